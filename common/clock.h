@@ -1,0 +1,39 @@
+// Clock: the seam through which code asks for the time. RealClock reads the machine; SimulatedClock is set by
+// a test. The planner never sees one.
+#ifndef LYNX_COMMON_CLOCK_H_
+#define LYNX_COMMON_CLOCK_H_
+
+#include <atomic>
+
+#include "common/units.h"
+
+namespace lynx {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Nanoseconds since an arbitrary origin; never goes back. Thread-safe.
+  virtual Nanos Monotonic() const = 0;
+  // Nanoseconds since the Unix epoch. Thread-safe.
+  virtual Nanos Wall() const = 0;
+};
+
+class RealClock : public Clock {
+ public:
+  Nanos Monotonic() const override;
+  Nanos Wall() const override;
+};
+
+class SimulatedClock : public Clock {
+ public:
+  Nanos Monotonic() const override { return Nanos(now_.load()); }
+  Nanos Wall() const override { return Nanos(now_.load()); }
+  void Advance(Nanos by) { now_ += by.value; }
+
+ private:
+  std::atomic<int64_t> now_{1'000'000'000'000};
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_COMMON_CLOCK_H_

@@ -1,0 +1,30 @@
+// SHA-256 of a byte string, as 64 lower-case hexadecimal digits. Names plans and verifies checkpoint files.
+#ifndef LYNX_COMMON_DIGEST_H_
+#define LYNX_COMMON_DIGEST_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lynx {
+
+std::string Sha256Hex(std::string_view bytes);
+
+// Incremental form for files. Not thread-safe.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void Update(std::string_view bytes);
+  std::string FinishHex();  // call once
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_COMMON_DIGEST_H_

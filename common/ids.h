@@ -1,0 +1,39 @@
+// Distinct identifier types: a job, a node and a generation cannot be mistaken for one another.
+#ifndef LYNX_COMMON_IDS_H_
+#define LYNX_COMMON_IDS_H_
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace lynx {
+
+template <class Tag>
+struct StringId {
+  std::string value;
+
+  StringId() = default;
+  explicit StringId(std::string v) : value(std::move(v)) {}
+  auto operator<=>(const StringId&) const = default;
+  bool empty() const { return value.empty(); }
+
+  template <class H>
+  friend H AbslHashValue(H h, const StringId& id) {
+    return H::combine(std::move(h), id.value);
+  }
+};
+
+using JobId = StringId<struct JobIdTag>;
+using NodeId = StringId<struct NodeIdTag>;
+
+// A (re)start of a job. The first is 1; 0 means none yet. Commits of an older generation are refused.
+struct Generation {
+  int64_t value = 0;
+  constexpr Generation() = default;
+  constexpr explicit Generation(int64_t v) : value(v) {}
+  constexpr auto operator<=>(const Generation&) const = default;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_COMMON_IDS_H_

@@ -1,0 +1,51 @@
+// CostModel: how long each action takes, from a HardwareProfile: measured op times where the shape was measured, a
+// roofline max(flops / rate, traffic / bandwidth) + overhead elsewhere; ring collectives. Integer nanoseconds. Pure;
+// immutable after construction; thread-safe.
+#ifndef LYNX_PLANNER_COST_MODEL_H_
+#define LYNX_PLANNER_COST_MODEL_H_
+
+#include <array>
+
+#include "common/units.h"
+#include "planner/action.h"
+#include "planner/hardware_profile.h"
+#include "planner/layout.h"
+#include "planner/stage_context.h"
+
+namespace lynx {
+
+class CostModel {
+ public:
+  // `ranks_per_node`: consecutive ranks that share a node (>= 1); a group inside one node uses the intra-node link.
+  CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
+            int32_t ranks_per_node);
+
+  Nanos OpTime(Op op, Pass pass) const;
+  // Ring all-reduce over n ranks: 2(n-1) steps of bytes/n each (Patarasuk and Yuan 2009). 0 for n = 1.
+  Nanos AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const;
+  Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // bytes: of the gathered result
+
+  // Compute actions (F, B, W, R, OPT): time on the compute stream, alone. Starts and waits: 0.
+  Nanos ComputeTime(const Action& action, const StageContext& context) const;
+  // Start actions: time of the transfer once all members have started. Others: 0.
+  Nanos TransferTime(const Action& start, const StageContext& context) const;
+  // Forward-collective and backward-collective window lengths of a transformer layer's segment.
+  Nanos WindowTime(Segment segment, Pass pass) const;
+
+  int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
+  int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
+  bool measured() const { return measured_; }  // the shape's op times were measured, not computed
+
+ private:
+  HardwareProfile profile_;
+  ParallelLayout layout_;
+  LayerShape shape_;
+  int32_t ranks_per_node_;
+  bool measured_ = false;
+  std::array<OpTimes, kOpCount> times_{};
+  Nanos optimizer_per_mega_parameter_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_COST_MODEL_H_

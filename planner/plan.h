@@ -1,0 +1,90 @@
+// Plans: the planner's answer. A plan names ranks, never devices; it is a value: the same request gives the same
+// bytes and the same digest. Pure; thread-safe.
+#ifndef LYNX_PLANNER_PLAN_H_
+#define LYNX_PLANNER_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+#include "planner/action.h"
+#include "planner/hardware_profile.h"
+#include "planner/job_spec.h"
+#include "planner/layout.h"
+#include "planner/memory_model.h"
+#include "planner/recompute_policy.h"
+#include "planner/stage_context.h"
+
+namespace lynx {
+
+// What the planner may count on. Nodes are alike in this version; the slowest node's profile is used.
+struct ClusterTopology {
+  int32_t nodes = 1;
+  int32_t devices_per_node = 1;      // of the smallest node
+  Bytes memory_per_device;           // 0 = unknown: model states are not checked
+  bool operator==(const ClusterTopology&) const = default;
+};
+
+struct PlanRequest {
+  JobSpec spec;  // normalized and valid
+  ClusterTopology cluster;
+  HardwareProfile profile;
+};
+
+struct StagePlan {
+  int32_t first_layer = 0, end_layer = 0;  // transformer layers
+  StagePolicy policy;
+  Program program;
+  Bytes arena;       // planned activation peak of each rank of the stage = allocated size
+  Bytes live_peak;
+  StateBytes states;
+  // Predicted, per step:
+  Nanos forward, backward, weight, optimizer;
+  Nanos recompute_hidden, recompute_exposed;
+  Nanos communication_exposed, stall;
+};
+
+struct Plan {
+  ModelSpec model;
+  ParallelLayout layout;
+  int32_t micro_batch = 1;
+  int32_t microbatches = 1;  // per replica and step
+  RecomputeMode mode = RecomputeMode::kAuto;
+  Bytes activation_limit;    // 0 = none
+  std::vector<StagePlan> stages;
+  Nanos step;                // predicted
+  bool measured_profile = false;
+  std::string digest;        // SHA-256 of PlanText without this field
+
+  StageContext ContextOf(int32_t stage) const;
+};
+
+// Infeasible is a result, not an error.
+struct Infeasible {
+  int32_t stage = 0;
+  Bytes needed;         // with everything recomputed, in the best layout tried
+  Bytes limit;
+  std::string reason;   // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
+  std::string suggestion;  // the smallest change that fits: "activationMemoryPerRank: 3.4GiB" or "tp: 4" ...
+};
+
+using PlanResult = std::variant<Plan, Infeasible>;
+
+// InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
+// divisor fits), naming the numbers.
+absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
+
+// Shapes whose op times MakePlan would like measured for this request: one per candidate (tp, micro_batch).
+std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
+
+// Canonical text: the digest's input. Human-readable.
+std::string PlanText(const Plan& plan);
+// Checks digest, programs (ValidatePrograms) and that the arenas are what PlanMemory gives.
+absl::Status CheckPlan(const Plan& plan);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PLAN_H_
