@@ -22,6 +22,7 @@ struct StageContext {
   bool has_embedding() const { return stage == 0; }
   bool has_head() const { return stage == layout.pp - 1; }
   LayerShape shape() const { return ShapeOf(model, layout.tp, micro_batch); }
+  bool operator==(const StageContext&) const = default;
 };
 
 }  // namespace lynx

@@ -1,0 +1,122 @@
+// Backend: the arithmetic of one device. One interface; the CPU implementation is worker/backend/cpu, one op a file.
+//
+// All tensors are fp32, row-major and contiguous; shapes stand beside each argument. b microbatch samples, s sequence,
+// n = b*s tokens, h hidden, a heads on this rank, d head size, f ffn columns on this rank, v vocabulary rows on this rank.
+// "=" overwrites, "+=" accumulates (parameter gradients always accumulate over microbatches).
+//
+// Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine
+// does, so that recomputation loses nothing. Ops run on the calling thread and return when done. An implementation may
+// keep scratch of its own of fixed size, allocated at construction. One thread at a time per object.
+#ifndef LYNX_WORKER_BACKEND_BACKEND_H_
+#define LYNX_WORKER_BACKEND_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+
+namespace lynx {
+
+// Names one stream of dropout decisions. The mask is a pure function of these and of the element's place in the
+// *global* tensor, never of the layout, so recomputation and every parallel layout draw the same.
+struct DropoutKey {
+  double rate = 0;           // 0: the op is the identity and draws nothing. Kept elements are scaled by 1/(1-rate)
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int32_t layer = 0;         // kEmbeddingLayer for the embedding
+  int32_t op = 0;            // static_cast<int>(Op)
+  int64_t first_sample = 0;  // index within the global batch of this step of the microbatch's first sample
+};
+
+struct AdamWArgs {
+  double lr, beta1, beta2, eps, weight_decay;
+  int64_t step;          // 1-based, for bias correction
+  double gradient_scale; // clipping factor, multiplies gradients as they are read
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // out (n, h) = tok[token - first_row] for tokens in [first_row, first_row + v), else 0.   tok (v, h), tokens (n)
+  virtual void EmbeddingForward(const int32_t* tokens, const float* tok, int32_t first_row, int64_t n, int64_t h,
+                                int64_t v, float* out) = 0;
+  // dtok += scatter of dout. Deterministic order.
+  virtual void EmbeddingBackward(const int32_t* tokens, const float* dout, int32_t first_row, int64_t n, int64_t h,
+                                 int64_t v, float* dtok) = 0;
+  // x (b,s,h) = dropout(x + pos)   pos (s, h)
+  virtual void PositionForward(float* x, const float* pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) = 0;
+  // dx = dropout'(dx) in place; dpos += sum over b of dx
+  virtual void PositionBackward(float* dx, float* dpos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) = 0;
+
+  // y = (x - mean) * rstd * gamma + beta, epsilon 1e-5   x, y (n, h)
+  virtual void LayerNormForward(const float* x, const float* gamma, const float* beta, int64_t n, int64_t h,
+                                float* y) = 0;
+  // dx += or = input gradient (`accumulate`); dgamma, dbeta += . Recomputes mean and rstd from x.
+  virtual void LayerNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h,
+                                 bool accumulate, float* dx, float* dgamma, float* dbeta) = 0;
+
+  // y (n, out) = x (n, in) w^T + bias   w (out, in); bias (out) or nullptr
+  virtual void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
+                             float* y) = 0;
+  // dx (n, in) = dy (n, out) w
+  virtual void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) = 0;
+  // dw (out, in) += dy^T x; dbias += column sums of dy (nullptr: none)
+  virtual void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
+                            float* dbias) = 0;
+
+  // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d)))   qkv (b, s, 3, a, d)
+  virtual void ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d, float* probs) = 0;
+  // context (b, s, a, d) = dropout(probs) v. `first_head`: global index of this rank's first head, `all_heads`: over all
+  // ranks (both only number dropout decisions). workspace (s, s), unused at rate 0.
+  virtual void ContextForward(const float* probs, const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d,
+                              int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
+                              float* context) = 0;
+  // Backward of context and probs together: dqkv (b, s, 3, a, d) = . workspace 2 * (s, s)
+  virtual void AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s,
+                                 int64_t a, int64_t d, int64_t first_head, int64_t all_heads, const DropoutKey& key,
+                                 float* workspace, float* dqkv) = 0;
+
+  // y = gelu(x), the tanh approximation (Hendrycks and Gimpel 2016)   count elements
+  virtual void GeluForward(const float* x, int64_t count, float* y) = 0;
+  // dy = dy * gelu'(x), in place
+  virtual void GeluBackward(const float* x, int64_t count, float* dy) = 0;
+
+  // y = residual + dropout(y + bias), in place   y, residual (n, h), bias (h)
+  virtual void BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
+                                     const DropoutKey& key, float* y) = 0;
+  // dy = dropout'(dout)
+  virtual void BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                      float* dy) = 0;
+  // dbias += column sums of dy   dy (n, h)
+  virtual void BiasGradient(const float* dy, int64_t n, int64_t h, float* dbias) = 0;
+
+  // One vocabulary shard's part of the loss. logits (n, v), of which the first `valid` columns exist; stats (n, 3) =
+  // max, sum exp(logit - max), logit of the target or 0 if the target is not in [first_row, first_row + valid).
+  virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
+                         int64_t valid, float* stats) = 0;
+  // Sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards.
+  virtual double LossForward(const float* stats, int64_t t, int64_t n) = 0;
+  // logits = scale * (softmax - onehot(target)) in place; columns beyond `valid` become 0.
+  virtual void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
+                            int64_t v, int64_t valid, double scale, float* logits) = 0;
+
+  // Sum of squares in double, fixed order.
+  virtual double SumOfSquares(const float* x, int64_t count) = 0;
+  // AdamW (Loshchilov and Hutter 2019), decoupled decay. w, m, v updated in place.
+  virtual void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) = 0;
+
+  // Device memory, zeroed. The arena and the model states are one allocation each.
+  virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
+};
+
+// `threads`: of the BLAS, >= 1. Denormals are flushed to zero on the calling thread.
+std::unique_ptr<Backend> MakeCpuBackend(int threads);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_BACKEND_BACKEND_H_

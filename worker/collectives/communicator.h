@@ -1,0 +1,89 @@
+// Communicator: asynchronous collectives and transfers between the ranks of one job generation. A start returns at
+// once; the transfer goes on while the caller computes; a wait sleeps (never spins) until it is done.
+//
+// Starts on one group are carried out in the order in which they were issued, and every member must issue the same
+// starts in the same order. Groups do not hold each other up. Reductions are bit-identical on every member of the
+// group, and the same from run to run.
+//
+// A lost peer, a deadline or Abort ends every pending and later call on every surviving rank with the same first error,
+// at once. Starts and waits: one thread. Abort: any thread.
+#ifndef LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_
+#define LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/units.h"
+#include "planner/action.h"
+#include "planner/layout.h"
+
+namespace lynx {
+
+struct TransferTicket {
+  int64_t id = 0;
+};
+
+// CLOCK_MONOTONIC.
+struct TransferTimes {
+  Nanos started;    // all members known to have begun: first byte moved or received
+  Nanos completed;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  // data (count) = sum over the group (kTensor, kData, kWorld). The buffer must stay untouched until the wait.
+  virtual absl::StatusOr<TransferTicket> StartAllReduce(Group group, float* data, int64_t count) = 0;
+  // data (members, count): this rank's slot is filled; the others' slots are received. Slots in the order of the group.
+  virtual absl::StatusOr<TransferTicket> StartAllGather(Group group, float* data, int64_t count) = 0;
+  // To or from the neighbour stage (kNextStage, kPreviousStage).
+  virtual absl::StatusOr<TransferTicket> StartSend(Group neighbour, const float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartRecv(Group neighbour, float* data, int64_t count) = 0;
+  // Once per ticket.
+  virtual absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) = 0;
+
+  // Every rank of the world has reached this point.
+  virtual absl::Status Barrier() = 0;
+  virtual void Abort(const absl::Status& reason) = 0;
+
+  virtual int64_t BytesSent() const = 0;
+  virtual Nanos ThreadCpuTime() const = 0;  // spent by the communication thread
+};
+
+struct PeerAddress {
+  std::string host;  // numeric address
+  int32_t port = 0;
+  bool operator==(const PeerAddress&) const = default;
+};
+
+struct CommunicatorOptions {
+  JobId job;
+  Generation generation;     // peers of another job or generation are refused
+  ParallelLayout layout;
+  int32_t rank = 0;
+  int listen_fd = -1;        // bound and listening; taken over
+  std::vector<PeerAddress> peers;     // by rank, including this one
+  Nanos connect_timeout{30'000'000'000};
+  Nanos idle_timeout{0};     // a pending transfer without a byte of progress for so long is an error; 0 = never
+  int64_t pacing_bytes_per_second = 0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
+};
+
+// Connects to every peer this rank talks to. DeadlineExceeded names the peers that did not come.
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptions& options);
+
+// A listening TCP socket on `host` with a port of the system's choice.
+struct ListeningSocket {
+  int fd = -1;
+  int32_t port = 0;
+};
+absl::StatusOr<ListeningSocket> ListenTcp(const std::string& host);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_

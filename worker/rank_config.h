@@ -1,0 +1,45 @@
+// RankConfig: all that a rank process is told. The worker daemon writes it as a file; the rank process has no other
+// input but its data and checkpoints. Plain data.
+#ifndef LYNX_WORKER_RANK_CONFIG_H_
+#define LYNX_WORKER_RANK_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "planner/action.h"
+#include "planner/job_spec.h"
+#include "planner/stage_context.h"
+#include "worker/collectives/communicator.h"
+
+namespace lynx {
+
+struct RankConfig {
+  JobId job;
+  Generation generation;
+  int32_t rank = 0;
+  JobSpec spec;
+  StageContext context;            // of this rank's stage; context.layout gives the world
+  Program program;                 // of this rank's stage
+  Bytes arena;                     // planned; the rank refuses to start if PlanMemory gives another figure
+  std::string plan_digest;
+  std::vector<PeerAddress> peers;  // by rank
+  std::string checkpoint_directory;  // absolute; shared by all ranks
+  // Step of the checkpoint to load; -1: none, start from initial weights; a missing or damaged one is an error.
+  int64_t resume_step = -1;
+  int32_t threads = 1;             // of the compute library
+  std::vector<int32_t> cores;      // pin to these; empty = do not pin
+  int64_t pacing_bytes_per_second = 0;
+
+  bool operator==(const RankConfig&) const = default;
+};
+
+// JSON, with the program as action text.
+std::string RankConfigText(const RankConfig& config);
+absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_CONFIG_H_

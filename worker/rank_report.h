@@ -1,0 +1,81 @@
+// RankReport: what a rank process tells its worker daemon, one JSON object a line, on a pipe. Plain data.
+#ifndef LYNX_WORKER_RANK_REPORT_H_
+#define LYNX_WORKER_RANK_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+
+namespace lynx {
+
+// Connected, states loaded, about to run its first step.
+struct RankReady {
+  int64_t next_step = 0;   // 0-based
+  Bytes arena;             // allocated
+  Bytes states;            // weights, gradients, optimizer, allocated
+  std::string backend;
+  bool operator==(const RankReady&) const = default;
+};
+
+struct StepReport {
+  int64_t step = 0;        // 0-based; reported when done
+  double loss = 0;         // mean over the global batch, nats per token
+  double gradient_norm = 0;
+  double lr = 0;
+  int64_t tokens = 0;      // of the global batch
+  Nanos duration;
+  // Compute stream time of this rank; they sum to about `duration`.
+  Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
+  Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
+  Nanos optimizer;
+  Nanos checkpoint;        // snapshot and write on the critical path, since the last report
+  Bytes arena_peak;        // highest byte of the arena used in this step
+  int64_t bytes_sent = 0;  // in this step
+  Nanos communication_cpu; // of the communication thread in this step
+  bool operator==(const StepReport&) const = default;
+};
+
+// From rank 0, when a checkpoint is visible.
+struct CheckpointReport {
+  int64_t step = 0;        // number of steps done
+  std::string path;
+  Bytes bytes;             // of all files
+  bool operator==(const CheckpointReport&) const = default;
+};
+// From rank 0, when one could not be written; training goes on.
+struct CheckpointFailure {
+  int64_t step = 0;
+  std::string reason;
+  bool operator==(const CheckpointFailure&) const = default;
+};
+
+// All steps are done.
+struct RankDone {
+  int64_t steps = 0;
+  bool operator==(const RankDone&) const = default;
+};
+
+// The rank ends with an error. `culprit` tells a rank's own fault from a peer's loss.
+struct RankFailure {
+  std::string reason;
+  bool peer_lost = false;  // it only noticed that another rank is gone
+  bool operator==(const RankFailure&) const = default;
+};
+
+using RankReport = std::variant<RankReady, StepReport, CheckpointReport, CheckpointFailure, RankDone, RankFailure>;
+
+std::string RankReportLine(const RankReport& report);  // without newline
+absl::StatusOr<RankReport> ParseRankReport(const std::string& line);
+
+// Exit codes of the rank process.
+inline constexpr int kRankExitOk = 0;
+inline constexpr int kRankExitFailure = 1;     // its own fault: bad data, bad program, full memory
+inline constexpr int kRankExitPeerLost = 3;    // a peer is gone; nothing wrong here
+inline constexpr int kRankExitCancelled = 4;   // SIGTERM
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_REPORT_H_
