@@ -1,0 +1,91 @@
+// ModelState: a rank's weights, gradients and AdamW moments. Four flat fp32 arrays with the same layout: parameters in
+// the order of their layers, each layer contiguous, so that data parallelism reduces a layer's gradients as one range
+// and the optimizer walks the arrays once.
+//
+// Names and shapes (global; t = tensor-parallel size; weights are (out, in)):
+//   embed.tok (v, h) split by rows   embed.pos (s, h)
+//   layers.N.ln1.weight|bias (h)     layers.N.qkv.weight (3h, h) rows split by heads within each of q, k, v; .bias (3h)
+//   layers.N.proj.weight (h, h) split by columns; .bias (h)      layers.N.ln2.weight|bias (h)
+//   layers.N.fc1.weight (f, h) split by rows; .bias (f)          layers.N.fc2.weight (h, f) split by columns; .bias (h)
+//   head.ln.weight|bias (h)          head.out.weight (v, h) split by rows
+// Rows of a vocabulary shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
+//
+// Initial values are a function of (seed, parameter name, global element index), so every layout starts from the same
+// model: normal(0, 0.02); proj and fc2 normal(0, 0.02 / sqrt(2 L)); norms 1; biases 0.
+//
+// Owned by the rank's compute thread.
+#ifndef LYNX_WORKER_MODEL_MODEL_STATE_H_
+#define LYNX_WORKER_MODEL_MODEL_STATE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/stage_context.h"
+#include "worker/backend/backend.h"
+
+namespace lynx {
+
+enum class Parameter : uint8_t {
+  kEmbedTok, kEmbedPos,
+  kLn1Weight, kLn1Bias, kQkvWeight, kQkvBias, kProjWeight, kProjBias,
+  kLn2Weight, kLn2Bias, kFc1Weight, kFc1Bias, kFc2Weight, kFc2Bias,
+  kHeadLnWeight, kHeadLnBias, kHeadOutWeight,
+};
+
+// One rectangular piece of a global 2-D parameter (1-D ones have one row... columns = length) held by this rank:
+// rows [row, row + rows) x columns [column, column + columns) of the global (global_rows, global_columns).
+struct ParameterPiece {
+  int64_t row = 0, rows = 0, column = 0, columns = 0;
+  int64_t offset = 0;  // elements from the parameter's offset
+};
+
+struct ParameterSlot {
+  Parameter parameter;
+  int32_t layer = 0;             // transformer layer, kEmbeddingLayer or kHeadLayer
+  std::string name;
+  int64_t global_rows = 0;       // 1 for vectors
+  int64_t global_columns = 0;
+  bool vector = false;           // 1-D in files
+  std::vector<ParameterPiece> pieces;  // 3 for qkv, 1 elsewhere
+  int64_t offset = 0;            // elements from the start of the flat arrays
+  int64_t count = 0;             // elements held, padding included
+  bool decays = false;           // matrices: weight decay applies
+  bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
+};
+
+// The slots of one rank, in order. Pure.
+std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
+
+class ModelState {
+ public:
+  // Allocates the four arrays through the backend and fills the weights with their initial values.
+  static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, uint64_t seed,
+                                           Backend& backend);
+
+  const std::vector<ParameterSlot>& slots() const { return slots_; }
+  std::span<float> weights() { return weights_; }
+  std::span<float> gradients() { return gradients_; }
+  std::span<float> first_moments() { return first_moments_; }
+  std::span<float> second_moments() { return second_moments_; }
+
+  float* Weight(int32_t layer, Parameter parameter);
+  float* Gradient(int32_t layer, Parameter parameter);
+  // The contiguous range [begin, begin + count) of one layer in the flat arrays.
+  struct Range {
+    int64_t begin = 0, count = 0;
+  };
+  Range LayerRange(int32_t layer) const;
+
+ private:
+  std::vector<ParameterSlot> slots_;
+  std::vector<int32_t> index_;  // by (layer position, parameter)
+  StageContext context_;
+  std::span<float> weights_, gradients_, first_moments_, second_moments_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_MODEL_MODEL_STATE_H_
