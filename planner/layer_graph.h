@@ -68,7 +68,8 @@ enum class Tensor : uint8_t {
   kGelu,       // (b, s, f/t)
   kLnf,        // (b, s, h)
   kLogits,     // (b, s, ceil(v/t)); overwritten by its gradient
-  kLossStats,  // (t, b, s, 3)    per vocabulary shard: max, sum of exp(logit - max), target logit
+  kLossStats,  // (t, b, s, 3)    per vocabulary shard: max, sum of exp(logit - max), target logit. logits writes it
+               //                 beside kLogits
   // backward
   kGrad,       // (b, s, h)       gradient of x, flowing backward in place; its key has layer kNoLayer
   kGradFc2,    // (b, s, h)       gradient of fc2's output (dropout applied)
@@ -102,6 +103,15 @@ LayerShape ShapeOf(const ModelSpec& model, int32_t tp, int32_t micro_batch);
 
 enum class Pass : uint8_t { kForward, kBackward, kWeight };
 
+enum class AccessMode : uint8_t { kWrite, kRead, kUpdate };  // kUpdate: read and written in place
+
+struct TensorUse {
+  Tensor tensor;
+  AccessMode mode;
+};
+
+// The one table of ops. What a pass touches is `reads` and `output` (forward), `backward_reads` and `gradients`
+// (backward), `weight_reads` and `weight_gradients` (weight).
 struct OpInfo {
   Op op;
   std::string_view name;  // lower case, as in action text
@@ -109,11 +119,15 @@ struct OpInfo {
   Segment forward_segment;
   Segment backward_segment;
   std::vector<Tensor> reads;            // forward inputs
-  Tensor output;                        // forward output
-  bool in_place;                        // output is also read (add1, add2, position, loss has no output tensor change)
+  Tensor output;                        // forward output. kX: the next layer's; the embedding's: the first layer's.
+                                        // kWorkspace: none (loss)
+  bool in_place;                        // output is also read (add1, add2, position)
   std::vector<Tensor> backward_reads;   // forward tensors that the input-gradient pass reads
+  std::vector<TensorUse> gradients;     // gradient tensors that the input-gradient pass touches
   std::vector<Tensor> weight_reads;     // forward tensors that the weight-gradient pass reads
-  bool has_weight_pass;                 // a W action computes its weight gradient (linears, biases of add1/add2)
+  std::vector<Tensor> weight_gradients; // gradient tensors that the weight-gradient pass reads
+  bool has_weight_pass;                 // a W action computes its weight gradient (linears, biases of add1/add2).
+                                        // The input-gradient pass makes those of norms, embedding and positions
 };
 
 // All ops, in forward order within each layer type. Indexed by Op.
@@ -136,10 +150,14 @@ Bytes TensorBytes(Tensor tensor, const LayerShape& shape);  // kWorkspace: LYNX_
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
 // Bytes that the collective ending the segment moves, per rank: an all-reduce of (b,s,h), or the gathered loss stats.
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape);
-// Multiply-adds count 2. kForward, kBackward (input gradient) or kWeight.
+// Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward (input
+// gradient) or kWeight. Attention counts the full square of scores: the CPU engine does not skip the masked half.
 int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
-// Bytes read and written from memory, for the roofline of memory-bound ops.
+// Bytes read and written from memory, weights included, for the roofline of memory-bound ops.
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);
+// Parameters of one op on one tensor-parallel rank: matrices are sharded over t, norms and the biases that follow an
+// all-reduce (add1, add2) are whole on every rank. The output projection has no bias.
+int64_t OpParameters(Op op, const LayerShape& shape);
 // Parameters of one layer of that type on one tensor-parallel rank.
 int64_t LayerParameters(LayerType type, const LayerShape& shape);
 

@@ -32,8 +32,6 @@ struct BufferKey {
 };
 std::string BufferKeyText(const BufferKey& key);  // "probs[12,3]"
 
-enum class AccessMode : uint8_t { kWrite, kRead, kUpdate };  // kUpdate: read and written in place
-
 struct Access {
   BufferKey key;
   AccessMode mode;

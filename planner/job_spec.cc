@@ -1,0 +1,212 @@
+// Names of the enums, normalization and validation of job specs. See job_spec.h.
+#include "planner/job_spec.h"
+
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::array<const char*, 5> kRecomputeModes = {"auto", "none", "full", "full-keep-collectives", "selective"};
+constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
+constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
+
+// Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
+constexpr int64_t kMaxLayers = 1000;
+constexpr int64_t kMaxHidden = 1 << 17;
+constexpr int64_t kMaxHeads = 1 << 12;
+constexpr int64_t kMaxFfn = 1 << 20;
+constexpr int64_t kMaxSeq = 1 << 20;
+constexpr int64_t kMaxVocab = 1 << 24;
+constexpr int64_t kMaxSteps = 1'000'000'000'000;
+constexpr int64_t kMaxBatch = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 16;
+constexpr int64_t kMaxKeep = 1'000'000;
+constexpr int64_t kMaxRestarts = 1'000'000;
+constexpr size_t kMaxNameLength = 48;
+constexpr size_t kMaxPathLength = 4096;
+
+template <class Enum, size_t N>
+bool ParseName(const std::array<const char*, N>& names, const std::string& name, Enum& value) {
+  for (size_t i = 0; i < N; ++i) {
+    if (name != names[i]) continue;
+    value = static_cast<Enum>(i);
+    return true;
+  }
+  return false;
+}
+
+template <class Value>
+absl::Status Bad(const char* field, const Value& value, const std::string& rule) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", rule));
+}
+
+absl::Status InRange(const char* field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Bad(field, value, absl::StrCat("must be from ", low, " to ", high));
+}
+
+// NaN and infinity are out of every range.
+absl::Status InRealRange(const char* field, double value, double low, double high, const char* rule) {
+  if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
+  return Bad(field, value, rule);
+}
+
+absl::Status Divides(const char* field, int64_t value, const char* divisor_field, int64_t divisor) {
+  if (value % divisor == 0) return absl::OkStatus();
+  return Bad(field, value, absl::StrCat("must be a multiple of ", divisor_field, ", which is ", divisor));
+}
+
+absl::Status ValidateName(const std::string& name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (!name.empty() && name.size() <= kMaxNameLength && name.find_first_not_of(kAllowed) == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return Bad("name", absl::StrCat("\"", name.substr(0, 2 * kMaxNameLength), "\""),
+             absl::StrCat("must be 1 to ", kMaxNameLength, " of the characters a-z, 0-9 and -"));
+}
+
+absl::Status ValidateModel(const ModelSpec& model) {
+  LYNX_RETURN_IF_ERROR(InRange("model.layers", model.layers, 1, kMaxLayers));
+  LYNX_RETURN_IF_ERROR(InRange("model.hidden", model.hidden, 1, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(InRange("model.heads", model.heads, 1, kMaxHeads));
+  LYNX_RETURN_IF_ERROR(Divides("model.hidden", model.hidden, "model.heads", model.heads));
+  LYNX_RETURN_IF_ERROR(InRange("model.ffn", model.ffn, 1, kMaxFfn));
+  LYNX_RETURN_IF_ERROR(InRange("model.seq", model.seq, 1, kMaxSeq));
+  LYNX_RETURN_IF_ERROR(InRange("model.vocab", model.vocab, 2, kMaxVocab));
+  if (!(model.dropout >= 0 && model.dropout < 1)) {
+    return Bad("model.dropout", model.dropout, "must be at least 0 and below 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateData(const DataSpec& data, const ModelSpec& model) {
+  if (data.path.empty() || data.path.size() > kMaxPathLength) {
+    return Bad("data.path", absl::StrCat("\"", data.path.substr(0, 64), "\""),
+               absl::StrCat("must name a file in 1 to ", kMaxPathLength, " characters"));
+  }
+  if (data.kind == DataKind::kText && model.vocab < 256) {
+    return Bad("model.vocab", model.vocab, "must be at least 256 for data.kind text, whose tokens are bytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateOptimizer(const OptimizerSpec& optimizer) {
+  if (!(optimizer.lr > 0) || !std::isfinite(optimizer.lr)) {
+    return Bad("train.optimizer.lr", optimizer.lr, "must be above 0");
+  }
+  for (const auto& [field, beta] : {std::pair("train.optimizer.beta1", optimizer.beta1),
+                                    std::pair("train.optimizer.beta2", optimizer.beta2)}) {
+    if (!(beta >= 0 && beta < 1)) return Bad(field, beta, "must be at least 0 and below 1");
+  }
+  if (!(optimizer.eps > 0) || !std::isfinite(optimizer.eps)) {
+    return Bad("train.optimizer.eps", optimizer.eps, "must be above 0");
+  }
+  LYNX_RETURN_IF_ERROR(InRealRange("train.optimizer.weight_decay", optimizer.weight_decay, 0, 1e9,
+                                   "must be at least 0"));
+  return InRealRange("train.optimizer.clip_norm", optimizer.clip_norm, 0, 1e9,
+                     "must be at least 0 (0 = no clipping)");
+}
+
+absl::Status ValidateTrain(const TrainSpec& train) {
+  LYNX_RETURN_IF_ERROR(InRange("train.steps", train.steps, 1, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("train.global_batch", train.global_batch, 1, kMaxBatch));
+  LYNX_RETURN_IF_ERROR(InRange("train.micro_batch", train.micro_batch, 0, train.global_batch));
+  if (train.micro_batch > 0) {
+    LYNX_RETURN_IF_ERROR(
+        Divides("train.global_batch", train.global_batch, "train.micro_batch", train.micro_batch));
+  }
+  LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
+  LYNX_RETURN_IF_ERROR(InRange("train.warmup_steps", train.warmup_steps, 0, train.steps));
+  return InRealRange("train.min_lr", train.min_lr, 0, train.optimizer.lr,
+                     "must be from 0 to train.optimizer.lr");
+}
+
+absl::Status ValidateResources(const ResourceSpec& resources) {
+  LYNX_RETURN_IF_ERROR(InRange("resources.min_ranks", resources.min_ranks, 1, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("resources.max_ranks", resources.max_ranks, resources.min_ranks, kMaxRanks));
+  if (resources.activation_memory_per_rank < Bytes(0)) {
+    return Bad("resources.activation_memory_per_rank", resources.activation_memory_per_rank.value,
+               "must be at least 0 bytes (0 = what the device has left)");
+  }
+  return absl::OkStatus();
+}
+
+// What pinned degrees of parallelism ask of the model, the batch and the ranks.
+absl::Status ValidateParallel(const JobSpec& spec) {
+  const ParallelSpec& p = spec.parallel;
+  LYNX_RETURN_IF_ERROR(InRange("parallel.tp", p.tp, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.pp", p.pp, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.dp", p.dp, 0, kMaxRanks));
+  if (p.tp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("model.heads", spec.model.heads, "parallel.tp", p.tp));
+    LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
+    if (p.tp > spec.model.vocab) {
+      return Bad("parallel.tp", p.tp, absl::StrCat("must be at most model.vocab, which is ", spec.model.vocab));
+    }
+  }
+  if (p.pp > spec.model.layers) {
+    return Bad("parallel.pp", p.pp,
+               absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ",
+                            spec.model.layers));
+  }
+  if (p.dp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("train.global_batch", spec.train.global_batch, "parallel.dp", p.dp));
+    if (spec.train.micro_batch > 0) {
+      const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
+      LYNX_RETURN_IF_ERROR(Divides("train.global_batch", spec.train.global_batch,
+                                   "train.micro_batch * parallel.dp", samples));
+    }
+  }
+  const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
+  const int64_t product = at_least_one(p.tp) * at_least_one(p.pp) * at_least_one(p.dp);
+  const std::string rule =
+      absl::StrCat("parallel.tp * parallel.pp * parallel.dp (auto counted as 1) is ", product);
+  if (product > spec.resources.max_ranks) {
+    return Bad("resources.max_ranks", spec.resources.max_ranks, absl::StrCat("must be at least ", product, ": ", rule));
+  }
+  if (p.tp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
+    return Bad("resources.min_ranks", spec.resources.min_ranks, absl::StrCat("must be at most ", product, ": ", rule));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void Normalize(JobSpec& spec) {
+  if (spec.model.ffn == 0 && spec.model.hidden <= kMaxHidden) spec.model.ffn = 4 * spec.model.hidden;
+}
+
+absl::Status ValidateJobSpec(const JobSpec& spec) {
+  LYNX_RETURN_IF_ERROR(ValidateName(spec.name));
+  LYNX_RETURN_IF_ERROR(ValidateModel(spec.model));
+  LYNX_RETURN_IF_ERROR(ValidateData(spec.data, spec.model));
+  LYNX_RETURN_IF_ERROR(ValidateTrain(spec.train));
+  LYNX_RETURN_IF_ERROR(ValidateResources(spec.resources));
+  LYNX_RETURN_IF_ERROR(ValidateParallel(spec));
+  if (spec.checkpoint.directory.size() > kMaxPathLength) {
+    return Bad("checkpoint.directory", absl::StrCat(spec.checkpoint.directory.size(), " characters long"),
+               absl::StrCat("must be at most ", kMaxPathLength));
+  }
+  LYNX_RETURN_IF_ERROR(InRange("checkpoint.every_steps", spec.checkpoint.every_steps, 0, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
+  return InRange("max_restarts", spec.max_restarts, 0, kMaxRestarts);
+}
+
+const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }
+bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) {
+  return ParseName(kRecomputeModes, name, mode);
+}
+const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
+bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
+  return ParseName(kLrSchedules, name, schedule);
+}
+const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
+bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }
+
+}  // namespace lynx

@@ -1,0 +1,143 @@
+#include "planner/job_spec.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+JobSpec GoodSpec() {
+  JobSpec spec;
+  spec.name = "gpt-bytes";
+  spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 16;
+  spec.resources.max_ranks = 8;
+  Normalize(spec);
+  return spec;
+}
+
+TEST(JobSpecTest, NormalizeFillsFfnOnce) {
+  JobSpec spec = GoodSpec();
+  EXPECT_EQ(spec.model.ffn, 256);
+  spec.model.ffn = 100;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.ffn, 100);
+  spec.model.ffn = 0;
+  spec.model.hidden = std::numeric_limits<int32_t>::max();  // must not overflow; validation rejects it
+  Normalize(spec);
+  EXPECT_FALSE(ValidateJobSpec(spec).ok());
+}
+
+TEST(JobSpecTest, AcceptsGoodSpecs) {
+  EXPECT_TRUE(ValidateJobSpec(GoodSpec()).ok()) << ValidateJobSpec(GoodSpec());
+  JobSpec pinned = GoodSpec();
+  pinned.parallel = {.tp = 2, .pp = 2, .dp = 2};
+  pinned.train.micro_batch = 2;
+  pinned.resources.min_ranks = 8;
+  EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
+}
+
+struct BadCase {
+  std::function<void(JobSpec&)> change;
+  const char* message;  // how the error begins
+};
+
+TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
+  const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const BadCase cases[] = {
+      {[](JobSpec& s) { s.name = ""; }, "name is \"\": must be 1 to 48"},
+      {[](JobSpec& s) { s.name = "Upper"; }, "name is \"Upper\""},
+      {[](JobSpec& s) { s.name = std::string(49, 'a'); }, "name is \"aaa"},
+      {[](JobSpec& s) { s.model.layers = 0; }, "model.layers is 0: must be from 1 to 1000"},
+      {[](JobSpec& s) { s.model.layers = 1001; }, "model.layers is 1001"},
+      {[](JobSpec& s) { s.model.hidden = -64; }, "model.hidden is -64"},
+      {[](JobSpec& s) { s.model.heads = 0; }, "model.heads is 0"},
+      {[](JobSpec& s) { s.model.heads = 5; }, "model.hidden is 64: must be a multiple of model.heads, which is 5"},
+      {[](JobSpec& s) { s.model.ffn = -1; }, "model.ffn is -1"},
+      {[](JobSpec& s) { s.model.seq = 0; }, "model.seq is 0"},
+      {[](JobSpec& s) { s.model.vocab = 1; }, "model.vocab is 1"},
+      {[](JobSpec& s) { s.model.vocab = 255; }, "model.vocab is 255: must be at least 256 for data.kind text"},
+      {[](JobSpec& s) { s.model.dropout = 1; }, "model.dropout is 1"},
+      {[](JobSpec& s) { s.model.dropout = -0.1; }, "model.dropout is -0.1"},
+      {[=](JobSpec& s) { s.model.dropout = nan; }, "model.dropout is nan"},
+      {[](JobSpec& s) { s.data.path = ""; }, "data.path is \"\""},
+      {[](JobSpec& s) { s.train.steps = 0; }, "train.steps is 0"},
+      {[](JobSpec& s) { s.train.global_batch = 0; }, "train.global_batch is 0"},
+      {[](JobSpec& s) { s.train.micro_batch = -1; }, "train.micro_batch is -1: must be from 0 to 16"},
+      {[](JobSpec& s) { s.train.micro_batch = 17; }, "train.micro_batch is 17"},
+      {[](JobSpec& s) { s.train.micro_batch = 3; },
+       "train.global_batch is 16: must be a multiple of train.micro_batch, which is 3"},
+      {[](JobSpec& s) { s.train.optimizer.lr = 0; }, "train.optimizer.lr is 0"},
+      {[=](JobSpec& s) { s.train.optimizer.lr = infinity; }, "train.optimizer.lr is inf"},
+      {[](JobSpec& s) { s.train.optimizer.beta1 = 1; }, "train.optimizer.beta1 is 1"},
+      {[](JobSpec& s) { s.train.optimizer.beta2 = -1; }, "train.optimizer.beta2 is -1"},
+      {[](JobSpec& s) { s.train.optimizer.eps = 0; }, "train.optimizer.eps is 0"},
+      {[](JobSpec& s) { s.train.optimizer.weight_decay = -1; }, "train.optimizer.weight_decay is -1"},
+      {[=](JobSpec& s) { s.train.optimizer.clip_norm = nan; }, "train.optimizer.clip_norm is nan"},
+      {[](JobSpec& s) { s.train.warmup_steps = 11; }, "train.warmup_steps is 11: must be from 0 to 10"},
+      {[](JobSpec& s) { s.train.min_lr = 1; }, "train.min_lr is 1"},
+      {[](JobSpec& s) { s.resources.min_ranks = 0; }, "resources.min_ranks is 0"},
+      {[](JobSpec& s) { s.resources.min_ranks = 9; }, "resources.max_ranks is 8: must be from 9"},
+      {[](JobSpec& s) { s.resources.activation_memory_per_rank = Bytes(-1); },
+       "resources.activation_memory_per_rank is -1"},
+      {[](JobSpec& s) { s.parallel.tp = -1; }, "parallel.tp is -1"},
+      {[](JobSpec& s) { s.parallel.tp = 3; },
+       "model.heads is 4: must be a multiple of parallel.tp, which is 3"},
+      {[](JobSpec& s) { s.parallel.tp = 4, s.model.ffn = 6; },
+       "model.ffn is 6: must be a multiple of parallel.tp, which is 4"},
+      {[](JobSpec& s) { s.parallel.pp = 5; },
+       "parallel.pp is 5: every stage needs a layer, so it must be at most model.layers, which is 4"},
+      {[](JobSpec& s) { s.parallel.dp = 3; },
+       "train.global_batch is 16: must be a multiple of parallel.dp, which is 3"},
+      {[](JobSpec& s) { s.parallel.dp = 8, s.train.micro_batch = 4; },
+       "train.global_batch is 16: must be a multiple of train.micro_batch * parallel.dp, which is 32"},
+      {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.max_ranks is 8: must be at least 16"},
+      {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1}, s.resources.min_ranks = 2; },
+       "resources.min_ranks is 2: must be at most 1"},
+      {[](JobSpec& s) { s.checkpoint.directory = std::string(5000, 'd'); }, "checkpoint.directory is 5000 char"},
+      {[](JobSpec& s) { s.checkpoint.every_steps = -1; }, "checkpoint.every_steps is -1"},
+      {[](JobSpec& s) { s.checkpoint.keep = 0; }, "checkpoint.keep is 0"},
+      {[](JobSpec& s) { s.max_restarts = -1; }, "max_restarts is -1"},
+  };
+  for (const BadCase& c : cases) {
+    JobSpec spec = GoodSpec();
+    c.change(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_EQ(std::string(status.message()).find(c.message), 0u) << status << "\nexpected " << c.message;
+  }
+}
+
+TEST(JobSpecTest, EnumNamesParseBack) {
+  for (const char* name : {"auto", "none", "full", "full-keep-collectives", "selective"}) {
+    RecomputeMode mode;
+    ASSERT_TRUE(ParseRecomputeMode(name, mode));
+    EXPECT_STREQ(RecomputeModeName(mode), name);
+  }
+  for (const char* name : {"constant", "linear", "cosine"}) {
+    LrSchedule schedule;
+    ASSERT_TRUE(ParseLrSchedule(name, schedule));
+    EXPECT_STREQ(LrScheduleName(schedule), name);
+  }
+  for (const char* name : {"text", "megatron"}) {
+    DataKind kind;
+    ASSERT_TRUE(ParseDataKind(name, kind));
+    EXPECT_STREQ(DataKindName(kind), name);
+  }
+  RecomputeMode mode;
+  LrSchedule schedule;
+  DataKind kind;
+  EXPECT_FALSE(ParseRecomputeMode("Auto", mode));
+  EXPECT_FALSE(ParseLrSchedule("", schedule));
+  EXPECT_FALSE(ParseDataKind("texts", kind));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,197 @@
+#include "planner/layer_graph.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/layout.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kTransformer = LayerType::kTransformer;
+
+// b 2, s 8, h 12, a 4, f 40, v 7, t 2.
+LayerShape SmallShape() {
+  return {.micro_batch = 2, .seq = 8, .hidden = 12, .heads = 4, .ffn = 40, .vocab = 7, .tp = 2, .dropout = true};
+}
+
+TEST(LayerGraphTest, SegmentsRunTheirOpsInTheOrderOfThePass) {
+  using enum Op;
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kForward), ElementsAre(kLn1, kQkv, kProbs, kContext, kProj));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kForward), ElementsAre(kAdd1, kLn2, kFc1, kGelu, kFc2));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kForward), ElementsAre(kAdd2));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kBackward), ElementsAre(kAdd2, kFc2, kGelu, kFc1));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kBackward),
+              ElementsAre(kLn2, kAdd1, kProj, kContext, kProbs, kQkv));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kBackward), ElementsAre(kLn1));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kWeight), ElementsAre(kAdd2, kFc2, kFc1));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kWeight), ElementsAre(kAdd1, kProj, kQkv));
+  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kWeight), IsEmpty());
+  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kForward), ElementsAre(kEmbed));
+  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEnd, Pass::kForward), ElementsAre(kPosition));
+  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kBackward), ElementsAre(kPosition, kEmbed));
+  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kForward), ElementsAre(kLnf, kLogits));
+  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kEnd, Pass::kForward), ElementsAre(kLoss));
+  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kBackward), ElementsAre(kLoss, kLogits));
+  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kWeight), ElementsAre(kLogits));
+}
+
+TEST(LayerGraphTest, EveryOpRunsOnceInEachPassOfItsLayer) {
+  for (const OpInfo& info : AllOps()) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      int runs = 0;
+      for (const Segment segment : SegmentsOf(info.layer_type, pass)) {
+        const std::vector<Op> ops = OpsOf(info.layer_type, segment, pass);
+        runs += static_cast<int>(std::count(ops.begin(), ops.end(), info.op));
+      }
+      EXPECT_EQ(runs, 1) << info.name;
+    }
+  }
+}
+
+TEST(LayerGraphTest, CollectivesEndTheSegmentsOfMegatron) {
+  const auto ends = [](LayerType type, Pass pass) {
+    std::vector<Segment> ended;
+    for (const Segment s : SegmentsOf(type, pass)) {
+      if (EndsInCollective(type, s, pass)) ended.push_back(s);
+    }
+    return ended;
+  };
+  EXPECT_THAT(ends(kTransformer, Pass::kForward), ElementsAre(Segment::kAttn, Segment::kMlp));
+  EXPECT_THAT(ends(kTransformer, Pass::kBackward), ElementsAre(Segment::kMlp, Segment::kAttn));
+  EXPECT_THAT(ends(LayerType::kEmbedding, Pass::kForward), ElementsAre(Segment::kEmbed));
+  EXPECT_THAT(ends(LayerType::kEmbedding, Pass::kBackward), IsEmpty());
+  EXPECT_THAT(ends(LayerType::kHead, Pass::kForward), ElementsAre(Segment::kHead));
+  EXPECT_THAT(ends(LayerType::kHead, Pass::kBackward), ElementsAre(Segment::kHead));
+  EXPECT_FALSE(EndsInCollective(kTransformer, Segment::kHead, Pass::kForward));
+
+  const LayerShape shape = SmallShape();
+  EXPECT_EQ(CollectiveBytes(kTransformer, Segment::kAttn, Pass::kForward, shape), Bytes(2 * 8 * 12 * 4));
+  EXPECT_EQ(CollectiveBytes(LayerType::kHead, Segment::kHead, Pass::kForward, shape), Bytes(2 * 2 * 8 * 3 * 4));
+  EXPECT_EQ(CollectiveBytes(LayerType::kHead, Segment::kHead, Pass::kBackward, shape), Bytes(2 * 8 * 12 * 4));
+  EXPECT_EQ(CollectiveBytes(kTransformer, Segment::kEnd, Pass::kForward, shape), Bytes(0));
+}
+
+TEST(LayerGraphTest, EveryRecomputableTensorHasItsProducers) {
+  using enum Op;
+  EXPECT_EQ(RecomputableTensors().size(), 8u);
+  EXPECT_THAT(ProducersOf(Tensor::kX1), ElementsAre(kProj, kAdd1));
+  EXPECT_THAT(ProducersOf(Tensor::kLn1), ElementsAre(kLn1));
+  EXPECT_THAT(ProducersOf(Tensor::kContext), ElementsAre(kContext));
+  EXPECT_THAT(ProducersOf(Tensor::kGelu), ElementsAre(kGelu));
+}
+
+TEST(LayerGraphTest, TensorSizes) {
+  const LayerShape shape = SmallShape();
+  const auto elements = [&](Tensor t) { return TensorBytes(t, shape).value / 4; };
+  EXPECT_EQ(elements(Tensor::kX), 2 * 8 * 12);
+  EXPECT_EQ(elements(Tensor::kQkv), 2 * 8 * 3 * 6);
+  EXPECT_EQ(elements(Tensor::kProbs), 2 * 2 * 8 * 8);
+  EXPECT_EQ(elements(Tensor::kContext), 2 * 8 * 6);
+  EXPECT_EQ(elements(Tensor::kFc1), 2 * 8 * 20);
+  EXPECT_EQ(elements(Tensor::kLogits), 2 * 8 * 4);  // ceil(7 / 2) columns
+  EXPECT_EQ(elements(Tensor::kLossStats), 2 * 2 * 8 * 3);
+  EXPECT_EQ(elements(Tensor::kGradQkv), elements(Tensor::kQkv));
+}
+
+TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
+  LayerShape shape = SmallShape();
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(8 * 8 * 4));
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kBackward, shape), Bytes(2 * 8 * 8 * 4));
+  EXPECT_EQ(WorkspaceBytes(Op::kLoss, Pass::kForward, shape), Bytes(0));
+  shape.dropout = false;
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(0));
+}
+
+// Model FLOPs of one training pass over B sequences: 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, for
+// f = 4h): all forward, input-gradient and weight-gradient products.
+TEST(LayerGraphTest, FlopsAddUpToThePublishedFormula) {
+  const int64_t b = 3, s = 16, h = 32, v = 48, layers = 1;
+  const LayerShape shape{.micro_batch = 3, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 48, .tp = 1};
+  int64_t total = 0;
+  for (const OpInfo& info : AllOps()) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) total += OpFlops(info.op, pass, shape);
+  }
+  EXPECT_EQ(total, 72 * b * layers * s * h * h + 12 * b * layers * s * s * h + 6 * b * s * h * v);
+
+  LayerShape sharded = shape;
+  sharded.tp = 4;
+  for (const OpInfo& info : AllOps()) {
+    EXPECT_EQ(OpFlops(info.op, Pass::kForward, sharded) * 4, OpFlops(info.op, Pass::kForward, shape)) << info.name;
+  }
+}
+
+TEST(LayerGraphTest, TrafficCountsTensorsAndWeights) {
+  const LayerShape shape = SmallShape();
+  const int64_t x = 2 * 8 * 12 * 4;
+  EXPECT_EQ(OpTraffic(Op::kLn1, Pass::kForward, shape), Bytes(2 * x + 2 * 12 * 4));
+  EXPECT_EQ(OpTraffic(Op::kAdd1, Pass::kForward, shape), Bytes(3 * x + 12 * 4));
+  EXPECT_EQ(OpTraffic(Op::kGelu, Pass::kBackward, shape), Bytes(3 * 2 * 8 * 20 * 4));
+  EXPECT_EQ(OpTraffic(Op::kGelu, Pass::kWeight, shape), Bytes(0));
+  EXPECT_EQ(OpTraffic(Op::kFc1, Pass::kWeight, shape), Bytes(x + 2 * 8 * 20 * 4 + 2 * (13 * 20) * 4));
+  EXPECT_EQ(OpTraffic(Op::kEmbed, Pass::kForward, shape), Bytes(2 * x));
+  for (const OpInfo& info : AllOps()) {
+    EXPECT_GT(OpTraffic(info.op, Pass::kForward, shape), Bytes(0)) << info.name;
+    EXPECT_GT(OpTraffic(info.op, Pass::kBackward, shape), Bytes(0)) << info.name;
+  }
+}
+
+TEST(LayerGraphTest, ParametersOfALayer) {
+  // 12 h^2 + 13 h with f = 4h (Narayanan et al. 2021).
+  const LayerShape whole{.micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 48, .tp = 1};
+  EXPECT_EQ(LayerParameters(kTransformer, whole), 12 * 32 * 32 + 13 * 32);
+  EXPECT_EQ(LayerParameters(LayerType::kEmbedding, whole), (48 + 16) * 32);
+  EXPECT_EQ(LayerParameters(LayerType::kHead, whole), 48 * 32 + 2 * 32);
+  LayerShape sharded = whole;
+  sharded.tp = 4;
+  EXPECT_EQ(LayerParameters(kTransformer, sharded), 3 * 32 * 32 + (3 * 8 + 32) + 6 * 32);
+}
+
+TEST(LayerGraphTest, NamesAreDistinctAndParseBack) {
+  std::set<std::string_view> names;
+  for (const OpInfo& info : AllOps()) {
+    Op op;
+    ASSERT_TRUE(ParseOp(OpName(info.op), op));
+    EXPECT_EQ(op, info.op);
+    EXPECT_TRUE(names.insert(info.name).second);
+  }
+  EXPECT_EQ(names.size(), static_cast<size_t>(kOpCount));
+  names.clear();
+  for (int i = 0; i < kTensorCount; ++i) {
+    Tensor tensor;
+    ASSERT_TRUE(ParseTensor(TensorName(static_cast<Tensor>(i)), tensor));
+    EXPECT_EQ(tensor, static_cast<Tensor>(i));
+    EXPECT_TRUE(names.insert(TensorName(tensor)).second);
+  }
+  for (const Segment s : {Segment::kEmbed, Segment::kAttn, Segment::kMlp, Segment::kHead, Segment::kEnd}) {
+    Segment segment;
+    ASSERT_TRUE(ParseSegment(SegmentName(s), segment));
+    EXPECT_EQ(segment, s);
+  }
+  Op op;
+  Tensor tensor;
+  Segment segment;
+  EXPECT_FALSE(ParseOp("softmax", op));
+  EXPECT_FALSE(ParseTensor("", tensor));
+  EXPECT_FALSE(ParseSegment("none", segment));
+  EXPECT_EQ(LayerTypeName(LayerType::kHead), "head");
+}
+
+TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
+  const ParallelLayout layout{.tp = 2, .pp = 3, .dp = 2};
+  EXPECT_EQ(LayoutText(layout), "tp2 pp3 dp2");
+  EXPECT_EQ(RankOf(layout, {.tp = 1, .stage = 0, .dp = 0}), 1);
+  EXPECT_EQ(RankOf(layout, {.tp = 0, .stage = 1, .dp = 0}), 2);
+  EXPECT_EQ(RankOf(layout, {.tp = 0, .stage = 0, .dp = 1}), 6);
+  for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
+}
+
+}  // namespace
+}  // namespace lynx
