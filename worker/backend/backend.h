@@ -109,6 +109,8 @@ class Backend {
   // AdamW (Loshchilov and Hutter 2019), decoupled decay. w, m, v updated in place.
   virtual void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) = 0;
 
+  // x (count) = value.
+  virtual void Fill(float* x, int64_t count, float value) = 0;
   // Device memory, zeroed. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
