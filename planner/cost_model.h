@@ -5,6 +5,7 @@
 #define LYNX_PLANNER_COST_MODEL_H_
 
 #include <array>
+#include <vector>
 
 #include "common/units.h"
 #include "planner/action.h"
@@ -32,18 +33,36 @@ class CostModel {
   // Forward-collective and backward-collective window lengths of a transformer layer's segment.
   Nanos WindowTime(Segment segment, Pass pass) const;
 
+  // How much computation (time as it takes alone) goes on while a transfer of length `window` is in flight: the core
+  // gives communication_compute_permille of that time to the transfer, and the rest is slowed by
+  // overlap_slowdown_permille.
+  Nanos OverlapCapacity(Nanos window) const;
+  // Time that `work` takes when a transfer is in flight for the first `window` of it.
+  Nanos OverlappedTime(Nanos work, Nanos window) const;
+
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
   bool measured() const { return measured_; }  // the shape's op times were measured, not computed
 
  private:
-  HardwareProfile profile_;
+  Nanos OpSetTime(OpSet ops) const;
+  bool SameNode(int32_t first_rank, int32_t stride, int32_t count) const;
+  const LinkCost& Link(bool same_node) const { return same_node ? profile_.intra_node : profile_.inter_node; }
+  void ComputeSegmentTimes();
+  void ChooseLinks();
+
+  HardwareProfile profile_;  // without `measured`
   ParallelLayout layout_;
   LayerShape shape_;
   int32_t ranks_per_node_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
   Nanos optimizer_per_mega_parameter_;
+  // Sums over the ops of a segment, by layer type, segment and pass.
+  std::array<std::array<std::array<Nanos, 3>, 6>, 3> segment_times_{};
+  // The slowest link that a member of the group uses.
+  LinkCost tensor_link_, data_link_, world_link_;
+  std::vector<LinkCost> boundary_links_;  // between stage i and i + 1
 };
 
 }  // namespace lynx

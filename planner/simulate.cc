@@ -1,0 +1,320 @@
+#include "planner/simulate.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+constexpr int32_t kNone = -1;
+
+// One transfer: it begins when its last member has started it and the transfer before it on its channel is done.
+struct Transfer {
+  int32_t members_missing = 0;
+  int32_t microbatch = kNoMicrobatch;
+  Nanos ready;  // latest start so far
+  Nanos duration;
+  Nanos begin, end;  // once members_missing is 0
+  std::vector<std::pair<int32_t, int32_t>> starts;  // (stage, action) of the members that have started it
+};
+
+// Transfers of one group in one direction, in order.
+struct Channel {
+  int32_t members = 1;
+  std::vector<int32_t> issued;  // per member: how many it has started
+  std::vector<Transfer> transfers;
+  Nanos free;
+};
+
+struct InFlightTransfer {
+  Nanos begin, end;
+};
+
+struct StageState {
+  int32_t next = 0;  // action
+  Nanos now;
+  std::vector<InFlightTransfer> in_flight;
+  std::vector<int32_t> start_of_wait;                        // per action; kNone for others
+  std::vector<std::pair<int32_t, int32_t>> transfer_of;      // per start action: channel, position in it
+};
+
+class Simulator {
+ public:
+  Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts, const CostModel& costs);
+  absl::StatusOr<Simulation> Run();
+
+ private:
+  absl::Status PairWaitsWithStarts();
+  // The stage whose next action can run and begins first; kNone when there is none.
+  int32_t NextStage() const;
+  bool Finished(int32_t stage) const { return states_[stage].next == static_cast<int32_t>(programs_[stage].size()); }
+  bool Blocked(int32_t stage) const;
+  absl::Status RunNext(int32_t stage);
+  absl::Status Start(int32_t stage, const Action& action);
+  void Complete(Channel& channel, Transfer& transfer);
+  void Wait(int32_t stage, const Action& action);
+  void Compute(int32_t stage, const Action& action);
+  const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
+  // How long from `now` on some transfer of the stage is in flight without a gap.
+  Nanos InFlightFor(StageState& state) const;
+  void SplitRecomputation(int32_t stage);
+  absl::Status Deadlock() const;
+  std::string MissingText(int32_t stage) const;
+  // Channel and this stage's place among its members.
+  std::pair<int32_t, int32_t> ChannelOf(int32_t stage, ActionKind kind) const;
+
+  const std::vector<Program>& programs_;
+  const std::vector<StageContext>& contexts_;
+  const CostModel& costs_;
+  const int32_t stages_;
+  std::vector<StageState> states_;
+  std::vector<Channel> channels_;
+  Simulation result_;
+};
+
+Simulator::Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
+                     const CostModel& costs)
+    : programs_(programs), contexts_(contexts), costs_(costs), stages_(static_cast<int32_t>(programs.size())),
+      states_(programs.size()), channels_(4 * programs.size() + 1) {
+  LYNX_CHECK(!programs.empty() && programs.size() == contexts.size());
+  for (const StageContext& context : contexts) LYNX_CHECK(context.layout.pp == stages_);
+  for (int32_t c = 0; c < static_cast<int32_t>(channels_.size()); ++c) {
+    channels_[c].members = c < 2 * stages_ ? 1 : c == 2 * stages_ ? stages_ : 2;
+    channels_[c].issued.assign(channels_[c].members, 0);
+  }
+  result_.stages.resize(stages_);
+  for (int32_t stage = 0; stage < stages_; ++stage) {
+    result_.stages[stage].spans.resize(programs[stage].size());
+    states_[stage].transfer_of.assign(programs[stage].size(), {kNone, kNone});
+  }
+}
+
+// Channels: the tensor groups of all stages, the data groups, the world, forward boundaries, backward boundaries.
+std::pair<int32_t, int32_t> Simulator::ChannelOf(int32_t stage, ActionKind kind) const {
+  const int32_t forward_boundaries = 2 * stages_ + 1;
+  const int32_t backward_boundaries = 3 * stages_ + 1;
+  switch (kind) {
+    case ActionKind::kDataReduceStart: return {stages_ + stage, 0};
+    case ActionKind::kNormStart: return {2 * stages_, stage};
+    case ActionKind::kSendForwardStart: return {forward_boundaries + stage, 0};
+    case ActionKind::kRecvForwardStart: return {forward_boundaries + stage - 1, 1};
+    case ActionKind::kRecvBackwardStart: return {backward_boundaries + stage, 0};
+    case ActionKind::kSendBackwardStart: return {backward_boundaries + stage - 1, 1};
+    default: return {stage, 0};
+  }
+}
+
+absl::Status Simulator::PairWaitsWithStarts() {
+  using Key = std::tuple<ActionKind, int32_t, int32_t, Segment>;
+  for (int32_t stage = 0; stage < stages_; ++stage) {
+    const Program& program = programs_[stage];
+    std::map<Key, int32_t> open;
+    states_[stage].start_of_wait.assign(program.size(), kNone);
+    for (int32_t i = 0; i < static_cast<int32_t>(program.size()); ++i) {
+      const Action& action = program[i];
+      const ActionInfo& info = InfoOf(action.kind);
+      if (info.phase == Phase::kWhole) continue;
+      if ((info.group == Group::kNextStage && stage + 1 == stages_) ||
+          (info.group == Group::kPreviousStage && stage == 0)) {
+        return absl::FailedPreconditionError(absl::StrCat("stage ", stage, " of ", stages_, ": ", ActionText(action),
+                                                          " (action ", i, ") has no neighbour stage to meet"));
+      }
+      const ActionKind start_kind = info.phase == Phase::kStart ? action.kind : info.counterpart;
+      const Key key{start_kind, action.microbatch, action.layer, action.segment};
+      if (info.phase == Phase::kStart) {
+        open[key] = i;
+        continue;
+      }
+      const auto found = open.find(key);
+      if (found == open.end()) {
+        return absl::FailedPreconditionError(absl::StrCat("stage ", stage, ": ", ActionText(action), " (action ", i,
+                                                          ") waits for a transfer that nothing before it starts"));
+      }
+      states_[stage].start_of_wait[i] = found->second;
+      open.erase(found);
+    }
+  }
+  return absl::OkStatus();
+}
+
+const Transfer& Simulator::TransferOfWait(int32_t stage, int32_t wait) const {
+  const auto [channel, position] = states_[stage].transfer_of[states_[stage].start_of_wait[wait]];
+  return channels_[channel].transfers[position];
+}
+
+bool Simulator::Blocked(int32_t stage) const {
+  const int32_t next = states_[stage].next;
+  return states_[stage].start_of_wait[next] != kNone && TransferOfWait(stage, next).members_missing > 0;
+}
+
+int32_t Simulator::NextStage() const {
+  int32_t best = kNone;
+  for (int32_t stage = 0; stage < stages_; ++stage) {
+    if (Finished(stage) || Blocked(stage)) continue;
+    if (best == kNone || states_[stage].now < states_[best].now) best = stage;
+  }
+  return best;
+}
+
+absl::Status Simulator::Start(int32_t stage, const Action& action) {
+  StageState& state = states_[stage];
+  const auto [index, member] = ChannelOf(stage, action.kind);
+  Channel& channel = channels_[index];
+  const int32_t position = channel.issued[member]++;
+  if (position == static_cast<int32_t>(channel.transfers.size())) {
+    channel.transfers.push_back({.members_missing = channel.members, .microbatch = action.microbatch});
+  }
+  Transfer& transfer = channel.transfers[position];
+  if (transfer.microbatch != action.microbatch) {
+    const auto [peer, other] = transfer.starts.front();
+    return absl::FailedPreconditionError(absl::StrCat("stage ", stage, ": ", ActionText(action), " meets ",
+                                                      ActionText(programs_[peer][other]), " of stage ", peer,
+                                                      ": sends and receives are in different orders"));
+  }
+  transfer.ready = std::max(transfer.ready, state.now);
+  transfer.duration = std::max(transfer.duration, costs_.TransferTime(action, contexts_[stage]));
+  transfer.starts.push_back({stage, state.next});
+  state.transfer_of[state.next] = {index, position};
+  if (--transfer.members_missing == 0) Complete(channel, transfer);
+  return absl::OkStatus();
+}
+
+void Simulator::Complete(Channel& channel, Transfer& transfer) {
+  transfer.begin = std::max(transfer.ready, channel.free);
+  transfer.end = transfer.begin + transfer.duration;
+  channel.free = transfer.end;
+  for (const auto& [stage, action] : transfer.starts) {
+    result_.stages[stage].spans[action].transfer_end = transfer.end;
+    if (transfer.duration.value > 0) states_[stage].in_flight.push_back({transfer.begin, transfer.end});
+  }
+}
+
+void Simulator::Wait(int32_t stage, const Action& action) {
+  StageState& state = states_[stage];
+  StageTimes& times = result_.stages[stage];
+  const Nanos waited = std::max(Nanos(0), TransferOfWait(stage, state.next).end - state.now);
+  const Group group = InfoOf(action.kind).group;
+  (group == Group::kNextStage || group == Group::kPreviousStage ? times.stall : times.communication_exposed) += waited;
+  state.now += waited;
+}
+
+Nanos Simulator::InFlightFor(StageState& state) const {
+  std::erase_if(state.in_flight, [&](const InFlightTransfer& t) { return t.end <= state.now; });
+  Nanos until = state.now;
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const InFlightTransfer& t : state.in_flight) {
+      if (t.begin > until || t.end <= until) continue;
+      until = t.end;
+      grew = true;
+    }
+  }
+  return until - state.now;
+}
+
+void Simulator::Compute(int32_t stage, const Action& action) {
+  StageState& state = states_[stage];
+  StageTimes& times = result_.stages[stage];
+  const Nanos taken = costs_.OverlappedTime(costs_.ComputeTime(action, contexts_[stage]), InFlightFor(state));
+  state.now += taken;
+  switch (action.kind) {
+    case ActionKind::kForward: times.forward += taken; break;
+    case ActionKind::kBackward: times.backward += taken; break;
+    case ActionKind::kWeight: times.weight += taken; break;
+    case ActionKind::kOptimizer: times.optimizer += taken; break;
+    case ActionKind::kRecompute: break;  // see SplitRecomputation
+    default: LYNX_CHECK(false);
+  }
+}
+
+absl::Status Simulator::RunNext(int32_t stage) {
+  StageState& state = states_[stage];
+  const Action& action = programs_[stage][state.next];
+  ActionSpan& span = result_.stages[stage].spans[state.next];
+  span.begin = state.now;
+  switch (InfoOf(action.kind).phase) {
+    case Phase::kStart: LYNX_RETURN_IF_ERROR(Start(stage, action)); break;
+    case Phase::kWait: Wait(stage, action); break;
+    case Phase::kWhole: Compute(stage, action); break;
+  }
+  span.end = state.now;
+  ++state.next;
+  return absl::OkStatus();
+}
+
+// Backwards over the program, so that the next wait after each action is at hand.
+void Simulator::SplitRecomputation(int32_t stage) {
+  const Program& program = programs_[stage];
+  StageTimes& times = result_.stages[stage];
+  int32_t wait = kNone;
+  for (int32_t i = static_cast<int32_t>(program.size()) - 1; i >= 0; --i) {
+    const ActionKind kind = program[i].kind;
+    if (InfoOf(kind).phase == Phase::kWait) {
+      wait = i;
+    } else if (kind == ActionKind::kRecompute) {
+      const ActionSpan& span = times.spans[i];
+      Nanos hidden;
+      if (wait != kNone && states_[stage].start_of_wait[wait] < i) {
+        hidden = std::clamp(TransferOfWait(stage, wait).end - span.begin, Nanos(0), span.end - span.begin);
+      }
+      times.recompute_hidden += hidden;
+      times.recompute_exposed += span.end - span.begin - hidden;
+    } else if (InfoOf(kind).phase == Phase::kWhole && kind != ActionKind::kWeight) {
+      wait = kNone;
+    }
+  }
+}
+
+std::string Simulator::MissingText(int32_t stage) const {
+  const StageState& state = states_[stage];
+  const Action& wait = programs_[stage][state.next];
+  const Group group = InfoOf(wait.kind).group;
+  if (group == Group::kNextStage) return absl::StrCat("stage ", stage + 1);
+  if (group == Group::kPreviousStage) return absl::StrCat("stage ", stage - 1);
+  const Transfer& transfer = TransferOfWait(stage, state.next);
+  std::vector<std::string> missing;
+  for (int32_t other = 0; other < stages_; ++other) {
+    const bool started = std::any_of(transfer.starts.begin(), transfer.starts.end(),
+                                     [&](const auto& start) { return start.first == other; });
+    if (!started) missing.push_back(absl::StrCat("stage ", other));
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+absl::Status Simulator::Deadlock() const {
+  std::vector<std::string> waiting;
+  for (int32_t stage = 0; stage < stages_; ++stage) {
+    if (Finished(stage)) continue;
+    waiting.push_back(absl::StrCat("stage ", stage, " waits at ", ActionText(programs_[stage][states_[stage].next]),
+                                   " (action ", states_[stage].next, ") for ", MissingText(stage)));
+  }
+  return absl::FailedPreconditionError(absl::StrCat("deadlock: ", absl::StrJoin(waiting, "; ")));
+}
+
+absl::StatusOr<Simulation> Simulator::Run() {
+  LYNX_RETURN_IF_ERROR(PairWaitsWithStarts());
+  for (int32_t stage = NextStage(); stage != kNone; stage = NextStage()) LYNX_RETURN_IF_ERROR(RunNext(stage));
+  for (int32_t stage = 0; stage < stages_; ++stage) {
+    if (!Finished(stage)) return Deadlock();
+    SplitRecomputation(stage);
+    result_.stages[stage].end = states_[stage].now;
+    result_.step = std::max(result_.step, states_[stage].now);
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
+                                    const CostModel& costs) {
+  return Simulator(programs, contexts, costs).Run();
+}
+
+}  // namespace lynx

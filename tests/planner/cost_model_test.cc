@@ -1,0 +1,109 @@
+#include "planner/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/planner/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+Action ActionOf(const std::string& text) { return *ParseAction(text); }
+
+TEST(CostModel, RooflineTakesTheSlowerOfArithmeticAndMemory) {
+  const ModelSpec model = TinyModel(2);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.op_overhead = Nanos(7);
+  const LayerShape shape = ShapeOf(model, 1, 1);
+  const CostModel slow_arithmetic(profile, model, {}, 1, 1);
+  EXPECT_FALSE(slow_arithmetic.measured());
+  // fc1: 2 * 10 tokens * 16 * 64 FLOPs at one a nanosecond outweigh its traffic.
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kFc1, Pass::kForward), Nanos(2 * 10 * 16 * 64 + 7));
+  // gelu computes next to nothing: it reads and writes 10 * 64 floats.
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kForward), Nanos(2 * 10 * 64 * 4 + 7));
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kWeight), Nanos(0));
+  profile.flops_per_second *= 1'000'000;
+  const CostModel fast_arithmetic(profile, model, {}, 1, 1);
+  EXPECT_EQ(fast_arithmetic.OpTime(Op::kFc1, Pass::kForward),
+            Nanos(OpTraffic(Op::kFc1, Pass::kForward, shape).value + 7));
+}
+
+TEST(CostModel, LargeProductsDoNotOverflow) {
+  ModelSpec model{.layers = 1, .hidden = 16384, .heads = 128, .ffn = 65536, .seq = 8192, .vocab = 50304};
+  HardwareProfile profile = StatedCpuProfile();
+  const CostModel costs(profile, model, {}, 8, 1);
+  const double flops = 2.0 * 8 * 8192 * 16384 * 65536;
+  EXPECT_NEAR(Seconds(costs.OpTime(Op::kFc1, Pass::kForward)), flops / 40e9, 1e-3);
+}
+
+TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 4);
+  EXPECT_TRUE(costs.measured());
+  const StageContext context = TinyContext(model, {.tp = 2}, 1, 0);
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0F0:1.attn"), context), Nanos(500));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0B0:1.mlp"), context), Nanos(800));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0W0:1.attn"), context), Nanos(300));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0R0:1.attn(ln1,qkv)"), context), Nanos(200));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0AR+0:1.attn"), context), Nanos(0));
+  const LayerShape shape = context.shape();
+  const int64_t parameters = 4 * LayerParameters(LayerType::kTransformer, shape) +
+                             LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape);
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0OPT"), context), Nanos(parameters * 1000 / (1 << 20)));
+}
+
+TEST(CostModel, RingCollectivesByHand) {
+  const ModelSpec model = TinyModel(1);
+  const CostModel costs(RoundProfile(model), model, {}, 1, 1);
+  const LinkCost link{Nanos(5), 500'000'000};
+  // 4 ranks, 1000 bytes: 6 steps of 250 bytes at 2 ns a byte and 5 ns latency.
+  EXPECT_EQ(costs.AllReduce(Bytes(1000), 4, link), Nanos(6 * 505));
+  EXPECT_EQ(costs.AllGather(Bytes(1000), 4, link), Nanos(3 * 505));
+  EXPECT_EQ(costs.AllReduce(Bytes(1000), 1, link), Nanos(0));
+}
+
+TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(1000), 1'000'000'000};
+  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
+  const CostModel costs(profile, model, layout, 1, 4);
+  const StageContext context = TinyContext(model, layout, 2, 0);
+  // A replica fills a node: only data parallelism and the world leave it.
+  EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0"), context), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0"), context),
+            Nanos(2 * (1000 + LayerParameters(LayerType::kTransformer, context.shape()) * 2)));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0NORM+"), context), Nanos(14 * 1002));
+  const CostModel scattered(profile, model, layout, 1, 1);
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(2 * (1000 + 320)));
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0SF+0"), context), Nanos(1640));
+}
+
+TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel one(RoundProfile(model), model, {}, 1, 1);
+  EXPECT_EQ(one.WindowTime(Segment::kAttn, Pass::kForward), Nanos(0));
+  const CostModel two(RoundProfile(model), model, {.tp = 2}, 1, 2);
+  EXPECT_EQ(two.WindowTime(Segment::kAttn, Pass::kForward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(Segment::kMlp, Pass::kBackward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(Segment::kEnd, Pass::kBackward), Nanos(0));
+}
+
+TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {
+  const ModelSpec model = TinyModel(1);
+  HardwareProfile profile = RoundProfile(model);
+  profile.overlap_slowdown_permille = 1250;
+  profile.communication_compute_permille = 200;
+  const CostModel costs(profile, model, {}, 1, 1);
+  // Of 1000 ns the core has 800 left, in which 640 ns of work get done.
+  EXPECT_EQ(costs.OverlapCapacity(Nanos(1000)), Nanos(640));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(320), Nanos(1000)), Nanos(500));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(640), Nanos(1000)), Nanos(1000));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(700), Nanos(1000)), Nanos(1060));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(700), Nanos(0)), Nanos(700));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(0), Nanos(1000)), Nanos(0));
+}
+
+}  // namespace
+}  // namespace lynx
