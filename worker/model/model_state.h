@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/action.h"
 #include "planner/stage_context.h"
 #include "worker/backend/backend.h"
 
@@ -59,6 +60,13 @@ struct ParameterSlot {
 // The slots of one rank, in order. Pure.
 std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
 
+// Writes the initial values of `slots` into `weights`, which must be zero: padding and biases are left alone. Element i
+// (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
+// Mix64(seed ^ FNV-1a-64(name)): block i / 4, by Box-Muller in double, then rounded to float. So the same math library
+// and kind of processor give the same bits on every rank. Pure.
+void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec& model, uint64_t seed,
+                        std::span<float> weights);
+
 class ModelState {
  public:
   // Allocates the four arrays through the backend and fills the weights with their initial values.
@@ -73,6 +81,8 @@ class ModelState {
 
   float* Weight(int32_t layer, Parameter parameter);
   float* Gradient(int32_t layer, Parameter parameter);
+  // The slot of a parameter that this rank has.
+  const ParameterSlot& Slot(int32_t layer, Parameter parameter) const;
   // The contiguous range [begin, begin + count) of one layer in the flat arrays.
   struct Range {
     int64_t begin = 0, count = 0;

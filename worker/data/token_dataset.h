@@ -1,0 +1,47 @@
+// TokenDataset: a Dataset over one mapped run of fixed-width tokens; what every kind of data file comes down to. Owns
+// the mapping. Immutable; thread-safe.
+#ifndef LYNX_WORKER_DATA_TOKEN_DATASET_H_
+#define LYNX_WORKER_DATA_TOKEN_DATASET_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/data/dataset.h"
+#include "worker/data/mapped_file.h"
+
+namespace lynx {
+
+enum class TokenType : uint8_t { kUint8, kInt8, kUint16, kInt16, kInt32, kInt64 };
+int64_t TokenWidthBytes(TokenType type);
+
+class TokenDataset : public Dataset {
+ public:
+  // All of `file` is tokens of `type`, little-endian. InvalidArgument when they are fewer than seq + 1, or not a
+  // multiple of the width.
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(MappedFile file, TokenType type, int32_t seq, int32_t vocab,
+                                                         uint64_t seed);
+
+  int64_t SamplesPerEpoch() const override { return samples_; }
+  absl::Status Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const override;
+
+ private:
+  TokenDataset(MappedFile file, TokenType type, int32_t seq, int32_t vocab, uint64_t seed, int64_t samples)
+      : file_(std::move(file)), type_(type), seq_(seq), vocab_(vocab), seed_(seed), samples_(samples) {}
+
+  MappedFile file_;
+  TokenType type_;
+  int32_t seq_;
+  int32_t vocab_;
+  uint64_t seed_;
+  int64_t samples_;
+};
+
+// The kinds of data file; each in its own source.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab,
+                                                         uint64_t seed);
+absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& path, int32_t seq, int32_t vocab,
+                                                             uint64_t seed);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DATA_TOKEN_DATASET_H_

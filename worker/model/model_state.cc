@@ -1,0 +1,306 @@
+#include "worker/model/model_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <string_view>
+
+#include "common/check.h"
+#include "common/rng.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+// How a parameter is divided over tensor-parallel ranks.
+enum class Split : uint8_t {
+  kWhole,           // every rank has all of it
+  kLength,          // vectors: a run of elements
+  kRows,            // matrices: a run of rows
+  kVocabularyRows,  // rows, in shards of ceil(v / t) with padding in the last ones
+  kColumns,         // matrices: a run of columns, contiguous here as a (rows, columns / t) matrix
+  kHeads,           // q, k and v one after another, each divided by heads
+};
+
+enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
+
+// A parameter's extent along one axis, in terms of the model.
+enum class Extent : uint8_t { kOne, kHidden, kThreeHidden, kFfn, kSeq, kVocab };
+
+struct ParameterInfo {
+  Parameter parameter;
+  std::string_view suffix;  // of the name, after "embed.", "layers.N." or "head."
+  Extent rows;              // kOne for vectors
+  Extent columns;
+  Split split;
+  InitialValue initial;
+};
+
+using enum Extent;
+constexpr std::array<ParameterInfo, 17> kParameters = {{
+    {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
+    {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
+    {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
+    {Parameter::kLn1Bias, "ln1.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
+    {Parameter::kQkvWeight, "qkv.weight", kThreeHidden, kHidden, Split::kHeads, InitialValue::kNormal},
+    {Parameter::kQkvBias, "qkv.bias", kOne, kThreeHidden, Split::kHeads, InitialValue::kZero},
+    {Parameter::kProjWeight, "proj.weight", kHidden, kHidden, Split::kColumns, InitialValue::kNormalByDepth},
+    {Parameter::kProjBias, "proj.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
+    {Parameter::kLn2Weight, "ln2.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
+    {Parameter::kLn2Bias, "ln2.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
+    {Parameter::kFc1Weight, "fc1.weight", kFfn, kHidden, Split::kRows, InitialValue::kNormal},
+    {Parameter::kFc1Bias, "fc1.bias", kOne, kFfn, Split::kLength, InitialValue::kZero},
+    {Parameter::kFc2Weight, "fc2.weight", kHidden, kFfn, Split::kColumns, InitialValue::kNormalByDepth},
+    {Parameter::kFc2Bias, "fc2.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
+    {Parameter::kHeadLnWeight, "ln.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
+    {Parameter::kHeadLnBias, "ln.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
+    {Parameter::kHeadOutWeight, "out.weight", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
+}};
+constexpr int kParameterCount = static_cast<int>(kParameters.size());
+
+constexpr bool InEnumOrder() {
+  for (int i = 0; i < kParameterCount; ++i) {
+    if (static_cast<int>(kParameters[i].parameter) != i) return false;
+  }
+  return true;
+}
+static_assert(InEnumOrder(), "kParameters is indexed by Parameter");
+
+const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cast<size_t>(parameter)]; }
+
+int64_t ExtentOf(Extent extent, const ModelSpec& model) {
+  switch (extent) {
+    case kOne: return 1;
+    case kHidden: return model.hidden;
+    case kThreeHidden: return int64_t{3} * model.hidden;
+    case kFfn: return model.ffn;
+    case kSeq: return model.seq;
+    case kVocab: return model.vocab;
+  }
+  LYNX_CHECK(false);
+}
+
+// The run [begin, end) of an axis of length `total` that rank `r` of `t` has, in shards of `shard`.
+struct Run {
+  int64_t begin = 0, length = 0;
+};
+Run RunOf(int64_t total, int64_t shard, int32_t r) {
+  const int64_t begin = std::min(total, shard * r);
+  return {begin, std::min(total, begin + shard) - begin};
+}
+
+// Fills pieces and count.
+void Divide(Split split, int32_t tp, int32_t r, ParameterSlot& slot) {
+  const int64_t rows = slot.global_rows, columns = slot.global_columns;
+  switch (split) {
+    case Split::kWhole:
+      slot.pieces = {{0, rows, 0, columns, 0}};
+      slot.count = rows * columns;
+      return;
+    case Split::kLength:
+    case Split::kColumns: {
+      const Run run = RunOf(columns, columns / tp, r);
+      slot.pieces = {{0, rows, run.begin, run.length, 0}};
+      slot.count = rows * run.length;
+      return;
+    }
+    case Split::kRows: {
+      const Run run = RunOf(rows, rows / tp, r);
+      slot.pieces = {{run.begin, run.length, 0, columns, 0}};
+      slot.count = run.length * columns;
+      return;
+    }
+    case Split::kVocabularyRows: {
+      const int64_t shard = (rows + tp - 1) / tp;
+      const Run run = RunOf(rows, shard, r);
+      slot.pieces = {{run.begin, run.length, 0, columns, 0}};
+      slot.count = shard * columns;
+      return;
+    }
+    case Split::kHeads: {
+      const int64_t part = (slot.vector ? columns : rows) / 3;  // of q, k or v
+      const Run run = RunOf(part, part / tp, r);
+      for (int64_t i = 0; i < 3; ++i) {
+        const int64_t begin = i * part + run.begin;
+        ParameterPiece piece = slot.vector ? ParameterPiece{0, 1, begin, run.length, 0}
+                                           : ParameterPiece{begin, run.length, 0, columns, 0};
+        piece.offset = i * piece.rows * piece.columns;
+        slot.pieces.push_back(piece);
+      }
+      slot.count = 3 * slot.pieces[0].rows * slot.pieces[0].columns;
+      return;
+    }
+  }
+}
+
+std::string NameOf(const ParameterInfo& info, int32_t layer) {
+  const std::string suffix(info.suffix);
+  if (layer == kEmbeddingLayer) return absl::StrCat("embed.", suffix);
+  if (layer == kHeadLayer) return absl::StrCat("head.", suffix);
+  return absl::StrCat("layers.", layer, ".", suffix);
+}
+
+void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Parameter first, Parameter last,
+                 std::vector<ParameterSlot>& slots) {
+  for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
+    const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
+    ParameterSlot slot;
+    slot.parameter = info.parameter;
+    slot.layer = layer;
+    slot.name = NameOf(info, layer);
+    slot.global_rows = ExtentOf(info.rows, context.model);
+    slot.global_columns = ExtentOf(info.columns, context.model);
+    slot.vector = info.rows == kOne;
+    slot.decays = !slot.vector;
+    slot.replicated = info.split == Split::kWhole;
+    slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
+    Divide(info.split, context.layout.tp, tp_rank, slot);
+    slots.push_back(std::move(slot));
+  }
+}
+
+// FNV-1a, 64 bits: a name's part in the key. Any well-spread function would do; this one is fixed for ever, because
+// changing it would change every model's initial weights.
+uint64_t HashName(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325ull;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
+  return hash;
+}
+
+// Four standard normal deviates from one Philox block: Box and Muller, "A note on the generation of random normal
+// deviates" (1958), in double. u1 is in (0, 1], so its logarithm is finite.
+std::array<double, 4> NormalBlock(uint64_t key, uint64_t block) {
+  const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0},
+                                   {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+  std::array<double, 4> out;
+  for (size_t i = 0; i < 4; i += 2) {
+    const double u1 = (static_cast<double>(words[i]) + 1.0) * 0x1p-32;
+    const double u2 = static_cast<double>(words[i + 1]) * 0x1p-32;
+    const double radius = std::sqrt(-2.0 * std::log(u1));
+    const double angle = 2.0 * std::numbers::pi * u2;
+    out[i] = radius * std::cos(angle);
+    out[i + 1] = radius * std::sin(angle);
+  }
+  return out;
+}
+
+// out[i] = deviation * normal number `first + i` of the stream `key`.
+void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> out) {
+  const auto begin = static_cast<uint64_t>(first);
+  size_t i = 0;
+  while (i < out.size()) {
+    const uint64_t index = begin + i;
+    const std::array<double, 4> block = NormalBlock(key, index / 4);
+    for (uint64_t j = index % 4; j < 4 && i < out.size(); ++j, ++i) {
+      out[i] = static_cast<float>(deviation * block[j]);
+    }
+  }
+}
+
+void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> values) {
+  const InitialValue initial = InfoOf(slot.parameter).initial;
+  if (initial == InitialValue::kZero) return;
+  const uint64_t key = Mix64(seed ^ HashName(slot.name));
+  double deviation = 0.02;
+  if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
+  for (const ParameterPiece& piece : slot.pieces) {
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const std::span<float> out = values.subspan(static_cast<size_t>(piece.offset + row * piece.columns),
+                                                  static_cast<size_t>(piece.columns));
+      if (initial == InitialValue::kOne) {
+        std::fill(out.begin(), out.end(), 1.0f);
+      } else {
+        FillNormal(key, deviation, (piece.row + row) * slot.global_columns + piece.column, out);
+      }
+    }
+  }
+}
+
+// Embedding first, transformer layers in order, head last.
+int32_t LayerPosition(const StageContext& context, int32_t layer) {
+  if (layer == kEmbeddingLayer) return 0;
+  if (layer == kHeadLayer) return context.end_layer - context.first_layer + 1;
+  LYNX_CHECK(layer >= context.first_layer && layer < context.end_layer);
+  return layer - context.first_layer + 1;
+}
+
+}  // namespace
+
+std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank) {
+  const ModelSpec& model = context.model;
+  const int32_t tp = context.layout.tp;
+  LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
+  LYNX_CHECK(model.heads % tp == 0 && model.hidden % model.heads == 0 && model.ffn % tp == 0);
+  std::vector<ParameterSlot> slots;
+  if (context.has_embedding()) {
+    AppendLayer(context, tp_rank, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
+  }
+  for (int32_t layer = context.first_layer; layer < context.end_layer; ++layer) {
+    AppendLayer(context, tp_rank, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
+  }
+  if (context.has_head()) {
+    AppendLayer(context, tp_rank, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
+  }
+  return slots;
+}
+
+void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec& model, uint64_t seed,
+                        std::span<float> weights) {
+  for (const ParameterSlot& slot : slots) {
+    FillSlot(slot, model, seed, weights.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(slot.count)));
+  }
+}
+
+absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, uint64_t seed,
+                                              Backend& backend) {
+  ModelState state;
+  state.context_ = context;
+  state.slots_ = ParameterSlotsOf(context, tp_rank);
+  const int64_t elements = state.slots_.empty() ? 0 : state.slots_.back().offset + state.slots_.back().count;
+  const Bytes bytes(elements * static_cast<int64_t>(sizeof(float)));
+  const std::string of_rank = absl::StrCat(" of stage ", context.stage, ", tensor-parallel rank ", tp_rank);
+  LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(bytes, "weights" + of_rank));
+  LYNX_ASSIGN_OR_RETURN(state.gradients_, backend.Allocate(bytes, "gradients" + of_rank));
+  LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(bytes, "first AdamW moments" + of_rank));
+  LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(bytes, "second AdamW moments" + of_rank));
+
+  const int32_t layer_positions = context.end_layer - context.first_layer + 2;
+  state.index_.assign(static_cast<size_t>(layer_positions * kParameterCount), -1);
+  for (size_t i = 0; i < state.slots_.size(); ++i) {
+    const ParameterSlot& slot = state.slots_[i];
+    state.index_[static_cast<size_t>(LayerPosition(context, slot.layer) * kParameterCount +
+                                     static_cast<int>(slot.parameter))] = static_cast<int32_t>(i);
+  }
+  FillInitialWeights(state.slots_, context.model, seed, state.weights_);
+  return state;
+}
+
+const ParameterSlot& ModelState::Slot(int32_t layer, Parameter parameter) const {
+  const int32_t i = index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount +
+                                               static_cast<int>(parameter))];
+  LYNX_CHECK(i >= 0);
+  return slots_[static_cast<size_t>(i)];
+}
+
+float* ModelState::Weight(int32_t layer, Parameter parameter) {
+  return weights_.data() + Slot(layer, parameter).offset;
+}
+
+float* ModelState::Gradient(int32_t layer, Parameter parameter) {
+  return gradients_.data() + Slot(layer, parameter).offset;
+}
+
+ModelState::Range ModelState::LayerRange(int32_t layer) const {
+  Range range;
+  for (const ParameterSlot& slot : slots_) {
+    if (slot.layer != layer) continue;
+    if (range.count == 0) range.begin = slot.offset;
+    range.count = slot.offset + slot.count - range.begin;
+  }
+  LYNX_CHECK(range.count > 0);
+  return range;
+}
+
+}  // namespace lynx
