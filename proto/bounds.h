@@ -1,0 +1,44 @@
+// Bounds checks on decoded messages: each returns OK or InvalidArgument that names the field by its path, its value and
+// what would be right. Pure; thread-safe.
+#ifndef LYNX_PROTO_BOUNDS_H_
+#define LYNX_PROTO_BOUNDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace lynx {
+
+// Limits on everything: far above what a sane sender sends, far below where arithmetic could overflow.
+inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;       // 11 days
+inline constexpr int64_t kMaxWireBytes = int64_t{1} << 50;            // 1 PiB
+inline constexpr int64_t kMaxWireRate = 1'000'000'000'000'000'000;    // FLOP/s or bytes/s
+inline constexpr int64_t kMaxWireSteps = 1'000'000'000'000;
+inline constexpr int64_t kMaxWireRanks = int64_t{1} << 16;
+inline constexpr int64_t kMaxWirePathLength = 4096;
+
+// "" and "x" give "x"; "a.b" and "x" give "a.b.x".
+std::string FieldPath(const std::string& parent, const std::string& field);
+// "a.b[3]"
+std::string FieldPath(const std::string& parent, const std::string& field, int64_t index);
+
+absl::Status BadField(const std::string& path, const std::string& value, const std::string& rule);
+
+absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int64_t high);
+// Neither NaN nor infinite.
+absl::Status CheckFinite(const std::string& path, double value);
+// For strings and repeated fields: `what` is "characters" or "entries".
+absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
+// Absolute, at most 4096 bytes, without NUL and line ends.
+absl::Status CheckAbsolutePath(const std::string& path, const std::string& value);
+// 64 lower-case hexadecimal digits.
+absl::Status CheckDigest(const std::string& path, const std::string& value);
+// [a-zA-Z0-9._-]{1,63}: names of nodes and jobs' ids.
+absl::Status CheckName(const std::string& path, const std::string& value);
+// A numeric IPv4 or IPv6 address.
+absl::Status CheckNumericHost(const std::string& path, const std::string& value);
+
+}  // namespace lynx
+
+#endif  // LYNX_PROTO_BOUNDS_H_

@@ -1,0 +1,50 @@
+// Conversion between protocol messages (lynx::v1) and the planner's domain types: the only code that sees both.
+//
+// ToProto never fails. FromProto checks every bound: an unknown enum value, a negative, oversized or non-finite number,
+// a missing or duplicate entry is InvalidArgument that names the field by its path ("stages[1].policy[0].placements[3]
+// is ..."); `path` is the message's own place, put before its fields. Pure; thread-safe.
+#ifndef LYNX_PROTO_CONVERT_H_
+#define LYNX_PROTO_CONVERT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/plan.pb.h"
+#include "planner/hardware_profile.h"
+#include "planner/job_spec.h"
+#include "planner/layer_graph.h"
+#include "planner/layout.h"
+#include "planner/plan.h"
+
+namespace lynx {
+
+v1::RecomputeMode ToProto(RecomputeMode mode);
+absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::string& path);
+
+v1::ModelSpec ToProto(const ModelSpec& model);
+
+// The result is normalized and passes ValidateJobSpec; paths are absolute. Fields are named as in the job file.
+v1::JobSpec ToProto(const JobSpec& spec);
+absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message);
+
+v1::ParallelLayout ToProto(const ParallelLayout& layout);
+absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, const std::string& path = "layout");
+
+v1::LayerShape ToProto(const LayerShape& shape);
+absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
+
+// Every op must have its times, once; every shape at most once.
+v1::HardwareProfile ToProto(const HardwareProfile& profile);
+absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
+
+// Whether a plan message carries the stages' programs. Without them the digest cannot be checked.
+enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };
+
+v1::Plan ToProto(const Plan& plan, PlanPrograms programs = PlanPrograms::kIncluded);
+// kIncluded: the digest must be that of the content. kLeftOut: programs come back empty, the digest unchecked.
+absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs = PlanPrograms::kIncluded,
+                               const std::string& path = "plan");
+
+}  // namespace lynx
+
+#endif  // LYNX_PROTO_CONVERT_H_

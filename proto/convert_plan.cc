@@ -1,0 +1,185 @@
+// Plans. See convert.h.
+#include "common/digest.h"
+#include "common/status.h"
+#include "planner/recompute_policy.h"
+#include "proto/bounds.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+bool ParsePlacement(const std::string& name, Placement& placement) {
+  for (int i = 0; i < kPlacementCount; ++i) {
+    if (name != PlacementName(static_cast<Placement>(i))) continue;
+    placement = static_cast<Placement>(i);
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, const std::string& path) {
+  LayerPolicy policy{};
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "placements"), message.placements().size(), policy.size(),
+                                 policy.size(), "entries"));
+  for (size_t i = 0; i < policy.size(); ++i) {
+    const std::string& name = message.placements(static_cast<int>(i));
+    if (!ParsePlacement(name, policy[i])) {
+      return BadField(FieldPath(path, "placements", static_cast<int64_t>(i)),
+                      absl::StrCat("\"", name.substr(0, 64), "\""), "no placement has this name");
+    }
+  }
+  return policy;
+}
+
+v1::StagePlan StageToProto(const StagePlan& stage, PlanPrograms programs) {
+  v1::StagePlan message;
+  message.set_first_layer(stage.first_layer);
+  message.set_end_layer(stage.end_layer);
+  for (const LayerPolicy& layer : stage.policy.layers) {
+    v1::LayerPolicy& to = *message.add_policy();
+    for (Placement placement : layer) to.add_placements(std::string(PlacementName(placement)));
+  }
+  if (programs == PlanPrograms::kIncluded) message.set_program(ProgramText(stage.program));
+  message.set_arena_bytes(stage.arena.value);
+  message.set_live_peak_bytes(stage.live_peak.value);
+  message.set_weight_bytes(stage.states.weights.value);
+  message.set_gradient_bytes(stage.states.gradients.value);
+  message.set_optimizer_bytes(stage.states.optimizer.value);
+  message.set_forward_ns(stage.forward.value);
+  message.set_backward_ns(stage.backward.value);
+  message.set_weight_ns(stage.weight.value);
+  message.set_optimizer_ns(stage.optimizer.value);
+  message.set_recompute_hidden_ns(stage.recompute_hidden.value);
+  message.set_recompute_exposed_ns(stage.recompute_exposed.value);
+  message.set_communication_exposed_ns(stage.communication_exposed.value);
+  message.set_stall_ns(stage.stall.value);
+  return message;
+}
+
+absl::Status ReadBytes(const std::string& parent, const char* field, int64_t value, Bytes& to) {
+  to = Bytes(value);
+  return CheckRange(FieldPath(parent, field), value, 0, kMaxWireBytes);
+}
+
+absl::Status ReadNanos(const std::string& parent, const char* field, int64_t value, Nanos& to) {
+  to = Nanos(value);
+  return CheckRange(FieldPath(parent, field), value, 0, kMaxWireNanos);
+}
+
+absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, StagePlan& stage) {
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "arena_bytes", m.arena_bytes(), stage.arena));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "live_peak_bytes", m.live_peak_bytes(), stage.live_peak));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "weight_bytes", m.weight_bytes(), stage.states.weights));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "gradient_bytes", m.gradient_bytes(), stage.states.gradients));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "optimizer_bytes", m.optimizer_bytes(), stage.states.optimizer));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "forward_ns", m.forward_ns(), stage.forward));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "backward_ns", m.backward_ns(), stage.backward));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "weight_ns", m.weight_ns(), stage.weight));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "optimizer_ns", m.optimizer_ns(), stage.optimizer));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "recompute_hidden_ns", m.recompute_hidden_ns(), stage.recompute_hidden));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "recompute_exposed_ns", m.recompute_exposed_ns(), stage.recompute_exposed));
+  LYNX_RETURN_IF_ERROR(
+      ReadNanos(path, "communication_exposed_ns", m.communication_exposed_ns(), stage.communication_exposed));
+  return ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall);
+}
+
+absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanPrograms programs, int32_t first_layer,
+                                         int32_t layers, const std::string& path) {
+  StagePlan stage;
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), message.first_layer(), first_layer, first_layer));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), message.end_layer(), first_layer, layers));
+  stage.first_layer = message.first_layer();
+  stage.end_layer = message.end_layer();
+  const size_t count = static_cast<size_t>(stage.end_layer - stage.first_layer);
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "policy"), message.policy().size(), count, count, "entries"));
+  for (int i = 0; i < message.policy_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(LayerPolicy policy,
+                          LayerPolicyFromProto(message.policy(i), FieldPath(path, "policy", i)));
+    stage.policy.layers.push_back(policy);
+  }
+  if (programs == PlanPrograms::kIncluded) {
+    absl::StatusOr<Program> program = ParseProgram(message.program());
+    if (!program.ok()) return Annotate(program.status(), FieldPath(path, "program"));
+    stage.program = *std::move(program);
+  }
+  LYNX_RETURN_IF_ERROR(ReadStageFigures(message, path, stage));
+  return stage;
+}
+
+absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, const std::string& path) {
+  // A shape of one layer holds the model's other dimensions, with the same limits and divisibility.
+  v1::LayerShape shape;
+  shape.set_micro_batch(1);
+  shape.set_seq(message.seq());
+  shape.set_hidden(message.hidden());
+  shape.set_heads(message.heads());
+  shape.set_ffn(message.ffn());
+  shape.set_vocab(message.vocab());
+  shape.set_tp(1);
+  LYNX_RETURN_IF_ERROR(FromProto(shape, path).status());
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "layers"), message.layers(), 1, 1000));
+  if (!(message.dropout() >= 0 && message.dropout() < 1)) {
+    return BadField(FieldPath(path, "dropout"), absl::StrCat(message.dropout()), "must be at least 0 and below 1");
+  }
+  return ModelSpec{.layers = message.layers(), .hidden = message.hidden(), .heads = message.heads(),
+                   .ffn = message.ffn(), .seq = message.seq(), .vocab = message.vocab(),
+                   .dropout = message.dropout()};
+}
+
+absl::Status CheckContent(const Plan& plan, const std::string& path) {
+  Plan bare = plan;
+  bare.digest.clear();
+  const std::string digest = Sha256Hex(PlanText(bare));
+  if (digest == plan.digest) return absl::OkStatus();
+  return BadField(FieldPath(path, "digest"), plan.digest,
+                  absl::StrCat("the content's digest is ", digest, "; the plan was changed or damaged on its way"));
+}
+
+}  // namespace
+
+v1::Plan ToProto(const Plan& plan, PlanPrograms programs) {
+  v1::Plan message;
+  *message.mutable_model() = ToProto(plan.model);
+  *message.mutable_layout() = ToProto(plan.layout);
+  message.set_micro_batch(plan.micro_batch);
+  message.set_microbatches(plan.microbatches);
+  message.set_mode(ToProto(plan.mode));
+  message.set_activation_limit_bytes(plan.activation_limit.value);
+  for (const StagePlan& stage : plan.stages) *message.add_stages() = StageToProto(stage, programs);
+  message.set_step_ns(plan.step.value);
+  message.set_measured_profile(plan.measured_profile);
+  message.set_digest(plan.digest);
+  return message;
+}
+
+absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, const std::string& path) {
+  Plan plan;
+  LYNX_ASSIGN_OR_RETURN(plan.model, PlannedModelFromProto(message.model(), FieldPath(path, "model")));
+  LYNX_ASSIGN_OR_RETURN(plan.layout, FromProto(message.layout(), FieldPath(path, "layout")));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "micro_batch"), message.micro_batch(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "microbatches"), message.microbatches(), 1, 1 << 20));
+  plan.micro_batch = message.micro_batch();
+  plan.microbatches = message.microbatches();
+  LYNX_ASSIGN_OR_RETURN(plan.mode, FromProto(message.mode(), FieldPath(path, "mode")));
+  LYNX_RETURN_IF_ERROR(
+      ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
+  const size_t stages = static_cast<size_t>(plan.layout.pp);
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "stages"), message.stages().size(), stages, stages, "entries"));
+  int32_t next_layer = 0;
+  for (int i = 0; i < message.stages_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(StagePlan stage, StageFromProto(message.stages(i), programs, next_layer, plan.model.layers,
+                                                          FieldPath(path, "stages", i)));
+    next_layer = stage.end_layer;
+    plan.stages.push_back(std::move(stage));
+  }
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(FieldPath(path, "stages", message.stages_size() - 1), "end_layer"),
+                                  next_layer, plan.model.layers, plan.model.layers));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "step_ns", message.step_ns(), plan.step));
+  plan.measured_profile = message.measured_profile();
+  LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "digest"), message.digest()));
+  plan.digest = message.digest();
+  if (programs == PlanPrograms::kIncluded) LYNX_RETURN_IF_ERROR(CheckContent(plan, path));
+  return plan;
+}
+
+}  // namespace lynx

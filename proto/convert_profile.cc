@@ -1,0 +1,164 @@
+// Shapes and hardware profiles. See convert.h.
+#include <algorithm>
+
+#include "common/status.h"
+#include "proto/bounds.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+constexpr int kMaxMeasured = 64;
+constexpr int kMaxKindLength = 256;
+
+absl::StatusOr<Nanos> NanosFrom(const std::string& path, int64_t value) {
+  LYNX_RETURN_IF_ERROR(CheckRange(path, value, 0, kMaxWireNanos));
+  return Nanos(value);
+}
+
+absl::Status CheckMultiple(const std::string& path, int64_t value, const char* of, int64_t divisor) {
+  if (value % divisor == 0) return absl::OkStatus();
+  return BadField(path, absl::StrCat(value), absl::StrCat("must be a multiple of ", of, ", which is ", divisor));
+}
+
+v1::LinkCost LinkToProto(const LinkCost& link) {
+  v1::LinkCost message;
+  message.set_latency_ns(link.latency.value);
+  message.set_bytes_per_second(link.bytes_per_second);
+  return message;
+}
+
+absl::StatusOr<LinkCost> LinkFromProto(const v1::LinkCost& message, const std::string& path) {
+  LinkCost link;
+  LYNX_ASSIGN_OR_RETURN(link.latency, NanosFrom(FieldPath(path, "latency_ns"), message.latency_ns()));
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "bytes_per_second"), message.bytes_per_second(), 1, kMaxWireRate));
+  link.bytes_per_second = message.bytes_per_second();
+  return link;
+}
+
+v1::ShapeTimes ShapeTimesToProto(const ShapeTimes& times) {
+  v1::ShapeTimes message;
+  *message.mutable_shape() = ToProto(times.shape);
+  for (int i = 0; i < kOpCount; ++i) {
+    v1::OpTimes& op = *message.add_ops();
+    op.set_op(std::string(OpName(static_cast<Op>(i))));
+    op.set_forward_ns(times.ops[i].forward.value);
+    op.set_backward_ns(times.ops[i].backward.value);
+    op.set_weight_ns(times.ops[i].weight.value);
+  }
+  message.set_optimizer_ns_per_mega_parameter(times.optimizer_per_mega_parameter.value);
+  return message;
+}
+
+absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, const std::string& path) {
+  ShapeTimes times;
+  LYNX_ASSIGN_OR_RETURN(times.shape, FromProto(message.shape(), FieldPath(path, "shape")));
+  OpSet seen = 0;
+  for (int i = 0; i < message.ops_size(); ++i) {
+    const v1::OpTimes& from = message.ops(i);
+    const std::string at = FieldPath(path, "ops", i);
+    Op op;
+    if (!ParseOp(from.op(), op)) {
+      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""), "no op has this name");
+    }
+    if (Contains(seen, op)) {
+      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op(), "\""), "must appear once");
+    }
+    seen |= Bit(op);
+    OpTimes& to = times.ops[static_cast<size_t>(op)];
+    LYNX_ASSIGN_OR_RETURN(to.forward, NanosFrom(FieldPath(at, "forward_ns"), from.forward_ns()));
+    LYNX_ASSIGN_OR_RETURN(to.backward, NanosFrom(FieldPath(at, "backward_ns"), from.backward_ns()));
+    LYNX_ASSIGN_OR_RETURN(to.weight, NanosFrom(FieldPath(at, "weight_ns"), from.weight_ns()));
+  }
+  for (int i = 0; i < kOpCount; ++i) {
+    if (Contains(seen, static_cast<Op>(i))) continue;
+    return BadField(FieldPath(path, "ops"), "incomplete",
+                    absl::StrCat("op ", std::string(OpName(static_cast<Op>(i))), " is missing"));
+  }
+  LYNX_ASSIGN_OR_RETURN(times.optimizer_per_mega_parameter,
+                        NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"),
+                                  message.optimizer_ns_per_mega_parameter()));
+  return times;
+}
+
+}  // namespace
+
+v1::LayerShape ToProto(const LayerShape& shape) {
+  v1::LayerShape message;
+  message.set_micro_batch(shape.micro_batch);
+  message.set_seq(shape.seq);
+  message.set_hidden(shape.hidden);
+  message.set_heads(shape.heads);
+  message.set_ffn(shape.ffn);
+  message.set_vocab(shape.vocab);
+  message.set_tp(shape.tp);
+  message.set_dropout(shape.dropout);
+  return message;
+}
+
+absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path) {
+  // The same limits as those of a model (planner/job_spec.cc).
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "micro_batch"), message.micro_batch(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "seq"), message.seq(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "hidden"), message.hidden(), 1, 1 << 17));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "heads"), message.heads(), 1, 1 << 12));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ffn"), message.ffn(), 1, 1 << 20));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "vocab"), message.vocab(), 2, 1 << 24));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp"), message.tp(), 1, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "hidden"), message.hidden(), "heads", message.heads()));
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "tp", message.tp()));
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "ffn"), message.ffn(), "tp", message.tp()));
+  return LayerShape{.micro_batch = message.micro_batch(), .seq = message.seq(), .hidden = message.hidden(),
+                    .heads = message.heads(), .ffn = message.ffn(), .vocab = message.vocab(), .tp = message.tp(),
+                    .dropout = message.dropout()};
+}
+
+v1::HardwareProfile ToProto(const HardwareProfile& profile) {
+  v1::HardwareProfile message;
+  message.set_device_kind(profile.device_kind);
+  for (const ShapeTimes& times : profile.measured) *message.add_measured() = ShapeTimesToProto(times);
+  message.set_flops_per_second(profile.flops_per_second);
+  message.set_memory_bytes_per_second(profile.memory_bytes_per_second);
+  message.set_op_overhead_ns(profile.op_overhead.value);
+  *message.mutable_intra_node() = LinkToProto(profile.intra_node);
+  *message.mutable_inter_node() = LinkToProto(profile.inter_node);
+  message.set_overlap_slowdown_permille(profile.overlap_slowdown_permille);
+  message.set_communication_compute_permille(profile.communication_compute_permille);
+  return message;
+}
+
+absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path) {
+  HardwareProfile profile;
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "device_kind"), message.device_kind().size(), 0, kMaxKindLength, "characters"));
+  profile.device_kind = message.device_kind();
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "measured"), message.measured().size(), 0, kMaxMeasured, "entries"));
+  for (int i = 0; i < message.measured_size(); ++i) {
+    const std::string at = FieldPath(path, "measured", i);
+    LYNX_ASSIGN_OR_RETURN(ShapeTimes times, ShapeTimesFromProto(message.measured(i), at));
+    const bool repeated = std::any_of(profile.measured.begin(), profile.measured.end(),
+                                      [&](const ShapeTimes& other) { return other.shape == times.shape; });
+    if (repeated) return BadField(FieldPath(at, "shape"), "repeated", "must appear once in the profile");
+    profile.measured.push_back(std::move(times));
+  }
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "flops_per_second"), message.flops_per_second(), 1, kMaxWireRate));
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "memory_bytes_per_second"), message.memory_bytes_per_second(), 1, kMaxWireRate));
+  profile.flops_per_second = message.flops_per_second();
+  profile.memory_bytes_per_second = message.memory_bytes_per_second();
+  LYNX_ASSIGN_OR_RETURN(profile.op_overhead, NanosFrom(FieldPath(path, "op_overhead_ns"), message.op_overhead_ns()));
+  LYNX_ASSIGN_OR_RETURN(profile.intra_node, LinkFromProto(message.intra_node(), FieldPath(path, "intra_node")));
+  LYNX_ASSIGN_OR_RETURN(profile.inter_node, LinkFromProto(message.inter_node(), FieldPath(path, "inter_node")));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(),
+                                  1000, 1'000'000));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "communication_compute_permille"),
+                                  message.communication_compute_permille(), 0, 1000));
+  profile.overlap_slowdown_permille = message.overlap_slowdown_permille();
+  profile.communication_compute_permille = message.communication_compute_permille();
+  return profile;
+}
+
+}  // namespace lynx

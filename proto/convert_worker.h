@@ -1,0 +1,28 @@
+// Conversion between protocol messages and the worker's domain types, for the worker daemon: what a rank process is told
+// and what it reports. As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
+#ifndef LYNX_PROTO_CONVERT_WORKER_H_
+#define LYNX_PROTO_CONVERT_WORKER_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/cluster.pb.h"
+#include "worker/rank_config.h"
+#include "worker/rank_report.h"
+
+namespace lynx {
+
+// Sets the `report` of the message; job, generation, rank and sequence are the caller's.
+void SetReport(const RankReport& report, v1::RankReport& message);
+// The report alone. Loss and gradient norm may be infinite or NaN: a run that diverges says so.
+absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::string& path = "report");
+
+// Everything but `threads` and `pacing_bytes_per_second`, which are the daemon's own. `peers` may be empty (bind and
+// wait) or complete. `checkpoint_directory` may be empty: the daemon puts its default. The program is parsed and its
+// actions are of the rank's stage; whether it is valid is the rank process's check.
+absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message,
+                                               const std::string& path = "assignment");
+
+}  // namespace lynx
+
+#endif  // LYNX_PROTO_CONVERT_WORKER_H_
