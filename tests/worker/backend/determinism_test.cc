@@ -1,0 +1,192 @@
+// Every op gives the same bits again: after other work, and with its buffers at other addresses.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kB = 2, kS = 70, kN = kB * kS, kA = 3, kD = 11, kH = 33, kV = 50, kF = 130;
+constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
+
+struct OpCase {
+  const char* name;
+  std::function<std::vector<float>(Backend&, TestMemory&)> run;  // the op's outputs
+};
+
+std::vector<float> Take(const float* x, int64_t count) { return std::vector<float>(x, x + count); }
+
+std::vector<float> Doubles(double x) {
+  std::vector<float> bits(2);
+  std::memcpy(bits.data(), &x, sizeof(x));
+  return bits;
+}
+
+// One buffer holds all outputs of an op that has several.
+const OpCase kCases[] = {
+    {"EmbeddingForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Output(kN * kH);
+       backend.EmbeddingForward(memory.Tokens(kN, kV + 9, 1), memory.Random(kV * kH, 2), 4, kN, kH, kV, out);
+       return Take(out, kN * kH);
+     }},
+    {"EmbeddingBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dtok = memory.Random(kV * kH, 3);
+       backend.EmbeddingBackward(memory.Tokens(kN, kV + 9, 1), memory.Random(kN * kH, 2), 4, kN, kH, kV, dtok);
+       return Take(dtok, kV * kH);
+     }},
+    {"PositionForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* x = memory.Random(kN * kH, 1);
+       backend.PositionForward(x, memory.Random(kS * kH, 2), kB, kS, kH, kKey);
+       return Take(x, kN * kH);
+     }},
+    {"PositionBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dx = memory.Random((kN + kS) * kH, 1);
+       backend.PositionBackward(dx, dx + kN * kH, kB, kS, kH, kKey);
+       return Take(dx, (kN + kS) * kH);
+     }},
+    {"LayerNormForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kH);
+       backend.LayerNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kH, 3), kN, kH, y);
+       return Take(y, kN * kH);
+     }},
+    {"LayerNormBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Random((kN + 2) * kH, 4);
+       backend.LayerNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
+                                 true, out, out + kN * kH, out + (kN + 1) * kH);
+       return Take(out, (kN + 2) * kH);
+     }},
+    {"LinearForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kF);
+       backend.LinearForward(memory.Random(kN * kH, 1), memory.Random(kF * kH, 2), memory.Random(kF, 3), kN, kH, kF,
+                             y);
+       return Take(y, kN * kF);
+     }},
+    {"LinearBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dx = memory.Output(kN * kH);
+       backend.LinearBackward(memory.Random(kN * kF, 1), memory.Random(kF * kH, 2), kN, kH, kF, dx);
+       return Take(dx, kN * kH);
+     }},
+    {"LinearWeight",
+     [](Backend& backend, TestMemory& memory) {
+       float* dw = memory.Random(kF * kH + kF, 3);
+       backend.LinearWeight(memory.Random(kN * kH, 1), memory.Random(kN * kF, 2), kN, kH, kF, dw, dw + kF * kH);
+       return Take(dw, kF * kH + kF);
+     }},
+    {"ProbsForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* probs = memory.Output(kB * kA * kS * kS);
+       backend.ProbsForward(memory.Random(kN * 3 * kA * kD, 1), kB, kS, kA, kD, probs);
+       return Take(probs, kB * kA * kS * kS);
+     }},
+    {"ContextForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* context = memory.Output(kN * kA * kD);
+       backend.ContextForward(memory.Random(kB * kA * kS * kS, 1), memory.Random(kN * 3 * kA * kD, 2), kB, kS, kA, kD,
+                              2, 8, kKey, memory.Output(kS * kS), context);
+       return Take(context, kN * kA * kD);
+     }},
+    {"AttentionBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dqkv = memory.Output(kN * 3 * kA * kD);
+       backend.AttentionBackward(memory.Random(kB * kA * kS * kS, 1), memory.Random(kN * 3 * kA * kD, 2),
+                                 memory.Random(kN * kA * kD, 3), kB, kS, kA, kD, 2, 8, kKey,
+                                 memory.Output(2 * kS * kS), dqkv);
+       return Take(dqkv, kN * 3 * kA * kD);
+     }},
+    {"GeluForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kF);
+       backend.GeluForward(memory.Random(kN * kF, 1, 4), kN * kF, y);
+       return Take(y, kN * kF);
+     }},
+    {"GeluBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dy = memory.Random(kN * kF, 2);
+       backend.GeluBackward(memory.Random(kN * kF, 1, 4), kN * kF, dy);
+       return Take(dy, kN * kF);
+     }},
+    {"BiasDropoutAddForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Random(kN * kH, 1);
+       backend.BiasDropoutAddForward(memory.Random(kN * kH, 2), memory.Random(kH, 3), kS, kN, kH, kKey, y);
+       return Take(y, kN * kH);
+     }},
+    {"BiasDropoutAddBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dy = memory.Output(kN * kH);
+       backend.BiasDropoutAddBackward(memory.Random(kN * kH, 1), kS, kN, kH, kKey, dy);
+       return Take(dy, kN * kH);
+     }},
+    {"BiasGradient",
+     [](Backend& backend, TestMemory& memory) {
+       float* dbias = memory.Random(kH, 2);
+       backend.BiasGradient(memory.Random(kN * kH, 1), kN, kH, dbias);
+       return Take(dbias, kH);
+     }},
+    {"LossStats",
+     [](Backend& backend, TestMemory& memory) {
+       float* stats = memory.Output(kN * 3);
+       backend.LossStats(memory.Random(kN * kV, 1, 5), memory.Tokens(kN, kV + 9, 2), 4, kN, kV, kV - 3, stats);
+       return Take(stats, kN * 3);
+     }},
+    {"LossForward",
+     [](Backend& backend, TestMemory& memory) {
+       return Doubles(backend.LossForward(memory.Copy(std::vector<float>(2 * kN * 3, 1.7f)), 2, kN));
+     }},
+    {"LossBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* logits = memory.Random(kN * kV, 1, 5);
+       backend.LossBackward(memory.Copy(std::vector<float>(2 * kN * 3, 5.5f)), memory.Tokens(kN, kV + 9, 2), 4, 2, kN,
+                            kV, kV - 3, 0.01, logits);
+       return Take(logits, kN * kV);
+     }},
+    {"SumOfSquares",
+     [](Backend& backend, TestMemory& memory) {
+       return Doubles(backend.SumOfSquares(memory.Random(10007, 1), 10007));
+     }},
+    {"AdamW",
+     [](Backend& backend, TestMemory& memory) {
+       float* w = memory.Random(1009, 1);
+       float* m = memory.Random(1009, 2);
+       backend.AdamW({.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .step = 3,
+                      .gradient_scale = 0.7},
+                     1009, memory.Random(1009, 3), w, m, memory.Constant(1009, 0.01f));
+       return Take(w, 1009);
+     }},
+};
+
+TEST(Determinism, EveryOpRepeatsItsBits) {
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::vector<std::vector<float>> first;
+  for (const OpCase& op : kCases) {
+    TestMemory memory;
+    first.push_back(op.run(*backend, memory));
+    memory.ExpectGuardsIntact();
+  }
+  // By now every op ran after others; the skips move the buffers within pages, cache sets and the address space.
+  for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
+    for (size_t i = 0; i < std::size(kCases); ++i) {
+      TestMemory memory(skip);
+      const std::vector<float> again = kCases[i].run(*backend, memory);
+      ASSERT_EQ(again.size(), first[i].size());
+      EXPECT_EQ(std::memcmp(again.data(), first[i].data(), again.size() * sizeof(float)), 0)
+          << kCases[i].name << " differs " << skip << " * 256 bytes further on";
+      memory.ExpectGuardsIntact();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lynx

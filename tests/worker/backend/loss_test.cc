@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+
+namespace lynx {
+namespace {
+
+using reference::Vector;
+
+// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each; the last ones may be padding in part or whole.
+struct Shape {
+  int64_t t, vocab;
+};
+
+class Loss : public testing::TestWithParam<Shape> {
+ protected:
+  const int64_t t = GetParam().t, vocab = GetParam().vocab, n = 6, columns = (vocab + t - 1) / t;
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  TestMemory memory;
+  const int32_t* targets = memory.Tokens(n, static_cast<int32_t>(vocab), 1);
+  const Vector all_logits = ToDouble(memory.Random(n * vocab, 2, 6), n * vocab);
+  float* stats = memory.Output(t * n * 3);
+  std::vector<float*> shards;
+
+  int64_t Valid(int64_t shard) const { return std::clamp(vocab - shard * columns, int64_t{0}, columns); }
+  int32_t FirstRow(int64_t shard) const { return static_cast<int32_t>(shard * columns); }
+
+  void SetUp() override {
+    for (int64_t shard = 0; shard < t; ++shard) {
+      // Padding columns hold large logits: they must not count.
+      std::vector<float> logits(n * columns, 50.0f);
+      for (int64_t token = 0; token < n; ++token) {
+        for (int64_t i = 0; i < Valid(shard); ++i) {
+          logits[token * columns + i] = static_cast<float>(all_logits[token * vocab + shard * columns + i]);
+        }
+      }
+      shards.push_back(memory.Copy(logits));
+      backend->LossStats(shards[shard], targets, FirstRow(shard), n, columns, Valid(shard), stats + shard * n * 3);
+    }
+  }
+};
+
+TEST_P(Loss, ForwardIsTheCrossEntropy) {
+  const double want = reference::CrossEntropy(all_logits, targets, n, vocab);
+  EXPECT_NEAR(backend->LossForward(stats, t, n), want, 1e-6 * want);
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Loss, BackwardEqualsFiniteDifferences) {
+  constexpr double kScale = 0.125;
+  const Vector want = reference::Gradient(
+      [&](const Vector& v) { return kScale * reference::CrossEntropy(v, targets, n, vocab); }, all_logits);
+  for (int64_t shard = 0; shard < t; ++shard) {
+    backend->LossBackward(stats, targets, FirstRow(shard), t, n, columns, Valid(shard), kScale, shards[shard]);
+    for (int64_t token = 0; token < n; ++token) {
+      for (int64_t i = 0; i < columns; ++i) {
+        const float got = shards[shard][token * columns + i];
+        if (i >= Valid(shard)) {
+          ASSERT_EQ(got, 0.0f) << "padding column " << i << " of shard " << shard;
+        } else {
+          ASSERT_NEAR(got, want[token * vocab + shard * columns + i], 1e-7) << "token " << token << " column " << i;
+        }
+      }
+    }
+  }
+  memory.ExpectGuardsIntact();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Loss,
+                         testing::Values(Shape{1, 1}, Shape{1, 37}, Shape{2, 37}, Shape{4, 40}, Shape{8, 9}),
+                         [](const auto& info) {
+                           return "t" + std::to_string(info.param.t) + "vocab" + std::to_string(info.param.vocab);
+                         });
+
+TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  TestMemory memory;
+  float* logits = memory.Copy({1000, 999, -1000});
+  auto* targets = memory.Tokens(1, 1, 1);  // 0
+  float* stats = memory.Output(3);
+  backend->LossStats(logits, targets, 0, 1, 3, 3, stats);
+  EXPECT_NEAR(backend->LossForward(stats, 1, 1), std::log1p(std::exp(-1.0)), 1e-6);
+}
+
+}  // namespace
+}  // namespace lynx

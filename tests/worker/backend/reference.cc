@@ -1,0 +1,155 @@
+#include "tests/worker/backend/reference.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "common/check.h"
+#include "common/rng.h"
+
+namespace lynx::reference {
+
+double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element) {
+  if (key.rate == 0) return 1;
+  uint64_t mixed = Mix64(key.seed);
+  for (int64_t part : {key.step, int64_t{key.layer}, int64_t{key.op}}) mixed = Mix64(mixed ^ static_cast<uint64_t>(part));
+  const auto block = static_cast<uint64_t>(element / 4);
+  const auto global_sample = static_cast<uint64_t>(key.first_sample + sample);
+  const PhiloxBlock words =
+      Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(global_sample),
+              static_cast<uint32_t>(global_sample >> 32)},
+             {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)});
+  const double threshold = std::floor(key.rate * 0x1p32);
+  return static_cast<double>(words[static_cast<size_t>(element % 4)]) >= threshold ? 1 / (1 - key.rate) : 0;
+}
+
+Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h) {
+  Vector y(x.size());
+  for (int64_t row = 0; row < n; ++row) {
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < h; ++i) mean += x[row * h + i] / static_cast<double>(h);
+    for (int64_t i = 0; i < h; ++i) variance += std::pow(x[row * h + i] - mean, 2) / static_cast<double>(h);
+    for (int64_t i = 0; i < h; ++i) {
+      y[row * h + i] = (x[row * h + i] - mean) / std::sqrt(variance + 1e-5) * gamma[i] + beta[i];
+    }
+  }
+  return y;
+}
+
+Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out) {
+  Vector y(n * out);
+  for (int64_t row = 0; row < n; ++row) {
+    for (int64_t o = 0; o < out; ++o) {
+      double sum = bias.empty() ? 0 : bias[o];
+      for (int64_t i = 0; i < in; ++i) sum += x[row * in + i] * w[o * in + i];
+      y[row * out + o] = sum;
+    }
+  }
+  return y;
+}
+
+Vector Probs(const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d) {
+  const auto at = [&](int64_t sample, int64_t position, int64_t which, int64_t head, int64_t i) {
+    return qkv[(((sample * s + position) * 3 + which) * a + head) * d + i];
+  };
+  Vector probs(b * a * s * s);
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t head = 0; head < a; ++head) {
+      for (int64_t row = 0; row < s; ++row) {
+        double* out = &probs[((sample * a + head) * s + row) * s];
+        double sum = 0;
+        for (int64_t column = 0; column <= row; ++column) {
+          double score = 0;
+          for (int64_t i = 0; i < d; ++i) score += at(sample, row, 0, head, i) * at(sample, column, 1, head, i);
+          out[column] = std::exp(score / std::sqrt(static_cast<double>(d)));
+          sum += out[column];
+        }
+        for (int64_t column = 0; column <= row; ++column) out[column] /= sum;
+      }
+    }
+  }
+  return probs;
+}
+
+Vector Context(const Vector& probs, const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d, int64_t first_head,
+               const DropoutKey& key) {
+  Vector context(b * s * a * d);
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t head = 0; head < a; ++head) {
+      for (int64_t row = 0; row < s; ++row) {
+        for (int64_t column = 0; column <= row; ++column) {
+          const double weight = probs[((sample * a + head) * s + row) * s + column] *
+                                DropoutFactor(key, sample, ((first_head + head) * s + row) * s + column);
+          for (int64_t i = 0; i < d; ++i) {
+            context[((sample * s + row) * a + head) * d + i] +=
+                weight * qkv[(((sample * s + column) * 3 + 2) * a + head) * d + i];
+          }
+        }
+      }
+    }
+  }
+  return context;
+}
+
+Vector Gelu(const Vector& x) {
+  Vector y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double u = std::sqrt(2 / std::numbers::pi) * (x[i] + 0.044715 * x[i] * x[i] * x[i]);
+    y[i] = 0.5 * x[i] * (1 + std::tanh(u));
+  }
+  return y;
+}
+
+Vector Position(const Vector& x, const Vector& pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) {
+  Vector y(x.size());
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t i = 0; i < s * h; ++i) {
+      y[sample * s * h + i] = (x[sample * s * h + i] + pos[i]) * DropoutFactor(key, sample, i);
+    }
+  }
+  return y;
+}
+
+Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bias, int64_t s, int64_t n, int64_t h,
+                      const DropoutKey& key) {
+  Vector out(y.size());
+  for (int64_t row = 0; row < n; ++row) {
+    for (int64_t i = 0; i < h; ++i) {
+      out[row * h + i] =
+          residual[row * h + i] + (y[row * h + i] + bias[i]) * DropoutFactor(key, row / s, row % s * h + i);
+    }
+  }
+  return out;
+}
+
+double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v) {
+  double loss = 0;
+  for (int64_t token = 0; token < n; ++token) {
+    double sum = 0;
+    for (int64_t i = 0; i < v; ++i) sum += std::exp(logits[token * v + i]);
+    loss += std::log(sum) - logits[token * v + targets[token]];
+  }
+  return loss;
+}
+
+Vector Gradient(const std::function<double(const Vector&)>& f, Vector x) {
+  constexpr double kStep = 1e-5;
+  Vector gradient(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double old = x[i];
+    x[i] = old + kStep;
+    const double above = f(x);
+    x[i] = old - kStep;
+    gradient[i] = (above - f(x)) / (2 * kStep);
+    x[i] = old;
+  }
+  return gradient;
+}
+
+double Dot(const Vector& x, const Vector& y) {
+  LYNX_CHECK(x.size() == y.size());
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+}  // namespace lynx::reference

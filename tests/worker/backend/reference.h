@@ -1,0 +1,37 @@
+// The ops of worker/backend in double precision, written as their formulas read, with no thought for speed; and finite
+// differences. Pure; thread-safe.
+#ifndef LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
+#define LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "worker/backend/backend.h"
+
+namespace lynx::reference {
+
+using Vector = std::vector<double>;
+
+// 0 or 1/(1-rate), from the scalar generator, one element at a time.
+double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
+
+Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h);
+Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
+Vector Probs(const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d);
+Vector Context(const Vector& probs, const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d, int64_t first_head,
+               const DropoutKey& key);
+Vector Gelu(const Vector& x);
+Vector Position(const Vector& x, const Vector& pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key);
+Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bias, int64_t s, int64_t n, int64_t h,
+                      const DropoutKey& key);
+// Sum of the cross-entropy over logits (n, v).
+double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v);
+
+// d f / d x by central differences.
+Vector Gradient(const std::function<double(const Vector&)>& f, Vector x);
+double Dot(const Vector& x, const Vector& y);
+
+}  // namespace lynx::reference
+
+#endif  // LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_

@@ -1,0 +1,93 @@
+#include "tests/worker/backend/test_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "common/check.h"
+#include "common/rng.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kAlignFloats = 256 / sizeof(float);
+constexpr int64_t kMemoryFloats = int64_t{1} << 22;
+constexpr float kGuard = -7.25e33f;
+
+}  // namespace
+
+TestMemory::TestMemory(int64_t skip) : memory_(kMemoryFloats, kGuard) {
+  const auto address = reinterpret_cast<uintptr_t>(memory_.data()) / sizeof(float);
+  next_ = (kAlignFloats - static_cast<int64_t>(address % kAlignFloats)) % kAlignFloats + skip * kAlignFloats;
+}
+
+float* TestMemory::Place(int64_t count) {
+  // At least one whole alignment unit of guard before each buffer.
+  const int64_t first = next_ + kAlignFloats;
+  next_ = first + (count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
+  LYNX_CHECK(next_ + kAlignFloats <= kMemoryFloats);
+  buffers_.push_back({first, count});
+  return memory_.data() + first;
+}
+
+float* TestMemory::Random(int64_t count, uint64_t seed, float scale) { return Copy(RandomFloats(count, seed, scale)); }
+
+float* TestMemory::Constant(int64_t count, float value) {
+  float* data = Place(count);
+  std::fill_n(data, count, value);
+  return data;
+}
+
+float* TestMemory::Copy(const std::vector<float>& values) {
+  float* data = Place(static_cast<int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), data);
+  return data;
+}
+
+int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
+  auto* data = reinterpret_cast<int32_t*>(Place(count));
+  for (int64_t i = 0; i < count; ++i) {
+    data[i] = static_cast<int32_t>(Mix64(seed * 1000003 + static_cast<uint64_t>(i)) % static_cast<uint64_t>(end));
+  }
+  return data;
+}
+
+void TestMemory::ExpectGuardsIntact() const {
+  std::vector<bool> owned(memory_.size());
+  for (const Buffer& buffer : buffers_) {
+    std::fill_n(owned.begin() + buffer.first, buffer.count, true);
+  }
+  for (size_t i = 0; i < memory_.size(); ++i) {
+    if (!owned[i] && std::bit_cast<uint32_t>(memory_[i]) != std::bit_cast<uint32_t>(kGuard)) {
+      ADD_FAILURE() << "float " << i << " outside of every buffer was overwritten with " << memory_[i];
+      return;
+    }
+  }
+}
+
+std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double unit = static_cast<double>(Mix64(seed * 1000003 + i) >> 11) * 0x1p-53;
+    values[i] = static_cast<float>((2 * unit - 1) * scale);
+  }
+  return values;
+}
+
+std::vector<double> ToDouble(const float* x, int64_t count) { return std::vector<double>(x, x + count); }
+
+void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what) {
+  double largest = 0;
+  for (double x : want) largest = std::max(largest, std::fabs(x));
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = std::fabs(got[i] - want[i]);
+    if (!(error <= tolerance * (std::fabs(want[i]) + largest))) {
+      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error << ")";
+      return;
+    }
+  }
+}
+
+}  // namespace lynx

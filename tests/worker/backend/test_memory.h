@@ -1,0 +1,48 @@
+// TestMemory: buffers for one op under test, each 256-byte aligned and between guards, so that a write outside of it is
+// seen. Outputs start as NaN, so that an op which reads what it should overwrite is seen too. Owns its buffers.
+#ifndef LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
+#define LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace lynx {
+
+class TestMemory {
+ public:
+  // `skip`: buffers lie so many times 256 bytes further on.
+  explicit TestMemory(int64_t skip = 0);
+
+  // Uniform in [-scale, scale), a pure function of the seed.
+  float* Random(int64_t count, uint64_t seed, float scale = 1);
+  float* Output(int64_t count) { return Constant(count, std::numeric_limits<float>::quiet_NaN()); }
+  float* Constant(int64_t count, float value);
+  float* Copy(const std::vector<float>& values);
+  int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // in [0, end)
+
+  // Fails the test if anything wrote outside of the buffers.
+  void ExpectGuardsIntact() const;
+
+ private:
+  struct Buffer {
+    int64_t first, count;  // floats in memory_
+  };
+  float* Place(int64_t count);
+
+  std::vector<float> memory_;
+  int64_t next_;  // float in memory_; a multiple of 256 bytes in the address space
+  std::vector<Buffer> buffers_;
+};
+
+// The same numbers as TestMemory::Random.
+std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1);
+std::vector<double> ToDouble(const float* x, int64_t count);
+
+// |got - want| <= tolerance * (|want| + largest |want|), for each element; at most one failure is printed.
+void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what);
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_

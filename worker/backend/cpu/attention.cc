@@ -1,0 +1,166 @@
+// Causal attention. Per sample and head: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V elementwise in M, the dropout
+// factors. Backwards:  dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dP P)),  dQ = dS K / sqrt(d),
+// dK = dS^T Q / sqrt(d).
+//
+// Work goes by blocks of rows, each only as wide as its last row may look, so most of the masked half costs nothing.
+// Q, K and V are read where they lie, as columns of qkv's rows (3, a, d).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/check.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/dropout.h"
+#include "worker/backend/cpu/gemm.h"
+#include "worker/backend/cpu/simd.h"
+
+namespace lynx::cpu {
+namespace {
+
+constexpr int64_t kBlockRows = 64;
+
+// Where one head of one sample lies in (b, s, 3, a, d).
+template <class T>
+struct HeadView {
+  MatrixView<T> q, k, v;  // (s, d) each
+
+  HeadView(T* qkv, int64_t s, int64_t a, int64_t d, int64_t sample, int64_t head)
+      : q{qkv + sample * s * 3 * a * d + head * d, 3 * a * d},
+        k{q.data + a * d, q.stride},
+        v{q.data + 2 * a * d, q.stride} {}
+};
+
+template <class T>
+MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
+  return {matrix.data + row * matrix.stride, matrix.stride};
+}
+
+// row (s): scores of the first `visible` columns become their softmax, the others 0.
+LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
+  float max = row[0];
+#pragma omp simd reduction(max : max)
+  for (int64_t i = 0; i < visible; ++i) max = row[i] > max ? row[i] : max;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < visible; ++i) {
+    row[i] = Exp(row[i] - max);
+    sum += row[i];
+  }
+  const float inverse = 1.0f / sum;
+#pragma omp simd
+  for (int64_t i = 0; i < visible; ++i) row[i] *= inverse;
+  std::memset(row + visible, 0, static_cast<size_t>(s - visible) * sizeof(float));
+}
+
+LYNX_SIMD void Multiply(const float* x, const float* factors, int64_t count, float* out) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) out[i] = x[i] * factors[i];
+}
+
+// dS = P (dP - rowsum(dP P)), in place of dP.
+LYNX_SIMD void SoftmaxBackwardRow(const float* probs, int64_t count, float* gradient) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += probs[i] * gradient[i];
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) gradient[i] = probs[i] * (gradient[i] - sum);
+}
+
+// Dropout decisions of one row of one head's (s, s) probabilities.
+struct ProbsRow {
+  int64_t sample, head, row, s;  // head: over all ranks
+
+  int64_t FirstElement() const { return (head * s + row) * s; }
+};
+
+// out (s) = x M over the first `visible` columns, 0 in [visible, end).
+void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t visible, int64_t end, const float* x, float* out) {
+  for (int64_t at = 0; at < visible; at += DropoutStream::kChunk) {
+    const int64_t count = std::min(DropoutStream::kChunk, visible - at);
+    Multiply(x + at, dropout.Factors(where.sample, where.FirstElement() + at, count), count, out + at);
+  }
+  std::memset(out + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
+}
+
+}  // namespace
+
+void CpuBackend::ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d, float* probs) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t head = 0; head < a; ++head, probs += s * s) {
+      const HeadView<const float> in(qkv, s, a, d, sample, head);
+      for (int64_t first = 0; first < s; first += kBlockRows) {
+        const int64_t end = std::min(first + kBlockRows, s);
+        Gemm(Transpose::kNo, Transpose::kYes, end - first, end, d, scale, FromRow(in.q, first), in.k, 0.0f,
+             {probs + first * s, s});
+        for (int64_t row = first; row < end; ++row) SoftmaxRow(probs + row * s, row + 1, s);
+      }
+    }
+  }
+}
+
+void CpuBackend::ContextForward(const float* probs, const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d,
+                                int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
+                                float* context) {
+  LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
+  DropoutStream dropout(key);
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t head = 0; head < a; ++head, probs += s * s) {
+      const HeadView<const float> in(qkv, s, a, d, sample, head);
+      const MatrixView<float> out{context + sample * s * a * d + head * d, a * d};
+      for (int64_t first = 0; first < s; first += kBlockRows) {
+        const int64_t end = std::min(first + kBlockRows, s);
+        const float* weights = probs + first * s;
+        if (!dropout.identity()) {
+          for (int64_t row = first; row < end; ++row) {
+            DropRow(dropout, {sample, first_head + head, row, s}, row + 1, end, probs + row * s,
+                    workspace + (row - first) * s);
+          }
+          weights = workspace;
+        }
+        Gemm(Transpose::kNo, Transpose::kNo, end - first, d, end, 1.0f, {weights, s}, in.v, 0.0f,
+             FromRow(out, first));
+      }
+    }
+  }
+}
+
+void CpuBackend::AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s,
+                                   int64_t a, int64_t d, int64_t first_head, int64_t all_heads,
+                                   const DropoutKey& key, float* workspace, float* dqkv) {
+  LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
+  DropoutStream dropout(key);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  float* dropped = workspace;         // (block rows, s): P M
+  float* dscores = workspace + s * s; // (block rows, s): dP, then dS
+  for (int64_t sample = 0; sample < b; ++sample) {
+    for (int64_t head = 0; head < a; ++head, probs += s * s) {
+      const HeadView<const float> in(qkv, s, a, d, sample, head);
+      const HeadView<float> out(dqkv, s, a, d, sample, head);
+      const MatrixView<const float> dout{dcontext + sample * s * a * d + head * d, a * d};
+      // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
+      for (int64_t first = (s - 1) / kBlockRows * kBlockRows; first >= 0; first -= kBlockRows) {
+        const int64_t end = std::min(first + kBlockRows, s);
+        const int64_t rows = end - first;
+        const float beta = end == s ? 0.0f : 1.0f;
+        const float* weights = probs + first * s;
+        Gemm(Transpose::kNo, Transpose::kYes, rows, end, d, 1.0f, FromRow(dout, first), in.v, 0.0f, {dscores, s});
+        for (int64_t row = first; row < end; ++row) {
+          const ProbsRow where{sample, first_head + head, row, s};
+          float* gradient = dscores + (row - first) * s;
+          if (!dropout.identity()) {
+            DropRow(dropout, where, row + 1, end, probs + row * s, dropped + (row - first) * s);
+            DropRow(dropout, where, row + 1, end, gradient, gradient);
+          }
+          SoftmaxBackwardRow(probs + row * s, end, gradient);
+        }
+        if (!dropout.identity()) weights = dropped;
+        Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, 1.0f, {weights, s}, FromRow(dout, first), beta, out.v);
+        Gemm(Transpose::kNo, Transpose::kNo, rows, d, end, scale, {dscores, s}, in.k, 0.0f, FromRow(out.q, first));
+        Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, scale, {dscores, s}, FromRow(in.q, first), beta, out.k);
+      }
+    }
+  }
+}
+
+}  // namespace lynx::cpu

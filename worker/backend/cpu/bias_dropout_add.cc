@@ -1,0 +1,75 @@
+// The end of a transformer block: bias, dropout and residual in one pass, its gradient, and the bias's gradient.
+#include <algorithm>
+
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/dropout.h"
+#include "worker/backend/cpu/simd.h"
+
+namespace lynx::cpu {
+namespace {
+
+LYNX_SIMD void AddBiasAndResidual(const float* residual, const float* bias, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]);
+}
+
+LYNX_SIMD void AddBiasDropAndAddResidual(const float* residual, const float* bias, const float* factors, int64_t count,
+                                         float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]) * factors[i];
+}
+
+LYNX_SIMD void Multiply(const float* x, const float* factors, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * factors[i];
+}
+
+LYNX_SIMD void AddRows(const float* rows, int64_t n, int64_t h, float* sums) {
+  for (int64_t row = 0; row < n; ++row, rows += h) {
+#pragma omp simd
+    for (int64_t i = 0; i < h; ++i) sums[i] += rows[i];
+  }
+}
+
+// Calls apply(first column, count, factors) over the row's chunks.
+template <class Apply>
+void ForFactors(DropoutStream& dropout, int64_t row, int64_t s, int64_t h, const Apply& apply) {
+  for (int64_t column = 0; column < h; column += DropoutStream::kChunk) {
+    const int64_t count = std::min(DropoutStream::kChunk, h - column);
+    apply(column, count, dropout.Factors(row / s, row % s * h + column, count));
+  }
+}
+
+}  // namespace
+
+void CpuBackend::BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
+                                       const DropoutKey& key, float* y) {
+  DropoutStream dropout(key);
+  for (int64_t row = 0; row < n; ++row, residual += h, y += h) {
+    if (dropout.identity()) {
+      AddBiasAndResidual(residual, bias, h, y);
+      continue;
+    }
+    ForFactors(dropout, row, s, h, [&](int64_t column, int64_t count, const float* factors) {
+      AddBiasDropAndAddResidual(residual + column, bias + column, factors, count, y + column);
+    });
+  }
+}
+
+void CpuBackend::BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                        float* dy) {
+  DropoutStream dropout(key);
+  if (dropout.identity()) {
+    std::copy_n(dout, n * h, dy);
+    return;
+  }
+  for (int64_t row = 0; row < n; ++row, dout += h, dy += h) {
+    ForFactors(dropout, row, s, h, [&](int64_t column, int64_t count, const float* factors) {
+      Multiply(dout + column, factors, count, dy + column);
+    });
+  }
+}
+
+void CpuBackend::BiasGradient(const float* dy, int64_t n, int64_t h, float* dbias) { AddRows(dy, n, h, dbias); }
+
+}  // namespace lynx::cpu

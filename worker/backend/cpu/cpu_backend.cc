@@ -1,0 +1,73 @@
+// Construction, memory and name of the CPU backend; the ops are the other files of this folder.
+#include "worker/backend/cpu/cpu_backend.h"
+
+#include <cblas.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace lynx {
+namespace cpu {
+namespace {
+
+// Arithmetic on denormal numbers is several times slower and its results do not matter to training.
+void FlushDenormalsToZero() {
+#if defined(__x86_64__)
+  constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
+#elif defined(__aarch64__)
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  asm volatile("msr fpcr, %0" ::"r"(control | (uint64_t{1} << 24)));
+#endif
+}
+
+}  // namespace
+
+CpuBackend::~CpuBackend() {
+  for (const Mapping& mapping : mappings_) munmap(mapping.address, mapping.bytes);
+}
+
+void CpuBackend::Fill(float* x, int64_t count, float value) { std::fill_n(x, count, value); }
+
+absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::string& what) {
+  LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
+  if (bytes.value == 0) return std::span<float>();
+  const auto size = static_cast<size_t>(bytes.value);
+  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value,
+                                                     " bytes) for ", what, ": ", std::string(std::strerror(errno)),
+                                                     "; free memory on this node or lower the job's memory per rank"));
+  }
+  mappings_.push_back({address, size});
+  return std::span<float>(static_cast<float*>(address), size / sizeof(float));
+}
+
+std::string CpuBackend::Name() const {
+  // The configuration reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version are its first two words.
+  std::string config = openblas_get_config();
+  const size_t first_space = config.find(' ');
+  if (first_space != std::string::npos) config.resize(std::min(config.size(), config.find(' ', first_space + 1)));
+  return absl::StrCat("cpu: ", config, " ", openblas_get_corename());
+}
+
+}  // namespace cpu
+
+std::unique_ptr<Backend> MakeCpuBackend(int threads) {
+  LYNX_CHECK(threads >= 1);
+  openblas_set_num_threads(threads);
+  cpu::FlushDenormalsToZero();
+  return std::make_unique<cpu::CpuBackend>();
+}
+
+}  // namespace lynx

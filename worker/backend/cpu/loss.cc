@@ -1,0 +1,85 @@
+// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits to
+// three numbers a token, and all shards' numbers together give loss and gradient.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/simd.h"
+
+namespace lynx::cpu {
+namespace {
+
+constexpr int64_t kStats = 3;  // max, sum, target logit
+
+LYNX_SIMD float Max(const float* x, int64_t count) {
+  float max = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : max)
+  for (int64_t i = 0; i < count; ++i) max = x[i] > max ? x[i] : max;
+  return max;
+}
+
+LYNX_SIMD float SumExp(const float* x, int64_t count, float max) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += Exp(x[i] - max);
+  return sum;
+}
+
+// x = factor e^(x - max)
+LYNX_SIMD void ScaledExp(float max, float factor, int64_t count, float* x) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) x[i] = factor * Exp(x[i] - max);
+}
+
+// One token's softmax denominator over all shards: sum exp(logit - max).
+struct Denominator {
+  double max, sum;
+};
+
+// `stats` points at the token's entry of the first shard; the shards lie n entries apart.
+Denominator Combine(const float* stats, int64_t t, int64_t n) {
+  Denominator all{-std::numeric_limits<double>::infinity(), 0};
+  for (int64_t shard = 0; shard < t; ++shard) all.max = std::fmax(all.max, stats[shard * n * kStats]);
+  for (int64_t shard = 0; shard < t; ++shard) {
+    const float* entry = stats + shard * n * kStats;
+    all.sum += entry[1] * std::exp(entry[0] - all.max);
+  }
+  return all;
+}
+
+}  // namespace
+
+void CpuBackend::LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
+                           int64_t valid, float* stats) {
+  for (int64_t token = 0; token < n; ++token, logits += v, stats += kStats) {
+    const int64_t target = int64_t{targets[token]} - first_row;
+    stats[0] = Max(logits, valid);
+    stats[1] = SumExp(logits, valid, stats[0]);
+    stats[2] = target >= 0 && target < valid ? logits[target] : 0.0f;
+  }
+}
+
+double CpuBackend::LossForward(const float* stats, int64_t t, int64_t n) {
+  double loss = 0;
+  for (int64_t token = 0; token < n; ++token, stats += kStats) {
+    const Denominator all = Combine(stats, t, n);
+    double target_logit = 0;
+    for (int64_t shard = 0; shard < t; ++shard) target_logit += stats[shard * n * kStats + 2];
+    loss += std::log(all.sum) + all.max - target_logit;
+  }
+  return loss;
+}
+
+void CpuBackend::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
+                              int64_t v, int64_t valid, double scale, float* logits) {
+  for (int64_t token = 0; token < n; ++token, logits += v, stats += kStats) {
+    const Denominator all = Combine(stats, t, n);
+    ScaledExp(static_cast<float>(all.max), static_cast<float>(scale / all.sum), valid, logits);
+    const int64_t target = int64_t{targets[token]} - first_row;
+    if (target >= 0 && target < valid) logits[target] -= static_cast<float>(scale);
+    std::fill(logits + valid, logits + v, 0.0f);
+  }
+}
+
+}  // namespace lynx::cpu

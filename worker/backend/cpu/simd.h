@@ -1,0 +1,39 @@
+// What the vectorised loops of the CPU backend share: dispatch to the machine's instruction set, and an exponential
+// that the compiler can vectorise. Pure; thread-safe.
+#ifndef LYNX_WORKER_BACKEND_CPU_SIMD_H_
+#define LYNX_WORKER_BACKEND_CPU_SIMD_H_
+
+#include <bit>
+#include <cstdint>
+
+// Compiles a function once for AVX-512, AVX2 and the baseline; the loader picks one by the machine it runs on. Off under
+// the sanitizers, whose runtime is not up yet when the loader asks.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define LYNX_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define LYNX_SIMD
+#endif
+
+namespace lynx::cpu {
+
+// e^x to 2 ulp for x <= 88; 0 below -87.3, where float ends. x = n ln 2 + r with |r| <= ln(2)/2, a polynomial for e^r
+// (Cephes, Moshier 1992), and 2^n put together from its bits.
+inline float Exp(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  const float shifted = x * 1.44269504088896341f + kRound;
+  const float n = shifted - kRound;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const float two_to_n = std::bit_cast<float>((std::bit_cast<uint32_t>(shifted) + 127u) << 23);
+  return x < -87.3f ? 0.0f : p * two_to_n;
+}
+
+}  // namespace lynx::cpu
+
+#endif  // LYNX_WORKER_BACKEND_CPU_SIMD_H_

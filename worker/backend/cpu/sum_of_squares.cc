@@ -1,0 +1,19 @@
+// The sum of squares for the gradient norm.
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/simd.h"
+
+namespace lynx::cpu {
+namespace {
+
+LYNX_SIMD double Sum(const float* x, int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+}  // namespace
+
+double CpuBackend::SumOfSquares(const float* x, int64_t count) { return Sum(x, count); }
+
+}  // namespace lynx::cpu
