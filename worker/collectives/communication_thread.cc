@@ -1,0 +1,383 @@
+#include "worker/collectives/communication_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "worker/collectives/group.h"
+#include "worker/collectives/wire.h"
+
+namespace lynx {
+namespace {
+
+// How long a peer whose data connection ended may take to say why on its control connection.
+constexpr Nanos kSuspicionLimit{1'000'000'000};
+// Rounds of receive and send that a lane gets before the others have their turn.
+constexpr int kRoundsPerTurn = 8;
+
+StreamPlan PlanOf(const Operation& operation, int32_t members, int32_t index, Direction direction) {
+  switch (operation.kind) {
+    case OperationKind::kAllReduce:
+    case OperationKind::kBarrier:
+      return PlanRingAllReduce(members, index, operation.count);
+    case OperationKind::kAllGather:
+      return PlanRingAllGather(members, index, operation.count);
+    case OperationKind::kTransfer:
+      return direction == Direction::kSendOnly ? PlanSend(operation.count) : PlanReceive(operation.count);
+  }
+  LYNX_CHECK(!"unknown operation kind");
+  return {};
+}
+
+}  // namespace
+
+CommunicationThread::CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links,
+                                         TransferBoard* board)
+    : options_(options), board_(board), links_(std::move(links)), staging_(kCommunicatorStaging.value) {
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i].key.channel != Channel::kControl) continue;
+    Peer peer;
+    peer.rank = links_[i].key.peer;
+    peer.control = static_cast<int32_t>(i);
+    peers_.push_back(peer);
+  }
+  BuildLanes();
+  // Signals belong to the threads that the program has set up for them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "lynx-comm");
+}
+
+CommunicationThread::~CommunicationThread() {
+  board_->Stop();
+  thread_.join();
+}
+
+Nanos CommunicationThread::CpuTime() const {
+  clockid_t clock;
+  timespec spent{};
+  const pthread_t handle = const_cast<std::thread&>(thread_).native_handle();
+  LYNX_CHECK(pthread_getcpuclockid(handle, &clock) == 0 && clock_gettime(clock, &spent) == 0);
+  return Nanos(int64_t{spent.tv_sec} * 1'000'000'000 + spent.tv_nsec);
+}
+
+void CommunicationThread::BuildLanes() {
+  BuildRing(kTensorLane, Group::kTensor, Channel::kTensor);
+  BuildRing(kDataLane, Group::kData, Channel::kData);
+  BuildRing(kWorldLane, Group::kWorld, Channel::kWorld);
+  BuildNeighbour(kSendNextLane, kReceiveNextLane, Group::kNextStage);
+  BuildNeighbour(kSendPreviousLane, kReceivePreviousLane, Group::kPreviousStage);
+}
+
+void CommunicationThread::BuildRing(LaneId id, Group group, Channel channel) {
+  const GroupMembers members = MembersOf(options_.layout, options_.rank, group);
+  Lane& lane = lanes_[id];
+  lane.name = absl::StrCat("of the ", GroupName(group));
+  lane.members = static_cast<int32_t>(members.ranks.size());
+  lane.index = members.index;
+  if (lane.members == 1) return;
+  lane.out = FindLink(members.ranks[(lane.index + 1) % lane.members], channel);
+  lane.in = FindLink(members.ranks[(lane.index + lane.members - 1) % lane.members], channel);
+}
+
+void CommunicationThread::BuildNeighbour(LaneId send, LaneId receive, Group neighbour) {
+  lanes_[send].direction = Direction::kSendOnly;
+  lanes_[send].name = absl::StrCat("to the ", GroupName(neighbour));
+  lanes_[receive].direction = Direction::kReceiveOnly;
+  lanes_[receive].name = absl::StrCat("from the ", GroupName(neighbour));
+  const int32_t peer = NeighbourOf(options_.layout, options_.rank, neighbour);
+  if (peer < 0) return;
+  lanes_[send].out = FindLink(peer, Channel::kStage);
+  lanes_[receive].in = FindLink(peer, Channel::kStage);
+}
+
+int32_t CommunicationThread::FindLink(int32_t peer, Channel channel) const {
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (links_[i].key == LinkKey{peer, channel}) return static_cast<int32_t>(i);
+  }
+  LYNX_CHECK(!"a connection is missing");
+  return -1;
+}
+
+void CommunicationThread::Run() {
+  while (true) {
+    TakeOrders();
+    if (stop_) {
+      SayFarewell();
+      return;
+    }
+    PollOnce();
+  }
+}
+
+void CommunicationThread::TakeOrders() {
+  TransferBoard::Orders orders = board_->Take();
+  stop_ = orders.stop;
+  if (!orders.failure_to_tell.ok() && !failed_) CloseAfterFailure(orders.failure_to_tell);
+  if (failed_) return;
+  for (const Operation& operation : orders.operations) lanes_[operation.lane].queue.push_back(operation);
+  for (const Operation& operation : orders.operations) {
+    Lane& lane = lanes_[operation.lane];
+    if (lane.exchange != nullptr || lane.queue.empty()) continue;
+    StartNext(lane);
+    Progress(lane);
+    if (failed_) return;
+  }
+}
+
+void CommunicationThread::StartNext(Lane& lane) {
+  const Operation& operation = lane.queue.front();
+  lane.number = lane.next_number++;
+  lane.exchange = std::make_unique<Exchange>(OperationHeader{operation.kind, lane.number, operation.count},
+                                             PlanOf(operation, lane.members, lane.index, lane.direction),
+                                             operation.data, lane.direction);
+  lane.last_progress = MonotonicNow();
+}
+
+void CommunicationThread::Progress(Lane& lane) {
+  if (lane.stalled) return;
+  for (int round = 0; round < kRoundsPerTurn && lane.exchange != nullptr; ++round) {
+    IoResult sent, received;
+    if (lane.out >= 0) {
+      sent = lane.exchange->Send(links_[lane.out].fd.get());
+      bytes_sent_.fetch_add(sent.bytes, std::memory_order_relaxed);
+      if (!Accept(lane, lane.out, sent)) return;
+    }
+    if (lane.in >= 0) {
+      received = lane.exchange->Receive(links_[lane.in].fd.get(), staging_);
+      if (!Accept(lane, lane.in, received)) return;
+    }
+    if (lane.exchange->done()) {
+      FinishOperation(lane);
+      continue;
+    }
+    if (sent.state == IoState::kBlocked && received.state == IoState::kBlocked) return;
+  }
+}
+
+bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& result) {
+  switch (result.state) {
+    case IoState::kBlocked:
+      return true;
+    case IoState::kMoved:
+      if (options_.idle_timeout.value > 0) lane.last_progress = MonotonicNow();
+      return true;
+    case IoState::kLost:
+      DataLinkLost(lane, link, result.error);
+      return false;
+    case IoState::kMismatch:
+      Mismatch(lane, link, result);
+      return false;
+  }
+  return false;
+}
+
+void CommunicationThread::FinishOperation(Lane& lane) {
+  const Operation operation = lane.queue.front();
+  const TransferTimes times{lane.exchange->started(), MonotonicNow()};
+  lane.exchange.reset();
+  lane.queue.pop_front();
+  board_->Complete(operation.ticket, times);
+  if (!lane.queue.empty()) StartNext(lane);
+}
+
+void CommunicationThread::PollOnce() {
+  polled_.assign(1 + links_.size(), pollfd{-1, 0, 0});
+  polled_[0] = {board_->wake_fd(), POLLIN, 0};
+  if (!failed_) {
+    for (size_t i = 0; i < links_.size(); ++i) polled_[1 + i].fd = -1;
+    const auto watch = [&](int32_t link, short events) {
+      polled_[1 + link].fd = links_[link].fd.get();
+      polled_[1 + link].events |= events;
+    };
+    for (const Peer& peer : peers_) {
+      if (!peer.left) watch(peer.control, POLLIN);
+    }
+    for (const Lane& lane : lanes_) {
+      if (lane.exchange == nullptr || lane.stalled) continue;
+      if (lane.exchange->CanSend()) watch(lane.out, POLLOUT);
+      if (!lane.exchange->received()) watch(lane.in, POLLIN);
+    }
+  }
+  if (poll(polled_.data(), polled_.size(), PollTimeoutMs()) < 0) {
+    LYNX_CHECK(errno == EINTR || errno == ENOMEM);
+    return;
+  }
+  // What a peer says about its end comes before what its data connections look like.
+  for (Peer& peer : peers_) {
+    if (!failed_ && polled_[1 + peer.control].revents != 0) ReadControl(peer);
+  }
+  for (Lane& lane : lanes_) {
+    if (failed_) return;
+    const bool out_ready = lane.out >= 0 && polled_[1 + lane.out].revents != 0;
+    const bool in_ready = lane.in >= 0 && polled_[1 + lane.in].revents != 0;
+    if (lane.exchange != nullptr && (out_ready || in_ready)) Progress(lane);
+  }
+  if (!failed_) CheckDeadlines();
+}
+
+int CommunicationThread::PollTimeoutMs() const {
+  if (failed_) return -1;
+  constexpr int64_t kNever = INT64_MAX;
+  int64_t earliest = kNever;
+  for (const Peer& peer : peers_) {
+    if (peer.suspect_since.value != 0) earliest = std::min(earliest, (peer.suspect_since + kSuspicionLimit).value);
+  }
+  if (options_.idle_timeout.value > 0) {
+    for (const Lane& lane : lanes_) {
+      if (lane.exchange == nullptr) continue;
+      earliest = std::min(earliest, (lane.last_progress + options_.idle_timeout).value);
+    }
+  }
+  if (earliest == kNever) return -1;
+  const int64_t left_ms = (earliest - MonotonicNow().value) / 1'000'000 + 1;
+  return static_cast<int>(std::clamp<int64_t>(left_ms, 0, 60'000));
+}
+
+void CommunicationThread::CheckDeadlines() {
+  const Nanos now = MonotonicNow();
+  for (Peer& peer : peers_) {
+    if (peer.suspect_since.value != 0 && now - peer.suspect_since >= kSuspicionLimit) {
+      const absl::Status lost = absl::UnavailableError(peer.suspicion);
+      return FailHere(lost, lost);
+    }
+  }
+  if (options_.idle_timeout.value == 0) return;
+  for (const Lane& lane : lanes_) {
+    if (lane.exchange == nullptr || now - lane.last_progress < options_.idle_timeout) continue;
+    const int32_t link = lane.exchange->received() || lane.in < 0 ? lane.out : lane.in;
+    const absl::Status idle = absl::DeadlineExceededError(
+        absl::StrCat("not a byte moved between ", Name(options_.rank), " and ", Name(links_[link].key.peer), " for ",
+                     FormatDuration(options_.idle_timeout), " during ", OperationText(lane)));
+    return FailHere(idle, absl::UnavailableError(std::string(idle.message())));
+  }
+}
+
+void CommunicationThread::ReadControl(Peer& peer) {
+  char buffer[kNoticeHeadBytes + kMaxWireTextBytes];
+  const ssize_t got = recv(links_[peer.control].fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) return PeerClosed(peer, got < 0 ? errno : 0);
+  peer.received.append(buffer, got);
+  if (peer.received.size() < kNoticeHeadBytes) return;
+  const std::optional<size_t> text_bytes = DecodeNoticeHead(peer.received);
+  const bool whole = text_bytes && peer.received.size() >= kNoticeHeadBytes + *text_bytes;
+  if (text_bytes && !whole) return;
+  const std::optional<Notice> notice = whole ? DecodeNotice(peer.received) : std::nullopt;
+  if (!notice) {
+    const absl::Status broken = absl::InternalError(
+        absl::StrCat(Name(peer.rank), " sent something on its control connection that is not this protocol"));
+    return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
+  }
+  if (!notice->leaves) return FailHere(notice->reason, notice->reason);
+  peer.left = true;
+  if (peer.suspect_since.value != 0) PeerClosed(peer, 0);
+}
+
+void CommunicationThread::PeerClosed(Peer& peer, int error) {
+  const std::string text = peer.suspect_since.value != 0 ? peer.suspicion : LossText(peer, error);
+  const absl::Status lost =
+      absl::UnavailableError(peer.left ? absl::StrCat(text, "; it had said that it is done") : text);
+  FailHere(lost, lost);
+}
+
+std::string CommunicationThread::LossText(const Peer& peer, int error) const {
+  std::string text = absl::StrCat(Name(peer.rank), error == 0 || error == ECONNRESET || error == EPIPE
+                                                       ? std::string(" closed its connection")
+                                                       : absl::StrCat(" is lost (", std::strerror(error), ")"));
+  for (const Lane& lane : lanes_) {
+    if (lane.exchange == nullptr) continue;
+    const bool concerned = (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) ||
+                           (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
+    if (concerned) return absl::StrCat(text, " during ", OperationText(lane));
+  }
+  return text;
+}
+
+void CommunicationThread::DataLinkLost(Lane& lane, int32_t link, int error) {
+  lane.stalled = true;
+  Peer& peer = PeerOf(links_[link].key.peer);
+  if (peer.suspect_since.value != 0) return;
+  peer.suspect_since = MonotonicNow();
+  peer.suspicion = LossText(peer, error);
+  if (peer.left) PeerClosed(peer, error);
+}
+
+void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResult& result) {
+  const std::string other = Name(links_[link].key.peer);
+  if (result.garbage) {
+    const absl::Status broken = absl::InternalError(
+        absl::StrCat(other, " sent something that is not the start of an operation where ", Name(options_.rank),
+                     " expects ", OperationText(lane)));
+    return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
+  }
+  const OperationHeader& announced = result.announced;
+  const absl::Status mismatch = absl::FailedPreconditionError(absl::StrCat(
+      other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ", announced.count,
+      " elements where ", Name(options_.rank), " expects ", OperationText(lane), " with ", lane.queue.front().count,
+      " elements; the ranks run different programs"));
+  FailHere(mismatch, mismatch);
+}
+
+void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
+  board_->Fail({here, told});
+  // An Abort may have come first; then that is the failure to tell.
+  CloseAfterFailure(board_->Take().failure_to_tell);
+}
+
+void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
+  failed_ = true;
+  const std::string notice = EncodeNotice({false, told});
+  for (const Peer& peer : peers_) {
+    // Nothing else is ever sent on a control connection, so its buffer has room. A peer that is gone needs no notice.
+    send(links_[peer.control].fd.get(), notice.data(), notice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  for (Lane& lane : lanes_) {
+    lane.exchange.reset();
+    lane.queue.clear();
+  }
+  for (Link& link : links_) link.fd.Close();
+  board_->ReleaseBuffers();
+}
+
+void CommunicationThread::SayFarewell() {
+  if (failed_) return;
+  for (const Lane& lane : lanes_) {
+    if (lane.exchange == nullptr) continue;
+    const absl::Status abandoned = absl::CancelledError(
+        absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
+    return FailHere(abandoned, absl::UnavailableError(std::string(abandoned.message())));
+  }
+  const std::string notice = EncodeNotice({true, absl::OkStatus()});
+  for (const Peer& peer : peers_) {
+    send(links_[peer.control].fd.get(), notice.data(), notice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+CommunicationThread::Peer& CommunicationThread::PeerOf(int32_t rank) {
+  for (Peer& peer : peers_) {
+    if (peer.rank == rank) return peer;
+  }
+  LYNX_CHECK(!"every data connection's peer has a control connection");
+  return peers_.front();
+}
+
+std::string CommunicationThread::OperationText(const Lane& lane) const {
+  const char* what = OperationKindName(lane.queue.front().kind);
+  if (lane.direction == Direction::kSendOnly) what = "send";
+  if (lane.direction == Direction::kReceiveOnly) what = "receive";
+  return absl::StrCat(what, " ", lane.number, " ", lane.name);
+}
+
+}  // namespace lynx

@@ -1,0 +1,137 @@
+// CommunicationThread: the one thread that moves a communicator's bytes. It sleeps in poll() on the connections that can
+// progress and on the board's wake-up; it never spins.
+//
+// Operations queue in lanes: one per ring group, and one per direction to each neighbour stage. A lane carries out its
+// operations one after another; lanes progress independently. Control connections are watched all the time:
+//
+//   peer:  present --notice "leaves"--> left        an operation that still needs it fails
+//          present --notice with reason--> failure  with the peer's reason
+//          present --closed--> failure              the peer is lost
+//   A data connection that ends makes its peer suspect; its control connection then tells which of these it is.
+//
+// Any failure is told to all peers, every connection is closed, and all calls end with it.
+#ifndef LYNX_WORKER_COLLECTIVES_COMMUNICATION_THREAD_H_
+#define LYNX_WORKER_COLLECTIVES_COMMUNICATION_THREAD_H_
+
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/units.h"
+#include "planner/layout.h"
+#include "worker/collectives/exchange.h"
+#include "worker/collectives/tcp_connect.h"
+#include "worker/collectives/transfer_board.h"
+
+namespace lynx {
+
+enum LaneId : int32_t {
+  kTensorLane, kDataLane, kWorldLane,
+  kSendNextLane, kReceiveNextLane, kSendPreviousLane, kReceivePreviousLane,
+};
+inline constexpr int32_t kLaneCount = kReceivePreviousLane + 1;
+
+struct CommunicationThreadOptions {
+  ParallelLayout layout;
+  int32_t rank = 0;
+  Nanos idle_timeout;  // 0 = never
+};
+
+class CommunicationThread {
+ public:
+  // Starts the thread. The board outlives this object.
+  CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links, TransferBoard* board);
+  // Ends the thread: says farewell to the peers, or tells them of a failure if operations are still pending.
+  ~CommunicationThread();
+  CommunicationThread(const CommunicationThread&) = delete;
+  CommunicationThread& operator=(const CommunicationThread&) = delete;
+
+  // Thread-safe.
+  int64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
+  Nanos CpuTime() const;
+
+ private:
+  struct Lane {
+    std::string name;             // "of the tensor group", "to the next stage"
+    Direction direction = Direction::kBoth;
+    int32_t members = 1;
+    int32_t index = 0;
+    int32_t out = -1;             // index into links_; -1: the lane does not exist on this rank, or not this direction
+    int32_t in = -1;
+    int64_t next_number = 0;
+    std::deque<Operation> queue;  // the first one is in progress when `exchange` is there
+    std::unique_ptr<Exchange> exchange;
+    int64_t number = 0;           // of the operation in progress
+    Nanos last_progress;
+    bool stalled = false;         // its connection has ended; the peer's control connection will tell why
+  };
+  struct Peer {
+    int32_t rank = 0;
+    int32_t control = -1;         // index into links_
+    std::string received;         // of a notice
+    bool left = false;
+    Nanos suspect_since{0};       // 0: not suspect
+    std::string suspicion;        // what became of its data connection
+  };
+
+  void BuildLanes();
+  void BuildRing(LaneId id, Group group, Channel channel);
+  void BuildNeighbour(LaneId send, LaneId receive, Group neighbour);
+  int32_t FindLink(int32_t peer, Channel channel) const;
+
+  void Run();
+  void TakeOrders();
+  void StartNext(Lane& lane);
+  void Progress(Lane& lane);
+  // False when the lane cannot go on.
+  bool Accept(Lane& lane, int32_t link, const IoResult& result);
+  void FinishOperation(Lane& lane);
+
+  void PollOnce();
+  int PollTimeoutMs() const;
+  void ReadControl(Peer& peer);
+  void PeerClosed(Peer& peer, int error);
+  void DataLinkLost(Lane& lane, int32_t link, int error);
+  void CheckDeadlines();
+  void Mismatch(const Lane& lane, int32_t link, const IoResult& result);
+
+  void FailHere(const absl::Status& here, const absl::Status& told);
+  void CloseAfterFailure(const absl::Status& told);
+  void SayFarewell();
+
+  Peer& PeerOf(int32_t rank);
+  std::string OperationText(const Lane& lane) const;  // "all-reduce 17 of the tensor group"
+  std::string LossText(const Peer& peer, int error) const;
+  std::string Name(int32_t rank) const { return RankText(options_.layout, rank); }
+
+  const CommunicationThreadOptions options_;
+  TransferBoard* const board_;
+  std::atomic<int64_t> bytes_sent_{0};
+
+  // Owned by the thread.
+  std::vector<Link> links_;
+  std::array<Lane, kLaneCount> lanes_;
+  std::vector<Peer> peers_;
+  std::vector<char> staging_;
+  std::vector<pollfd> polled_;  // the wake-up, then one per link
+  bool failed_ = false;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+// Memory that one communicator allocates for itself, whatever the size of its transfers (the kernel's socket buffers are
+// not part of it).
+inline constexpr Bytes kCommunicatorStaging{256 * 1024};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_COMMUNICATION_THREAD_H_

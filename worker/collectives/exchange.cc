@@ -1,0 +1,132 @@
+#include "worker/collectives/exchange.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "common/check.h"
+#include "worker/collectives/reduce.h"
+#include "worker/collectives/socket.h"
+
+namespace lynx {
+namespace {
+
+// Upper bound of one receive into place, so that what came in is passed on while more arrives.
+constexpr int64_t kReceiveBytes = 256 * 1024;
+constexpr int64_t kSendBytes = 1024 * 1024;
+
+IoResult FromErrno() {
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {IoState::kBlocked};
+  return {IoState::kLost, 0, errno};
+}
+
+}  // namespace
+
+Exchange::Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction)
+    : header_(header),
+      plan_(std::move(plan)),
+      data_(data),
+      direction_(direction),
+      header_out_(EncodeOperationHeader(header)),
+      out_(&plan_.outgoing),
+      in_(&plan_.incoming) {}
+
+bool Exchange::sent() const {
+  return direction_ == Direction::kReceiveOnly || (header_sent_ == header_out_.size() && out_.finished());
+}
+
+bool Exchange::received() const {
+  return direction_ == Direction::kSendOnly || (header_received_ == header_in_.size() && in_.finished());
+}
+
+int64_t Exchange::SendablePayload() const {
+  if (out_.finished()) return 0;
+  const int64_t allowed = plan_.free_bytes + in_.total_done() - out_.total_done();
+  return std::min({out_.part_bytes_left(), allowed, kSendBytes});
+}
+
+bool Exchange::CanSend() const {
+  if (direction_ == Direction::kReceiveOnly) return false;
+  return header_sent_ < header_out_.size() || SendablePayload() > 0;
+}
+
+void Exchange::NoteBegun() {
+  if (begun_both_.value != 0) return;
+  const bool out_begun = direction_ == Direction::kReceiveOnly || header_sent_ > 0;
+  const bool in_begun = direction_ == Direction::kSendOnly || header_received_ > 0;
+  if (out_begun && in_begun) begun_both_ = MonotonicNow();
+}
+
+IoResult Exchange::Send(int fd) {
+  if (!CanSend()) return {IoState::kBlocked};
+  iovec pieces[2];
+  int count = 0;
+  const size_t header_left = header_out_.size() - header_sent_;
+  if (header_left > 0) pieces[count++] = {header_out_.data() + header_sent_, header_left};
+  if (const int64_t payload = SendablePayload(); payload > 0) {
+    pieces[count++] = {data_ + out_.offset(), static_cast<size_t>(payload)};
+  }
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) return FromErrno();
+  const size_t of_header = std::min(static_cast<size_t>(sent), header_left);
+  header_sent_ += of_header;
+  if (const int64_t payload = sent - static_cast<int64_t>(of_header); payload > 0) out_.Advance(payload);
+  NoteBegun();
+  return {IoState::kMoved, sent};
+}
+
+IoResult Exchange::ReceiveHeader(int fd) {
+  const ssize_t got =
+      recv(fd, header_in_.data() + header_received_, header_in_.size() - header_received_, MSG_DONTWAIT);
+  if (got < 0) return FromErrno();
+  if (got == 0) return {IoState::kLost};
+  header_received_ += got;
+  NoteBegun();
+  if (header_received_ < header_in_.size()) return {IoState::kMoved, got};
+  const std::optional<OperationHeader> announced = DecodeOperationHeader(header_in_);
+  if (!announced) return {IoState::kMismatch, got, 0, {}, true};
+  if (!(*announced == header_)) return {IoState::kMismatch, got, 0, *announced, false};
+  return {IoState::kMoved, got};
+}
+
+IoResult Exchange::Receive(int fd, std::span<char> staging) {
+  LYNX_CHECK(staging.size() >= sizeof(float));
+  if (received()) return {IoState::kBlocked};
+  if (header_received_ < header_in_.size()) return ReceiveHeader(fd);
+
+  if (!in_.part().reduce) {
+    const int64_t wanted = std::min(in_.part_bytes_left(), kReceiveBytes);
+    const ssize_t got = recv(fd, data_ + in_.offset(), wanted, MSG_DONTWAIT);
+    if (got < 0) return FromErrno();
+    if (got == 0) return {IoState::kLost};
+    in_.Advance(got);
+    return {IoState::kMoved, got};
+  }
+
+  const int64_t carried = static_cast<int64_t>(carry_bytes_);
+  const int64_t room = static_cast<int64_t>(staging.size()) - carried;
+  const int64_t wanted = std::min(in_.part_bytes_left() - carried, room);
+  const ssize_t got = recv(fd, staging.data() + carried, wanted, MSG_DONTWAIT);
+  if (got < 0) return FromErrno();
+  if (got == 0) return {IoState::kLost};
+  std::memcpy(staging.data(), carry_.data(), carry_bytes_);
+  PlaceReduced(staging, carried + got);
+  return {IoState::kMoved, got};
+}
+
+void Exchange::PlaceReduced(std::span<char> staging, int64_t bytes) {
+  const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
+  const int64_t whole = elements * static_cast<int64_t>(sizeof(float));
+  AddInto(reinterpret_cast<float*>(data_ + in_.offset()), reinterpret_cast<const float*>(staging.data()), elements);
+  carry_bytes_ = bytes - whole;
+  std::memcpy(carry_.data(), staging.data() + whole, carry_bytes_);
+  in_.Advance(whole);
+}
+
+}  // namespace lynx

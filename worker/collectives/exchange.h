@@ -1,0 +1,75 @@
+// Exchange: one operation in progress on one rank: a stream of bytes to send, a stream to receive, and how the first
+// waits for the second. It moves what non-blocking sockets take and give, and sums or places what comes in.
+//
+// Owned by the communication thread. Borrows the operation's buffer; the sockets and the staging memory are passed in.
+#ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
+#define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "common/units.h"
+#include "worker/collectives/ring.h"
+#include "worker/collectives/wire.h"
+
+namespace lynx {
+
+enum class IoState : uint8_t {
+  kBlocked,   // the socket takes or gives nothing more now, or nothing may move yet
+  kMoved,     // some bytes were moved; there may be more
+  kLost,      // the peer closed, or the connection failed: see IoResult::error
+  kMismatch,  // the peer announced another operation
+};
+struct IoResult {
+  IoState state = IoState::kBlocked;
+  int64_t bytes = 0;             // moved on the wire
+  int error = 0;                 // errno of kLost; 0: closed by the peer
+  OperationHeader announced;     // of kMismatch; not valid if `garbage`
+  bool garbage = false;
+};
+
+enum class Direction : uint8_t { kBoth, kSendOnly, kReceiveOnly };
+
+class Exchange {
+ public:
+  // `data`: the operation's buffer, only read when kSendOnly.
+  Exchange(const OperationHeader& header, StreamPlan plan, char* data, Direction direction);
+  Exchange(const Exchange&) = delete;  // the cursors point into the plan
+  Exchange& operator=(const Exchange&) = delete;
+
+  bool done() const { return sent() && received(); }
+  bool sent() const;
+  bool received() const;
+  bool CanSend() const;  // something may leave now
+
+  IoResult Send(int fd);
+  // Sums through `staging`, at least 4 bytes.
+  IoResult Receive(int fd, std::span<char> staging);
+
+  // When it had begun in each direction it has; 0 before.
+  Nanos started() const { return begun_both_; }
+
+ private:
+  int64_t SendablePayload() const;
+  IoResult ReceiveHeader(int fd);
+  void PlaceReduced(std::span<char> staging, int64_t bytes);
+  void NoteBegun();
+
+  const OperationHeader header_;
+  const StreamPlan plan_;
+  char* const data_;
+  const Direction direction_;
+  OperationHeaderBytes header_out_;
+  OperationHeaderBytes header_in_{};
+  size_t header_sent_ = 0;
+  size_t header_received_ = 0;
+  StreamCursor out_;
+  StreamCursor in_;
+  std::array<char, sizeof(float)> carry_{};  // bytes of an element that has come in only in part
+  size_t carry_bytes_ = 0;
+  Nanos begun_both_{0};
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_EXCHANGE_H_

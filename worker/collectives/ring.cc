@@ -1,0 +1,79 @@
+#include "worker/collectives/ring.h"
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kElementBytes = sizeof(float);
+
+void Append(std::vector<StreamPart>& parts, StreamPart part) {
+  if (part.bytes > 0) parts.push_back(part);
+}
+
+}  // namespace
+
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count) {
+  LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
+  const auto chunk = [&](int32_t number, bool reduce) {
+    const int64_t c = (number % members + members) % members;
+    const int64_t begin = count * c / members;
+    const int64_t end = count * (c + 1) / members;
+    return StreamPart{begin * kElementBytes, (end - begin) * kElementBytes, reduce};
+  };
+  StreamPlan plan;
+  plan.free_bytes = members > 1 ? chunk(index, false).bytes : 0;
+  for (int32_t step = 0; step < members - 1; ++step) {  // reduce-scatter
+    Append(plan.outgoing, chunk(index - step, false));
+    Append(plan.incoming, chunk(index - step - 1, true));
+  }
+  for (int32_t step = 0; step < members - 1; ++step) {  // all-gather
+    Append(plan.outgoing, chunk(index + 1 - step, false));
+    Append(plan.incoming, chunk(index - step, false));
+  }
+  return plan;
+}
+
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count) {
+  LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
+  const int64_t slot_bytes = count * kElementBytes;
+  const auto slot = [&](int32_t number) {
+    return StreamPart{(number % members + members) % members * slot_bytes, slot_bytes, false};
+  };
+  StreamPlan plan;
+  plan.free_bytes = members > 1 ? slot_bytes : 0;
+  for (int32_t step = 0; step < members - 1; ++step) {
+    Append(plan.outgoing, slot(index - step));
+    Append(plan.incoming, slot(index - step - 1));
+  }
+  return plan;
+}
+
+StreamPlan PlanSend(int64_t count) {
+  LYNX_CHECK(count >= 0);
+  StreamPlan plan;
+  Append(plan.outgoing, {0, count * kElementBytes, false});
+  plan.free_bytes = count * kElementBytes;
+  return plan;
+}
+
+StreamPlan PlanReceive(int64_t count) {
+  LYNX_CHECK(count >= 0);
+  StreamPlan plan;
+  Append(plan.incoming, {0, count * kElementBytes, false});
+  return plan;
+}
+
+StreamCursor::StreamCursor(const std::vector<StreamPart>* parts) : parts_(parts) {}
+
+void StreamCursor::Advance(int64_t bytes) {
+  LYNX_CHECK(bytes >= 0 && (bytes == 0 || bytes <= part_bytes_left()));
+  total_ += bytes;
+  done_ += bytes;
+  if (!finished() && done_ == part().bytes) {
+    ++part_;
+    done_ = 0;
+  }
+}
+
+}  // namespace lynx

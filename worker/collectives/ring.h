@@ -1,0 +1,61 @@
+// Ring collectives as byte streams. A member of a ring sends one stream to the next member and receives one from the
+// previous. What it passes on is what it has received (and, while reducing, added its own values to), so an element may
+// leave as soon as it has come in: transfers are cut through the ring and no step waits for a whole chunk.
+//
+// All-reduce is reduce-scatter and all-gather (Patarasuk and Yuan 2009): 2(n-1) chunks of count/n. Chunk c is summed in
+// the order c, c+1, ... of the members and the finished sum is copied to all, so every member ends with the same bits.
+// An element's final value reaches a member only after that member has sent its own contribution, so results are
+// received in place. Pure; thread-safe.
+#ifndef LYNX_WORKER_COLLECTIVES_RING_H_
+#define LYNX_WORKER_COLLECTIVES_RING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lynx {
+
+// A run of bytes of the operation's buffer.
+struct StreamPart {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  bool reduce = false;  // incoming only: add to the buffer as fp32 instead of overwriting it
+  bool operator==(const StreamPart&) const = default;
+};
+
+struct StreamPlan {
+  std::vector<StreamPart> outgoing;  // in the order of the stream; parts of 0 bytes are left out
+  std::vector<StreamPart> incoming;
+  // Outgoing byte k may leave once k - free_bytes incoming bytes are in place.
+  int64_t free_bytes = 0;
+};
+
+// data (count), fp32.
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count);
+// data (members, count), fp32.
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count);
+StreamPlan PlanSend(int64_t count);
+StreamPlan PlanReceive(int64_t count);
+
+// A place in a stream of parts.
+class StreamCursor {
+ public:
+  explicit StreamCursor(const std::vector<StreamPart>* parts);
+
+  bool finished() const { return part_ == parts_->size(); }
+  const StreamPart& part() const { return (*parts_)[part_]; }
+  int64_t offset() const { return part().offset + done_; }      // in the buffer
+  int64_t part_bytes_left() const { return part().bytes - done_; }
+  int64_t total_done() const { return total_; }
+  void Advance(int64_t bytes);  // at most part_bytes_left()
+
+ private:
+  const std::vector<StreamPart>* parts_;
+  size_t part_ = 0;
+  int64_t done_ = 0;   // bytes of the current part
+  int64_t total_ = 0;  // bytes of the stream
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_RING_H_

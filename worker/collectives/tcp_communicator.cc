@@ -1,0 +1,111 @@
+#include "worker/collectives/tcp_communicator.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "worker/collectives/group.h"
+#include "worker/collectives/wire.h"
+
+namespace lynx {
+namespace {
+
+absl::Status CheckOptions(const CommunicatorOptions& options) {
+  const ParallelLayout& layout = options.layout;
+  if (layout.tp < 1 || layout.pp < 1 || layout.dp < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout), " has a size below 1"));
+  }
+  if (options.rank < 0 || options.rank >= layout.ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options.rank, " is not in 0..", layout.ranks() - 1, " of ", LayoutText(layout)));
+  }
+  if (static_cast<int64_t>(options.peers.size()) != layout.ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", options.peers.size(), " peer addresses for ",
+                                                   layout.ranks(), " ranks of ", LayoutText(layout)));
+  }
+  if (options.job.value.size() > kMaxJobIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("job id of ", options.job.value.size(), " bytes; at most ",
+                                                   kMaxJobIdBytes, " are possible"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links)
+    : layout_(options.layout), rank_(options.rank) {
+  if (links.empty()) {
+    board_.ReleaseBuffers();
+    return;
+  }
+  thread_ = std::make_unique<CommunicationThread>(
+      CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout}, std::move(links), &board_);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(Group group, OperationKind kind, float* data,
+                                                          int64_t count) {
+  LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
+  LYNX_CHECK(group == Group::kTensor || group == Group::kData || group == Group::kWorld);
+  if (MembersOf(layout_, rank_, group).ranks.size() == 1) return board_.PostCompleted();
+  const LaneId lane = group == Group::kTensor ? kTensorLane : group == Group::kData ? kDataLane : kWorldLane;
+  return board_.Post({0, lane, kind, reinterpret_cast<char*>(data), count});
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllReduce(Group group, float* data, int64_t count) {
+  return StartRing(group, OperationKind::kAllReduce, data, count);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(Group group, float* data, int64_t count) {
+  return StartRing(group, OperationKind::kAllGather, data, count);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(Group neighbour, LaneId next, LaneId previous,
+                                                              char* data, int64_t count) {
+  LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
+  LYNX_CHECK(neighbour == Group::kNextStage || neighbour == Group::kPreviousStage);
+  if (NeighbourOf(layout_, rank_, neighbour) < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(RankText(layout_, rank_), " has no ", GroupName(neighbour), " in ", LayoutText(layout_)));
+  }
+  return board_.Post(
+      {0, neighbour == Group::kNextStage ? next : previous, OperationKind::kTransfer, data, count});
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(Group neighbour, const float* data, int64_t count) {
+  // The communication thread only reads the buffer of a send.
+  return StartTransfer(neighbour, kSendNextLane, kSendPreviousLane,
+                       reinterpret_cast<char*>(const_cast<float*>(data)), count);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(Group neighbour, float* data, int64_t count) {
+  return StartTransfer(neighbour, kReceiveNextLane, kReceivePreviousLane, reinterpret_cast<char*>(data), count);
+}
+
+absl::StatusOr<TransferTimes> TcpCommunicator::Wait(TransferTicket ticket) { return board_.Await(ticket); }
+
+absl::Status TcpCommunicator::Barrier() {
+  // The sum of one element per rank is complete nowhere before every rank has added its own.
+  barrier_value_ = 1;
+  absl::StatusOr<TransferTicket> ticket = StartRing(Group::kWorld, OperationKind::kBarrier, &barrier_value_, 1);
+  if (!ticket.ok()) return ticket.status();
+  return board_.Await(*ticket).status();
+}
+
+void TcpCommunicator::Abort(const absl::Status& reason) {
+  LYNX_CHECK(!reason.ok());
+  board_.Fail({reason, absl::UnavailableError(
+                           absl::StrCat(RankText(layout_, rank_), " gave up: ", std::string(reason.message())))});
+}
+
+int64_t TcpCommunicator::BytesSent() const { return thread_ == nullptr ? 0 : thread_->bytes_sent(); }
+
+Nanos TcpCommunicator::ThreadCpuTime() const { return thread_ == nullptr ? Nanos(0) : thread_->CpuTime(); }
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptions& options) {
+  OwnedFd listener(options.listen_fd);
+  LYNX_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.layout.ranks() == 1) return std::make_unique<TcpCommunicator>(options, std::vector<Link>());
+  LYNX_ASSIGN_OR_RETURN(std::vector<Link> links, ConnectLinks(options, std::move(listener)));
+  return std::make_unique<TcpCommunicator>(options, std::move(links));
+}
+
+}  // namespace lynx

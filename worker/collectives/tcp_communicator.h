@@ -1,0 +1,46 @@
+// TcpCommunicator: the Communicator over TCP connections and one communication thread. See ring.h for the algorithm
+// and communication_thread.h for how bytes move and how failures spread.
+//
+// Memory of its own: kCommunicatorStaging, and a few small records per pending operation.
+#ifndef LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_
+#define LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "worker/collectives/communication_thread.h"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/tcp_connect.h"
+#include "worker/collectives/transfer_board.h"
+
+namespace lynx {
+
+class TcpCommunicator : public Communicator {
+ public:
+  TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links);
+
+  absl::StatusOr<TransferTicket> StartAllReduce(Group group, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllGather(Group group, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartSend(Group neighbour, const float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartRecv(Group neighbour, float* data, int64_t count) override;
+  absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
+  absl::Status Barrier() override;
+  void Abort(const absl::Status& reason) override;
+  int64_t BytesSent() const override;
+  Nanos ThreadCpuTime() const override;
+
+ private:
+  absl::StatusOr<TransferTicket> StartRing(Group group, OperationKind kind, float* data, int64_t count);
+  absl::StatusOr<TransferTicket> StartTransfer(Group neighbour, LaneId next, LaneId previous, char* data,
+                                               int64_t count);
+
+  const ParallelLayout layout_;
+  const int32_t rank_;
+  TransferBoard board_;
+  float barrier_value_ = 0;                      // what a barrier reduces
+  std::unique_ptr<CommunicationThread> thread_;  // none in a world of one rank
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_TCP_COMMUNICATOR_H_

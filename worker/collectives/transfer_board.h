@@ -1,0 +1,81 @@
+// TransferBoard: what the rank's compute thread and its communication thread share. The first posts operations and
+// sleeps for their completion; the second takes them and reports. The first failure is final: every later call returns
+// it. Thread-safe.
+#ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
+#define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/exchange.h"
+#include "worker/collectives/socket.h"
+
+namespace lynx {
+
+struct Operation {
+  int64_t ticket = 0;
+  int32_t lane = 0;
+  OperationKind kind = OperationKind::kAllReduce;
+  char* data = nullptr;
+  int64_t count = 0;
+};
+
+// Why communication ended, as this rank's callers see it and as the peers are told.
+struct Failure {
+  absl::Status here;
+  absl::Status told;
+};
+
+class TransferBoard {
+ public:
+  TransferBoard();
+
+  // --- the compute thread, and Fail from any thread
+  // A new ticket for the operation, whose `ticket` is filled in; or the failure.
+  absl::StatusOr<TransferTicket> Post(Operation operation);
+  // A ticket that is complete already: nobody else takes part.
+  absl::StatusOr<TransferTicket> PostCompleted();
+  absl::StatusOr<TransferTimes> Await(TransferTicket ticket);
+  // Only the first failure counts. Waits end as soon as the communication thread has let go of all buffers.
+  void Fail(const Failure& failure);
+  void Stop();  // the communication thread is to end
+
+  // --- the communication thread
+  int wake_fd() const { return wake_.get(); }  // readable when there is something to take
+  struct Orders {
+    std::vector<Operation> operations;
+    absl::Status failure_to_tell;  // of the first failure; OK: none
+    bool stop = false;
+  };
+  Orders Take();
+  void Complete(int64_t ticket, TransferTimes times);
+  // After a failure: no buffer is touched any more. Final.
+  void ReleaseBuffers();
+
+ private:
+  void Wake();
+  absl::StatusOr<TransferTicket> NewTicketLocked();
+
+  OwnedFd wake_;  // eventfd
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t next_ticket_ = 1;
+  absl::flat_hash_set<int64_t> outstanding_;  // posted and not yet waited for
+  absl::flat_hash_map<int64_t, TransferTimes> completed_;
+  std::vector<Operation> inbox_;
+  bool failed_ = false;
+  Failure failure_;
+  bool released_ = false;
+  bool stop_ = false;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_

@@ -1,0 +1,155 @@
+#include "worker/collectives/wire.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is written with native integers");
+
+constexpr uint32_t kHelloMark = 0x4f4c584c;      // "LXLO"
+constexpr uint32_t kReplyMark = 0x5952584c;      // "LXRY"
+constexpr uint32_t kOperationMark = 0x504f584c;  // "LXOP"
+constexpr uint16_t kNoticeMark = 0x4e4c;         // "LN"
+
+template <class T>
+void Put(char* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+template <class T>
+T Get(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+std::string Shortened(std::string text) {
+  if (text.size() > kMaxWireTextBytes) text.resize(kMaxWireTextBytes);
+  return text;
+}
+
+}  // namespace
+
+std::string EncodeHello(const Hello& hello) {
+  LYNX_CHECK(hello.job.value.size() <= kMaxJobIdBytes);
+  std::string bytes(kHelloBytes, '\0');
+  char* at = bytes.data();
+  Put<uint32_t>(at, kHelloMark);
+  Put<uint32_t>(at + 4, hello.version);
+  Put<int64_t>(at + 8, hello.generation.value);
+  Put<int32_t>(at + 16, hello.layout.tp);
+  Put<int32_t>(at + 20, hello.layout.pp);
+  Put<int32_t>(at + 24, hello.layout.dp);
+  Put<int32_t>(at + 28, hello.from);
+  Put<int32_t>(at + 32, hello.to);
+  Put<uint8_t>(at + 36, static_cast<uint8_t>(hello.channel));
+  std::memcpy(at + 48, hello.job.value.data(), hello.job.value.size());
+  return bytes;
+}
+
+bool MayBeHello(std::string_view bytes) {
+  char mark[sizeof(kHelloMark)];
+  Put(mark, kHelloMark);
+  const size_t compared = std::min(bytes.size(), sizeof(mark));
+  return std::memcmp(bytes.data(), mark, compared) == 0;
+}
+
+std::optional<Hello> DecodeHello(std::string_view bytes) {
+  LYNX_CHECK(bytes.size() == kHelloBytes);
+  const char* at = bytes.data();
+  if (Get<uint32_t>(at) != kHelloMark) return std::nullopt;
+  Hello hello;
+  hello.version = Get<uint32_t>(at + 4);
+  if (hello.version != kWireVersion) return hello;
+  hello.generation = Generation(Get<int64_t>(at + 8));
+  hello.layout = {Get<int32_t>(at + 16), Get<int32_t>(at + 20), Get<int32_t>(at + 24)};
+  hello.from = Get<int32_t>(at + 28);
+  hello.to = Get<int32_t>(at + 32);
+  const uint8_t channel = Get<uint8_t>(at + 36);
+  if (channel > static_cast<uint8_t>(Channel::kStage)) return std::nullopt;
+  hello.channel = static_cast<Channel>(channel);
+  hello.job = JobId(std::string(at + 48, strnlen(at + 48, kMaxJobIdBytes)));
+  return hello;
+}
+
+std::string EncodeHelloReply(const std::string& refusal) {
+  const std::string text = Shortened(refusal);
+  std::string bytes(kHelloReplyHeadBytes, '\0');
+  Put<uint32_t>(bytes.data(), kReplyMark);
+  Put<uint32_t>(bytes.data() + 4, static_cast<uint32_t>(text.size()));
+  return bytes + text;
+}
+
+std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes) {
+  LYNX_CHECK(bytes.size() == kHelloReplyHeadBytes);
+  if (Get<uint32_t>(bytes.data()) != kReplyMark) return std::nullopt;
+  const uint32_t length = Get<uint32_t>(bytes.data() + 4);
+  if (length > kMaxWireTextBytes) return std::nullopt;
+  return length;
+}
+
+const char* OperationKindName(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kAllReduce: return "all-reduce";
+    case OperationKind::kAllGather: return "all-gather";
+    case OperationKind::kTransfer: return "transfer";
+    case OperationKind::kBarrier: return "barrier";
+  }
+  return "unknown operation";
+}
+
+OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header) {
+  OperationHeaderBytes bytes{};
+  Put<uint32_t>(bytes.data(), kOperationMark);
+  Put<uint8_t>(bytes.data() + 4, static_cast<uint8_t>(header.kind));
+  Put<int64_t>(bytes.data() + 8, header.number);
+  Put<int64_t>(bytes.data() + 16, header.count);
+  return bytes;
+}
+
+std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes) {
+  if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
+  const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
+  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) || kind > static_cast<uint8_t>(OperationKind::kBarrier)) {
+    return std::nullopt;
+  }
+  return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8),
+                         Get<int64_t>(bytes.data() + 16)};
+}
+
+std::string EncodeNotice(const Notice& notice) {
+  const std::string text = notice.leaves ? "" : Shortened(std::string(notice.reason.message()));
+  std::string bytes(kNoticeHeadBytes, '\0');
+  Put<uint16_t>(bytes.data(), kNoticeMark);
+  Put<uint8_t>(bytes.data() + 2, notice.leaves ? 1 : 0);
+  Put<uint8_t>(bytes.data() + 3, static_cast<uint8_t>(notice.reason.code()));
+  Put<uint32_t>(bytes.data() + 4, static_cast<uint32_t>(text.size()));
+  return bytes + text;
+}
+
+std::optional<size_t> DecodeNoticeHead(std::string_view bytes) {
+  LYNX_CHECK(bytes.size() >= kNoticeHeadBytes);
+  if (Get<uint16_t>(bytes.data()) != kNoticeMark) return std::nullopt;
+  const uint32_t length = Get<uint32_t>(bytes.data() + 4);
+  if (length > kMaxWireTextBytes) return std::nullopt;
+  return length;
+}
+
+std::optional<Notice> DecodeNotice(std::string_view bytes) {
+  const std::optional<size_t> length = DecodeNoticeHead(bytes);
+  if (!length || bytes.size() != kNoticeHeadBytes + *length) return std::nullopt;
+  Notice notice;
+  notice.leaves = Get<uint8_t>(bytes.data() + 2) == 1;
+  if (notice.leaves) return notice;
+  const uint8_t code = Get<uint8_t>(bytes.data() + 3);
+  if (code == 0 || code > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)) return std::nullopt;
+  notice.reason = absl::Status(static_cast<absl::StatusCode>(code), std::string(bytes.substr(kNoticeHeadBytes)));
+  return notice;
+}
+
+}  // namespace lynx

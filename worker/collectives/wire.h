@@ -1,0 +1,81 @@
+// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that it
+// leaves. Fixed little-endian layouts of bounded size; everything received is checked before it is used.
+//
+//   connecting rank -> Hello            accepting rank -> HelloReply      then, on data channels, per operation:
+//   OperationHeader payload             and on the control channel at most one Notice in each direction.
+//
+// Pure; thread-safe.
+#ifndef LYNX_WORKER_COLLECTIVES_WIRE_H_
+#define LYNX_WORKER_COLLECTIVES_WIRE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "planner/layout.h"
+#include "worker/collectives/group.h"
+
+namespace lynx {
+
+inline constexpr uint32_t kWireVersion = 1;
+inline constexpr size_t kMaxJobIdBytes = 128;
+inline constexpr size_t kMaxWireTextBytes = 1024;
+
+struct Hello {
+  uint32_t version = kWireVersion;
+  JobId job;
+  Generation generation;
+  ParallelLayout layout;
+  int32_t from = 0;
+  int32_t to = 0;
+  Channel channel = Channel::kControl;
+};
+// Of every Hello; the job id is padded with zeros.
+inline constexpr size_t kHelloBytes = 48 + kMaxJobIdBytes;
+std::string EncodeHello(const Hello& hello);
+// nullopt: not the beginning of a Hello at all. `bytes` may be incomplete; only the mark is looked at.
+bool MayBeHello(std::string_view bytes);
+// `bytes` has kHelloBytes. nullopt when it is not a Hello or a field is out of range. Of another version only the version is
+// read.
+std::optional<Hello> DecodeHello(std::string_view bytes);
+
+// Accepted when the text is empty, else the reason of the refusal.
+std::string EncodeHelloReply(const std::string& refusal);
+inline constexpr size_t kHelloReplyHeadBytes = 8;  // followed by the text
+// Length of the text, or nullopt when these are not the first bytes of a reply.
+std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
+
+enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4 };
+const char* OperationKindName(OperationKind kind);  // "all-reduce"
+
+// Goes before the payload of every operation, so that ranks that run different programs find out.
+struct OperationHeader {
+  OperationKind kind = OperationKind::kAllReduce;
+  int64_t number = 0;  // 0-based, of the group and direction
+  int64_t count = 0;   // elements, as given to the start
+  bool operator==(const OperationHeader&) const = default;
+};
+inline constexpr size_t kOperationHeaderBytes = 24;
+using OperationHeaderBytes = std::array<char, kOperationHeaderBytes>;
+OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header);
+// nullopt: not an operation header.
+std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes);
+
+// The last word of a rank on a control connection: it is done, or it gives up because of `reason`.
+struct Notice {
+  bool leaves = false;   // all is well, it needs nobody any more
+  absl::Status reason;   // else
+};
+std::string EncodeNotice(const Notice& notice);
+inline constexpr size_t kNoticeHeadBytes = 8;
+std::optional<size_t> DecodeNoticeHead(std::string_view bytes);  // length of the text
+std::optional<Notice> DecodeNotice(std::string_view bytes);      // head and text
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_WIRE_H_
