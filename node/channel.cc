@@ -1,0 +1,38 @@
+#include "node/channel.h"
+
+#include <chrono>
+
+#include "common/status.h"
+
+namespace lynx {
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit,
+                                                    const std::atomic<bool>& stop) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Every attempt is a connection of its own, not one shared with an attempt that failed before.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::nanoseconds(limit.value);
+  while (true) {
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return channel;
+    if (stop) return absl::CancelledError("stopping");
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
+      return absl::UnavailableError(absl::StrCat("no server answers at ", server));
+    }
+    const auto now = std::chrono::system_clock::now();
+    if (now >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no server answers at ", server, " within ", FormatDuration(limit)));
+    }
+    channel->WaitForStateChange(state, std::min(deadline, now + std::chrono::milliseconds(100)));
+  }
+}
+
+}  // namespace lynx

@@ -1,0 +1,29 @@
+// What every daemon of a node does at its start: its log, its name, its defaults.
+#ifndef LYNX_NODE_DAEMON_H_
+#define LYNX_NODE_DAEMON_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace lynx {
+
+// Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument otherwise.
+absl::Status StartLog(const std::string& level);
+
+// The machine's host name, with characters that a node name may not have replaced by '-'.
+std::string DefaultNodeName();
+// InvalidArgument unless [a-zA-Z0-9._-]{1,63}.
+absl::Status CheckNodeName(const std::string& name);
+
+// The file beside the running binary.
+std::string BesideThisBinary(const std::string& name);
+// NotFound or PermissionDenied unless the path is a file that may be executed; says which flag to give.
+absl::Status CheckExecutable(const std::string& path, const std::string& flag);
+
+// Differs between any two starts of a process.
+std::string NewBootId();
+
+}  // namespace lynx
+
+#endif  // LYNX_NODE_DAEMON_H_

@@ -1,0 +1,38 @@
+// UniqueFd: owns one file descriptor and closes it. Movable, not copyable. Not thread-safe.
+#ifndef LYNX_NODE_FD_H_
+#define LYNX_NODE_FD_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace lynx {
+
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~UniqueFd() { Reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void Reset() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_NODE_FD_H_

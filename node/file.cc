@@ -1,0 +1,102 @@
+#include "node/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+absl::Status ErrnoStatus(int error, const std::string& doing) {
+  const std::string text = absl::StrCat("cannot ", doing, ": ", std::string(::strerror(error)));
+  if (error == ENOENT) return absl::NotFoundError(text);
+  if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
+  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
+  return absl::InternalError(text);
+}
+
+absl::Status WriteAll(int fd, const std::string& content, const std::string& path) {
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t wrote = ::write(fd, content.data() + done, content.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
+    done += static_cast<size_t>(wrote);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAndSync(const std::string& path, const std::string& content) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  LYNX_RETURN_IF_ERROR(WriteAll(fd.get(), content, path));
+  if (::fsync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("make the directory ", path));
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileDurably(const std::string& path, const std::string& content) {
+  const std::string beside = path + ".new";
+  const absl::Status written = WriteAndSync(beside, content);
+  if (!written.ok()) {
+    ::unlink(beside.c_str());
+    return written;
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("rename to ", path));
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid() || ::fsync(directory.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", folder));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  std::string content;
+  char buffer[64 * 1024];
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
+    if (got == 0) return content;
+    content.append(buffer, static_cast<size_t>(got));
+    if (static_cast<int64_t>(content.size()) > limit_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(path, " is longer than ", limit_bytes, " bytes"));
+    }
+  }
+}
+
+absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
+    const absl::StatusOr<std::string> holder = ReadFile(path, 64);
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is locked by process ",
+                     holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
+  }
+  const std::string pid = absl::StrCat(::getpid(), "\n");
+  if (::ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, absl::StrCat("truncate ", path));
+  LYNX_RETURN_IF_ERROR(WriteAll(fd.get(), pid, path));
+  return fd;
+}
+
+}  // namespace lynx

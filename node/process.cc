@@ -1,0 +1,184 @@
+#include "node/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+const std::string& MachineBoot() {
+  static const std::string boot = [] {
+    absl::StatusOr<std::string> text = ReadFile("/proc/sys/kernel/random/boot_id", 128);
+    if (!text.ok()) return std::string();
+    while (!text->empty() && text->back() == '\n') text->pop_back();
+    return *std::move(text);
+  }();
+  return boot;
+}
+
+// Owns the two C structures that posix_spawn reads.
+struct SpawnPlan {
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+
+  SpawnPlan() {
+    LYNX_CHECK(::posix_spawn_file_actions_init(&files) == 0);
+    LYNX_CHECK(::posix_spawnattr_init(&attributes) == 0);
+  }
+  ~SpawnPlan() {
+    ::posix_spawn_file_actions_destroy(&files);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+
+  void Place(int fd, int target, int flags) {
+    const int rc = fd >= 0 ? ::posix_spawn_file_actions_adddup2(&files, fd, target)
+                           : ::posix_spawn_file_actions_addopen(&files, target, "/dev/null", flags, 0);
+    LYNX_CHECK(rc == 0);
+  }
+  void CloseFrom(int first) { LYNX_CHECK(::posix_spawn_file_actions_addclosefrom_np(&files, first) == 0); }
+
+  void ResetSignalsInNewSession() {
+    sigset_t all;
+    sigset_t none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    LYNX_CHECK(::posix_spawnattr_setsigdefault(&attributes, &all) == 0);
+    LYNX_CHECK(::posix_spawnattr_setsigmask(&attributes, &none) == 0);
+    LYNX_CHECK(::posix_spawnattr_setflags(
+                   &attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID) == 0);
+  }
+};
+
+// A copy above the numbers that the new process gets, so that placing one descriptor never overwrites another.
+absl::StatusOr<UniqueFd> Lifted(int fd) {
+  if (fd < 0) return UniqueFd();
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
+  if (!copy.valid()) return absl::InternalError(absl::StrCat("dup of descriptor ", fd, ": ", std::string(::strerror(errno))));
+  return copy;
+}
+
+absl::Status SpawnError(int error, const std::string& binary) {
+  const std::string text = absl::StrCat("cannot start ", binary, ": ", std::string(::strerror(error)));
+  if (error == ENOENT) return absl::NotFoundError(text);
+  if (error == EACCES) return absl::PermissionDeniedError(text);
+  return absl::InternalError(text);
+}
+
+}  // namespace
+
+absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds) {
+  LYNX_CHECK(!argv.empty());
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd out, Lifted(fds.out));
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd error, Lifted(fds.error));
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd passed, Lifted(fds.passed));
+  SpawnPlan plan;
+  plan.Place(-1, 0, O_RDONLY);
+  plan.Place(out.get(), 1, O_WRONLY);
+  plan.Place(error.get(), 2, O_WRONLY);
+  if (passed.valid()) plan.Place(passed.get(), kPassedFd, O_RDWR);
+  plan.CloseFrom(passed.valid() ? kPassedFd + 1 : kPassedFd);
+  plan.ResetSignalsInNewSession();
+
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = 0;
+  const int rc = ::posix_spawn(&pid, argv[0].c_str(), &plan.files, &plan.attributes, arguments.data(), environ);
+  if (rc != 0) return SpawnError(rc, argv[0]);
+  // A child keeps its id until it is reaped, which only the owner of the pidfd does.
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) {
+    const int error = errno;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return absl::InternalError(absl::StrCat("pidfd_open of the new process: ", std::string(::strerror(error))));
+  }
+  return Child{.pid = pid, .pidfd = std::move(pidfd)};
+}
+
+std::optional<ProcessIdentity> IdentifyProcess(pid_t pid) {
+  const absl::StatusOr<std::string> stat = ReadFile(absl::StrCat("/proc/", pid, "/stat"), 8192);
+  if (!stat.ok()) return std::nullopt;
+  // The second field is the command in parentheses and may hold anything; the state follows the last parenthesis.
+  const size_t close = stat->rfind(')');
+  if (close == std::string::npos || close + 2 >= stat->size()) return std::nullopt;
+  const std::vector<std::string> fields = absl::StrSplit(stat->substr(close + 2), ' ');
+  constexpr size_t kState = 0;
+  constexpr size_t kStartTime = 19;
+  if (fields.size() <= kStartTime || fields[kState] == "Z" || fields[kState] == "X") return std::nullopt;
+  ProcessIdentity identity{.pid = pid, .machine_boot = MachineBoot()};
+  if (!absl::SimpleAtoi(fields[kStartTime], &identity.start_ticks)) return std::nullopt;
+  return identity;
+}
+
+absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, identity.pid, 0)));
+  if (!pidfd.valid() && errno != ESRCH) {
+    return absl::InternalError(
+        absl::StrCat("pidfd_open of process ", identity.pid, ": ", std::string(::strerror(errno))));
+  }
+  // Compared after opening: the pidfd then refers to this very process, whatever happens to its id later.
+  if (!pidfd.valid() || IdentifyProcess(identity.pid) != identity) {
+    return absl::NotFoundError(absl::StrCat("process ", identity.pid, " is no more"));
+  }
+  return pidfd;
+}
+
+std::vector<pid_t> FindProcessesByArgument(const std::string& argument) {
+  std::vector<pid_t> found;
+  DIR* proc = ::opendir("/proc");
+  if (proc == nullptr) return found;
+  while (const dirent* entry = ::readdir(proc)) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(std::string(entry->d_name), &pid)) continue;
+    const absl::StatusOr<std::string> line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"), 1 << 20);
+    if (!line.ok()) continue;
+    for (const std::string& word : std::vector<std::string>(absl::StrSplit(*line, '\0'))) {
+      if (word == argument && IdentifyProcess(pid).has_value()) {
+        found.push_back(pid);
+        break;
+      }
+    }
+  }
+  ::closedir(proc);
+  return found;
+}
+
+bool SignalProcess(const UniqueFd& pidfd, int signal) {
+  return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+bool HasEnded(const UniqueFd& pidfd) {
+  pollfd poll_fd{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&poll_fd, 1, 0) == 1;
+}
+
+std::optional<ExitStatus> ReapChild(const UniqueFd& pidfd) {
+  siginfo_t got{};
+  if (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &got, WEXITED | WNOHANG) != 0 || got.si_pid == 0) {
+    return std::nullopt;
+  }
+  if (got.si_code == CLD_EXITED) return ExitStatus{.code = got.si_status, .signal = 0};
+  return ExitStatus{.code = 128 + got.si_status, .signal = got.si_status};
+}
+
+std::string ExitText(const ExitStatus& status) {
+  if (status.signal == 0) return absl::StrCat("exit code ", status.code);
+  return absl::StrCat("killed by signal ", status.signal, " (", std::string(::strsignal(status.signal)), ")");
+}
+
+}  // namespace lynx

@@ -1,0 +1,222 @@
+// NodeStream: a node's side of a Cluster stream. It dials the server, keeps one bidirectional stream open, and dials
+// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states; it
+// never blocks on the network, and losing the server changes nothing but `attachment`.
+//
+//      dial ----------> attached (owner sends its full state) ------> stream ends
+//       ^  refused, timed out: back off                                   |
+//       +-------------------------- back off <----------------------------+
+//
+// Two threads: one dials and writes, one reads. Owner calls (TakeDesired, TrySend, attachment) from any one thread; the
+// WakeEvent is raised after every change that the owner may want to see. Bounded: one report waits to be written, at most
+// kInboxLimit desired states wait to be taken, then reading pauses.
+#ifndef LYNX_NODE_STREAM_H_
+#define LYNX_NODE_STREAM_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "node/backoff.h"
+#include "node/channel.h"
+#include "node/wake.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+
+struct NodeStreamOptions {
+  std::string server;  // host:port
+  BackoffOptions backoff;
+  Nanos connect_limit{5'000'000'000};
+  uint64_t seed = 0;   // of the backoff's jitter
+};
+
+template <class Report, class Desired>
+class NodeStream {
+ public:
+  using Wire = grpc::ClientReaderWriter<Report, Desired>;
+  // Opens the stream on a connected channel.
+  using Open = std::function<std::unique_ptr<Wire>(const std::shared_ptr<grpc::Channel>&, grpc::ClientContext*)>;
+
+  NodeStream(NodeStreamOptions options, Open open, WakeEvent& wake)
+      : options_(std::move(options)), open_(std::move(open)), wake_(wake), thread_([this] { Run(); }) {}
+  NodeStream(const NodeStream&) = delete;
+  NodeStream& operator=(const NodeStream&) = delete;
+  ~NodeStream() { Stop(); }
+
+  // 0: no stream. Else a number that is larger for every new stream: when it changes, the owner sends its full state.
+  int64_t attachment() const {
+    std::lock_guard lock(mutex_);
+    return attached_ ? attachments_ : 0;
+  }
+
+  // Hands over a report to be written. False, and nothing is taken, while there is no stream or another report waits; the
+  // WakeEvent tells when to try again.
+  bool TrySend(Report& report) {
+    std::lock_guard lock(mutex_);
+    if (!attached_ || outbox_.has_value() || writing_) return false;
+    outbox_ = std::move(report);
+    changed_.notify_all();
+    return true;
+  }
+
+  // Everything that came since the last call, in order.
+  std::vector<Desired> TakeDesired() {
+    std::lock_guard lock(mutex_);
+    std::vector<Desired> taken(std::make_move_iterator(inbox_.begin()), std::make_move_iterator(inbox_.end()));
+    inbox_.clear();
+    changed_.notify_all();
+    return taken;
+  }
+
+  // Writes what waits, half-closes the stream, gives the server a moment to end it, and joins the threads. Bounded;
+  // idempotent.
+  void Stop() {
+    {
+      std::unique_lock lock(mutex_);
+      stop_ = true;
+      changed_.notify_all();
+      changed_.wait_for(lock, kFarewell, [this] { return !writing_; });
+      // A write stalls for as long as the server does not read.
+      if (writing_) context_->TryCancel();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  static constexpr size_t kInboxLimit = 16;
+  static constexpr std::chrono::milliseconds kFarewell{500};
+
+  void Run() {
+    Backoff backoff(options_.backoff, options_.seed);
+    std::string last_failure;
+    while (!stop_) {
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Dial(options_.server, options_.connect_limit, stop_);
+      std::string failure;
+      if (channel.ok()) {
+        const Outcome outcome = Attend(*channel);
+        if (outcome.accepted) backoff.Reset();
+        failure = outcome.text;
+      } else {
+        failure = std::string(channel.status().message());
+      }
+      if (stop_) return;
+      // A server that stays away is one line in the log, not one per attempt.
+      if (failure != last_failure) spdlog::warn("{}; trying again", failure);
+      last_failure = failure;
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, std::chrono::nanoseconds(backoff.Next().value), [this] { return stop_.load(); });
+    }
+  }
+
+  struct Outcome {
+    bool accepted = false;  // the server sent something
+    std::string text;
+  };
+
+  // One stream, from its opening to its end.
+  Outcome Attend(const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    const std::unique_ptr<Wire> wire = open_(channel, &context);
+    {
+      std::lock_guard lock(mutex_);
+      attached_ = true;
+      context_ = &context;
+      broken_ = false;
+      accepted_ = false;
+      ++attachments_;
+    }
+    wake_.Raise();
+    std::thread reader([this, &wire] { ReadAll(*wire); });
+    WriteAll(*wire, context);
+    reader.join();
+    const grpc::Status status = wire->Finish();
+    Outcome outcome;
+    {
+      std::lock_guard lock(mutex_);
+      attached_ = false;
+      context_ = nullptr;
+      outbox_.reset();
+      outcome.accepted = accepted_;
+    }
+    wake_.Raise();
+    outcome.text = "the stream to the server at " + options_.server + " has ended" +
+                   (status.ok() ? "" : ": " + status.error_message());
+    return outcome;
+  }
+
+  void ReadAll(Wire& wire) {
+    Desired desired;
+    while (wire.Read(&desired)) {
+      {
+        std::unique_lock lock(mutex_);
+        accepted_ = true;
+        changed_.wait(lock, [this] { return inbox_.size() < kInboxLimit || stop_; });
+        inbox_.push_back(std::move(desired));
+      }
+      wake_.Raise();
+      desired = Desired();
+    }
+    std::lock_guard lock(mutex_);
+    broken_ = true;
+    changed_.notify_all();
+  }
+
+  // Until the stream breaks or Stop; leaves the stream such that the reader ends.
+  void WriteAll(Wire& wire, grpc::ClientContext& context) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || broken_ || outbox_.has_value(); });
+      if (broken_ || !outbox_.has_value()) break;
+      const Report report = *std::exchange(outbox_, std::nullopt);
+      writing_ = true;
+      lock.unlock();
+      const bool written = wire.Write(report);
+      lock.lock();
+      writing_ = false;
+      changed_.notify_all();
+      if (!written) break;
+      lock.unlock();
+      wake_.Raise();
+      lock.lock();
+    }
+    if (stop_ && !broken_) {
+      lock.unlock();
+      wire.WritesDone();
+      lock.lock();
+      changed_.wait_for(lock, kFarewell, [this] { return broken_; });
+      if (!broken_) context.TryCancel();
+    }
+  }
+
+  const NodeStreamOptions options_;
+  const Open open_;
+  WakeEvent& wake_;
+  std::atomic<bool> stop_{false};  // written under the lock
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::optional<Report> outbox_;
+  std::deque<Desired> inbox_;
+  grpc::ClientContext* context_ = nullptr;  // while attached
+  int64_t attachments_ = 0;
+  bool attached_ = false;
+  bool writing_ = false;
+  bool broken_ = false;    // this stream can no longer be read
+  bool accepted_ = false;  // this stream has been read from
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_NODE_STREAM_H_

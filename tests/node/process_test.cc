@@ -1,0 +1,120 @@
+#include "node/process.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+ExitStatus WaitFor(const Child& child) {
+  pollfd fd{.fd = child.pidfd.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&fd, 1, 30'000), 1) << "the process did not end";
+  const std::optional<ExitStatus> exit = ReapChild(child.pidfd);
+  EXPECT_TRUE(exit.has_value());
+  return exit.value_or(ExitStatus{.code = -1});
+}
+
+absl::StatusOr<Child> Shell(const std::string& script, SpawnFds fds = {}) {
+  return SpawnInSession({"/bin/sh", "-c", script}, fds);
+}
+
+TEST(Spawn, TellsExitCodesAndSignals) {
+  absl::StatusOr<Child> three = Shell("exit 3");
+  ASSERT_TRUE(three.ok());
+  const ExitStatus code = WaitFor(*three);
+  EXPECT_EQ(code, (ExitStatus{.code = 3, .signal = 0}));
+  EXPECT_EQ(ExitText(code), "exit code 3");
+
+  absl::StatusOr<Child> killed = Shell("kill -9 $$");
+  ASSERT_TRUE(killed.ok());
+  const ExitStatus signal = WaitFor(*killed);
+  EXPECT_EQ(signal, (ExitStatus{.code = 137, .signal = 9}));
+  EXPECT_EQ(ExitText(signal), "killed by signal 9 (Killed)");
+}
+
+TEST(Spawn, SaysWhichBinaryIsMissing) {
+  const absl::Status missing = SpawnInSession({"/no/such/binary"}, {}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(std::string(missing.message()).find("/no/such/binary"), std::string::npos);
+}
+
+TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
+  char path[] = "/tmp/lynx-process-test-XXXXXX";
+  UniqueFd out(::mkstemp(path));
+  // Both would be inherited: neither is close-on-exec.
+  UniqueFd passed(::fcntl(out.get(), F_DUPFD, 40));
+  UniqueFd leaked(::fcntl(out.get(), F_DUPFD, 50));
+  absl::StatusOr<Child> child = Shell("ls -l /proc/$$/fd | awk '{print $9}' | xargs; echo passed >&3",
+                                      {.out = out.get(), .error = -1, .passed = passed.get()});
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(WaitFor(*child).code, 0);
+  EXPECT_EQ(*ReadFile(path), "0 1 2 3\npassed\n");
+  ::unlink(path);
+}
+
+TEST(Spawn, ChildLeadsItsOwnSessionWithSignalsUnblocked) {
+  sigset_t set;
+  sigset_t before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &set, &before);
+  absl::StatusOr<Child> child = Shell("kill -TERM $$; exit 5");
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(WaitFor(*child).signal, SIGTERM);
+
+  absl::StatusOr<Child> sleeper = Shell("exec sleep 60");
+  ASSERT_TRUE(sleeper.ok());
+  EXPECT_EQ(::getsid(sleeper->pid), sleeper->pid);
+  EXPECT_TRUE(SignalProcess(sleeper->pidfd, SIGKILL));
+  EXPECT_EQ(WaitFor(*sleeper).signal, SIGKILL);
+  EXPECT_FALSE(SignalProcess(sleeper->pidfd, SIGKILL));
+}
+
+TEST(Identity, IsTrustedOnlyIfStartTimeAndBootMatch) {
+  absl::StatusOr<Child> child = Shell("exec sleep 60");
+  ASSERT_TRUE(child.ok());
+  const std::optional<ProcessIdentity> identity = IdentifyProcess(child->pid);
+  ASSERT_TRUE(identity.has_value());
+  EXPECT_GT(identity->start_ticks, 0);
+  EXPECT_FALSE(identity->machine_boot.empty());
+  EXPECT_TRUE(OpenProcess(*identity).ok());
+
+  ProcessIdentity other = *identity;
+  other.start_ticks -= 1;
+  EXPECT_EQ(OpenProcess(other).status().code(), absl::StatusCode::kNotFound);
+  other = *identity;
+  other.machine_boot = "another boot";
+  EXPECT_EQ(OpenProcess(other).status().code(), absl::StatusCode::kNotFound);
+
+  EXPECT_FALSE(HasEnded(child->pidfd));
+  SignalProcess(child->pidfd, SIGKILL);
+  pollfd fd{.fd = child->pidfd.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&fd, 1, 30'000), 1);
+  // A zombie is no live process.
+  EXPECT_FALSE(IdentifyProcess(child->pid).has_value());
+  EXPECT_EQ(WaitFor(*child).signal, SIGKILL);
+  EXPECT_EQ(OpenProcess(*identity).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(FindProcesses, ByOneOfTheirArguments) {
+  const std::string mark = absl::StrCat("/tmp/lynx-process-test-mark-", ::getpid());
+  EXPECT_TRUE(FindProcessesByArgument(mark).empty());
+  absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "sleep 60; exit", "--config", mark}, {});
+  ASSERT_TRUE(child.ok());
+  EXPECT_EQ(FindProcessesByArgument(mark), std::vector<pid_t>{child->pid});
+  ::kill(-child->pid, SIGKILL);
+  WaitFor(*child);
+}
+
+}  // namespace
+}  // namespace lynx

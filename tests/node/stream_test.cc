@@ -1,0 +1,167 @@
+#include "node/stream.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "lynx/v1/cluster.grpc.pb.h"
+
+namespace lynx {
+namespace {
+
+using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
+
+// Answers every report with a desired state that names it, and ends a stream after `reports_per_stream`.
+class EchoServer : public v1::Cluster::Service {
+ public:
+  explicit EchoServer(int reports_per_stream) : reports_per_stream_(reports_per_stream) {}
+
+  grpc::Status AttachAgent(grpc::ServerContext*,
+                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+    v1::AgentReport report;
+    int seen = 0;
+    while (stream->Read(&report)) {
+      v1::AgentDesired desired;
+      desired.set_heartbeat_ns(std::stoll(report.failure()));
+      stream->Write(desired);
+      if (++seen == reports_per_stream_) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "enough");
+    }
+    ended_cleanly_ = true;
+    return grpc::Status::OK;
+  }
+
+  bool ended_cleanly() const { return ended_cleanly_; }
+
+ private:
+  const int reports_per_stream_;
+  std::atomic<bool> ended_cleanly_{false};
+};
+
+std::unique_ptr<grpc::Server> Serve(grpc::Service& service, int& port) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:" + std::to_string(port), grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  return builder.BuildAndStart();
+}
+
+NodeStreamOptions OptionsFor(int port) {
+  return {.server = "127.0.0.1:" + std::to_string(port),
+          .backoff = {.first = Nanos(10'000'000), .most = Nanos(50'000'000)}};
+}
+
+std::unique_ptr<AgentStream::Wire> OpenAgent(const std::shared_ptr<grpc::Channel>& channel,
+                                             grpc::ClientContext* context) {
+  return v1::Cluster::NewStub(channel)->AttachAgent(context);
+}
+
+void WaitForWake(WakeEvent& wake) {
+  pollfd fd{.fd = wake.fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&fd, 1, 30'000), 1) << "nothing happened";
+  wake.Clear();
+}
+
+void WaitForAttachment(AgentStream& stream, WakeEvent& wake, int64_t other_than) {
+  while (stream.attachment() == 0 || stream.attachment() == other_than) WaitForWake(wake);
+}
+
+// Sends a report with that number and waits for its echo.
+void Exchange(AgentStream& stream, WakeEvent& wake, int64_t number) {
+  v1::AgentReport report;
+  report.set_failure(std::to_string(number));
+  while (!stream.TrySend(report)) WaitForWake(wake);
+  while (true) {
+    for (const v1::AgentDesired& desired : stream.TakeDesired()) {
+      if (desired.heartbeat_ns() == number) return;
+    }
+    WaitForWake(wake);
+  }
+}
+
+TEST(NodeStream, CarriesReportsAndDesiredStatesAndEndsCleanly) {
+  EchoServer service(1000);
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(port), OpenAgent, wake);
+  WaitForAttachment(stream, wake, 0);
+  for (int i = 1; i <= 20; ++i) Exchange(stream, wake, i);
+  stream.Stop();
+  EXPECT_EQ(stream.attachment(), 0);
+  EXPECT_TRUE(service.ended_cleanly());
+}
+
+TEST(NodeStream, DialsAgainWhenTheServerEndsTheStream) {
+  EchoServer service(2);
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(port), OpenAgent, wake);
+  int64_t last = 0;
+  for (int i = 0; i < 3; ++i) {
+    WaitForAttachment(stream, wake, last);
+    last = stream.attachment();
+    Exchange(stream, wake, 100 + i);
+    v1::AgentReport goodbye;
+    goodbye.set_failure("0");
+    while (!stream.TrySend(goodbye)) WaitForWake(wake);
+  }
+  EXPECT_EQ(last, 3);
+  stream.Stop();
+}
+
+TEST(NodeStream, FindsAServerThatStartsLate) {
+  EchoServer service(1000);
+  int port = 0;
+  { const std::unique_ptr<grpc::Server> finds_port = Serve(service, port); }
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(port), OpenAgent, wake);
+  v1::AgentReport report;
+  EXPECT_FALSE(stream.TrySend(report));
+  EXPECT_EQ(stream.attachment(), 0);
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  ASSERT_NE(server, nullptr);
+  WaitForAttachment(stream, wake, 0);
+  Exchange(stream, wake, 1);
+  stream.Stop();
+}
+
+TEST(NodeStream, StopsAtOnceWithoutAServer) {
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(1), OpenAgent, wake);
+  stream.Stop();
+  EXPECT_EQ(stream.attachment(), 0);
+}
+
+// A server that never reads makes writes stall; the owner and Stop go on.
+class DeafServer : public v1::Cluster::Service {
+ public:
+  grpc::Status AttachAgent(grpc::ServerContext* context,
+                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>*) override {
+    while (!context->IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return grpc::Status::CANCELLED;
+  }
+};
+
+TEST(NodeStream, AServerThatDoesNotReadHoldsNothingUp) {
+  DeafServer service;
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(port), OpenAgent, wake);
+  WaitForAttachment(stream, wake, 0);
+  v1::AgentReport report;
+  report.set_failure(std::string(3 << 20, 'x'));
+  // More than any window: at some point a report waits for one that is being written.
+  int refused = 0;
+  for (int i = 0; i < 1000 && refused < 20; ++i) {
+    v1::AgentReport copy = report;
+    if (!stream.TrySend(copy)) {
+      ++refused;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  EXPECT_EQ(refused, 20);
+  stream.Stop();
+}
+
+}  // namespace
+}  // namespace lynx
