@@ -1,0 +1,16 @@
+// The arena's layout: an offset for every buffer instance, such that two that live at once never share a byte. Pure;
+// thread-safe; deterministic.
+#ifndef LYNX_PLANNER_ARENA_LAYOUT_H_
+#define LYNX_PLANNER_ARENA_LAYOUT_H_
+
+#include "planner/action.h"
+#include "planner/memory_model.h"
+
+namespace lynx {
+
+// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has made from `program`.
+void LayOut(const Program& program, MemoryPlan& plan);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_ARENA_LAYOUT_H_

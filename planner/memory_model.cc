@@ -1,0 +1,284 @@
+// Accesses, liveness and model states. See memory_model.h; offsets are in arena_layout.cc.
+#include "planner/memory_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/arena_layout.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kParameterBytes = 4;  // fp32
+
+// Collects what one action does, each key once, in the order of first use.
+class AccessList {
+ public:
+  AccessList(const Action& action, const StageContext& context)
+      : action_(action), context_(context), shape_(context.shape()) {}
+
+  // A tensor of the action's own layer; the gradient that flows through all layers has none.
+  void Add(Tensor tensor, AccessMode mode) {
+    AddKey({tensor, tensor == Tensor::kGrad ? kNoLayer : action_.layer, action_.microbatch}, mode);
+  }
+
+  // The x that a layer's last segment writes: the next layer's input.
+  void AddOutputX(AccessMode mode) { AddKey({Tensor::kX, OutputLayer(), action_.microbatch}, mode); }
+
+  // x at the stage's boundary.
+  void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
+
+  void NeedWorkspace(Bytes bytes) { workspace_ = std::max(workspace_, bytes); }
+
+  std::vector<Access> Take() && {
+    if (workspace_ > Bytes(0)) {
+      accesses_.push_back({{Tensor::kWorkspace, kNoLayer, kNoMicrobatch}, AccessMode::kWrite, workspace_});
+    }
+    return std::move(accesses_);
+  }
+
+  const LayerShape& shape() const { return shape_; }
+
+ private:
+  int32_t OutputLayer() const {
+    if (action_.layer == kEmbeddingLayer) return context_.first_layer;
+    const int32_t next = action_.layer + 1;
+    return next == context_.end_layer && context_.has_head() ? kHeadLayer : next;
+  }
+
+  // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an update.
+  void AddKey(const BufferKey& key, AccessMode mode) {
+    for (Access& access : accesses_) {
+      if (access.key != key) continue;
+      if (access.mode == AccessMode::kRead && mode != AccessMode::kRead) access.mode = AccessMode::kUpdate;
+      return;
+    }
+    accesses_.push_back({key, mode, TensorBytes(key.tensor, shape_)});
+  }
+
+  const Action& action_;
+  const StageContext& context_;
+  const LayerShape shape_;
+  std::vector<Access> accesses_;
+  Bytes workspace_;
+};
+
+void AddForwardOp(const OpInfo& info, AccessList& list) {
+  for (const Tensor tensor : info.reads) list.Add(tensor, AccessMode::kRead);
+  list.NeedWorkspace(WorkspaceBytes(info.op, Pass::kForward, list.shape()));
+  if (info.output == Tensor::kWorkspace) return;
+  const AccessMode mode = info.in_place ? AccessMode::kUpdate : AccessMode::kWrite;
+  if (info.output == Tensor::kX) {
+    list.AddOutputX(mode);
+  } else {
+    list.Add(info.output, mode);
+  }
+  if (info.op == Op::kLogits) list.Add(Tensor::kLossStats, AccessMode::kWrite);
+}
+
+void AddOps(const Action& action, AccessList& list) {
+  const LayerType type = LayerTypeOf(action.layer);
+  const bool recompute = action.kind == ActionKind::kRecompute;
+  switch (action.kind) {
+    case ActionKind::kForward:
+    case ActionKind::kRecompute:
+      for (const Op op : OpsOf(type, action.segment, Pass::kForward)) {
+        if (!recompute || Contains(action.ops, op)) AddForwardOp(InfoOf(op), list);
+      }
+      return;
+    case ActionKind::kBackward:
+      for (const Op op : OpsOf(type, action.segment, Pass::kBackward)) {
+        const OpInfo& info = InfoOf(op);
+        for (const Tensor tensor : info.backward_reads) list.Add(tensor, AccessMode::kRead);
+        for (const TensorUse& use : info.gradients) list.Add(use.tensor, use.mode);
+        list.NeedWorkspace(WorkspaceBytes(op, Pass::kBackward, list.shape()));
+      }
+      return;
+    case ActionKind::kWeight:
+      for (const Op op : OpsOf(type, action.segment, Pass::kWeight)) {
+        const OpInfo& info = InfoOf(op);
+        for (const Tensor tensor : info.weight_reads) list.Add(tensor, AccessMode::kRead);
+        for (const Tensor tensor : info.weight_gradients) list.Add(tensor, AccessMode::kRead);
+        list.NeedWorkspace(WorkspaceBytes(op, Pass::kWeight, list.shape()));
+      }
+      return;
+    default:
+      LYNX_CHECK(!"not an action that runs ops");
+  }
+}
+
+// The tensor that the collective at the end of a segment works on, in place.
+void AddCollective(const Action& action, AccessList& list) {
+  const std::vector<Op> ops = OpsOf(LayerTypeOf(action.layer), action.segment, InfoOf(action.kind).segment_pass);
+  if (ops.empty()) return;
+  if (action.layer == kHeadLayer && InfoOf(action.kind).segment_pass == Pass::kForward) {
+    list.Add(Tensor::kLossStats, AccessMode::kUpdate);
+  } else if (InfoOf(action.kind).segment_pass == Pass::kBackward) {
+    const std::vector<TensorUse>& gradients = InfoOf(ops.back()).gradients;
+    list.Add(gradients.back().tensor, AccessMode::kUpdate);
+  } else if (InfoOf(ops.back()).output == Tensor::kX) {
+    list.AddOutputX(AccessMode::kUpdate);
+  } else {
+    list.Add(InfoOf(ops.back()).output, AccessMode::kUpdate);
+  }
+}
+
+Bytes Padded(Bytes bytes) {
+  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
+}
+
+void FindPeak(size_t actions, MemoryPlan& plan) {
+  std::vector<Bytes> change(actions + 1);
+  for (const BufferInstance& buffer : plan.buffers) {
+    change[static_cast<size_t>(buffer.first)] += buffer.bytes;
+    change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+  }
+  Bytes live;
+  for (size_t i = 0; i < actions; ++i) {
+    live += change[i];
+    if (live <= plan.live_peak) continue;
+    plan.live_peak = live;
+    plan.peak_action = static_cast<int32_t>(i);
+  }
+}
+
+struct KeyHash {
+  size_t operator()(const BufferKey& key) const {
+    return absl::Hash<std::tuple<Tensor, int32_t, int32_t>>()({key.tensor, key.layer, key.microbatch});
+  }
+};
+using CurrentInstances = absl::flat_hash_map<BufferKey, int32_t, KeyHash>;
+
+}  // namespace
+
+std::string BufferKeyText(const BufferKey& key) {
+  std::string text = absl::StrCat(std::string(TensorName(key.tensor)), "[");
+  if (key.layer == kHeadLayer) {
+    text += "h";
+  } else if (key.layer == kEmbeddingLayer) {
+    text += "e";
+  } else if (key.layer != kNoLayer) {
+    absl::StrAppend(&text, key.layer);
+  }
+  if (key.layer != kNoLayer && key.microbatch != kNoMicrobatch) text += ",";
+  if (key.microbatch != kNoMicrobatch) absl::StrAppend(&text, key.microbatch);
+  return text + "]";
+}
+
+std::vector<Access> AccessesOf(const Action& action, const StageContext& context) {
+  using enum ActionKind;
+  AccessList list(action, context);
+  const int32_t output_layer = context.has_head() ? kHeadLayer : context.end_layer;
+  switch (action.kind) {
+    case kForward:
+    case kBackward:
+    case kWeight:
+    case kRecompute:
+      AddOps(action, list);
+      break;
+    case kAllReduceStart:
+    case kAllReduceWait:
+    case kBackwardAllReduceStart:
+    case kBackwardAllReduceWait:
+    case kRecomputeAllReduceStart:
+    case kRecomputeAllReduceWait:
+    case kAllGatherStart:
+    case kAllGatherWait:
+      AddCollective(action, list);
+      break;
+    case kSendForwardStart:
+    case kSendForwardWait:
+      list.AddBoundaryX(output_layer, AccessMode::kRead);
+      break;
+    case kRecvForwardStart:
+      list.AddBoundaryX(context.first_layer, AccessMode::kWrite);
+      break;
+    case kRecvForwardWait:
+      list.AddBoundaryX(context.first_layer, AccessMode::kUpdate);
+      break;
+    case kSendBackwardStart:
+    case kSendBackwardWait:
+      list.Add(Tensor::kGrad, AccessMode::kRead);
+      break;
+    case kRecvBackwardStart:
+      list.Add(Tensor::kGrad, AccessMode::kWrite);
+      break;
+    case kRecvBackwardWait:
+      list.Add(Tensor::kGrad, AccessMode::kUpdate);
+      break;
+    case kDataReduceStart:
+    case kDataReduceWait:
+    case kNormStart:
+    case kNormWait:
+    case kOptimizer:
+      break;
+  }
+  return std::move(list).Take();
+}
+
+absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context) {
+  MemoryPlan plan;
+  CurrentInstances current;
+  for (size_t i = 0; i < program.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    const size_t opened = plan.buffers.size();
+    for (const Access& access : AccessesOf(program[i], context)) {
+      if (access.mode == AccessMode::kWrite) {
+        plan.buffers.push_back({access.key, index, index, Padded(access.bytes), Bytes(0)});
+        continue;
+      }
+      const auto it = current.find(access.key);
+      if (it == current.end()) {
+        return absl::FailedPreconditionError(absl::StrCat("action ", i, " (", ActionText(program[i]), ") reads ",
+                                                          BufferKeyText(access.key),
+                                                          ", which no action before it writes"));
+      }
+      plan.buffers[static_cast<size_t>(it->second)].last = index;
+    }
+    std::sort(plan.buffers.begin() + static_cast<ptrdiff_t>(opened), plan.buffers.end(),
+              [](const BufferInstance& a, const BufferInstance& b) { return a.key < b.key; });
+    for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
+  }
+  FindPeak(program.size(), plan);
+  return plan;
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context) {
+  absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
+  if (plan.ok()) LayOut(program, *plan);
+  return plan;
+}
+
+std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
+                                                 const MemoryPlan& memory) {
+  std::vector<std::vector<int32_t>> resolved(program.size());
+  CurrentInstances current;
+  size_t next = 0;
+  for (size_t i = 0; i < program.size(); ++i) {
+    for (; next < memory.buffers.size() && memory.buffers[next].first == static_cast<int32_t>(i); ++next) {
+      current[memory.buffers[next].key] = static_cast<int32_t>(next);
+    }
+    for (const Access& access : AccessesOf(program[i], context)) {
+      const auto it = current.find(access.key);
+      LYNX_CHECK(it != current.end());
+      resolved[i].push_back(it->second);
+    }
+  }
+  LYNX_CHECK(next == memory.buffers.size());
+  return resolved;
+}
+
+StateBytes StatesOf(const StageContext& context) {
+  const LayerShape shape = context.shape();
+  int64_t parameters =
+      LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
+  if (context.has_embedding()) parameters += LayerParameters(LayerType::kEmbedding, shape);
+  if (context.has_head()) parameters += LayerParameters(LayerType::kHead, shape);
+  const Bytes one(parameters * kParameterBytes);
+  return {.weights = one, .gradients = one, .optimizer = one * 2};
+}
+
+}  // namespace lynx

@@ -1,0 +1,90 @@
+// Named policies and policy text. See recompute_policy.h.
+#include "planner/recompute_policy.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {"store", "f1", "f2", "stall",
+                                                                           "b1",    "b2", "b3", "critical"};
+
+Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
+  switch (mode) {
+    case RecomputeMode::kNone:
+      return Placement::kStore;
+    case RecomputeMode::kFull:
+      return Placement::kCritical;
+    case RecomputeMode::kFullKeepCollectives:
+      return tensor == Tensor::kX1 ? Placement::kStore : Placement::kCritical;
+    case RecomputeMode::kSelective:
+      return tensor == Tensor::kProbs || tensor == Tensor::kContext ? Placement::kCritical : Placement::kStore;
+    case RecomputeMode::kAuto:
+      break;
+  }
+  LYNX_CHECK(!"auto names no policy; HEU makes one");
+  return Placement::kStore;
+}
+
+// " ln1 qkv" for the tensors placed there.
+std::string TensorsAt(const LayerPolicy& policy, Placement placement) {
+  std::string text;
+  for (size_t i = 0; i < policy.size(); ++i) {
+    if (policy[i] == placement) absl::StrAppend(&text, " ", std::string(TensorName(RecomputableTensors()[i])));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view PlacementName(Placement placement) { return kPlacementNames[static_cast<size_t>(placement)]; }
+
+StagePolicy NamedPolicy(RecomputeMode mode, int32_t layers) {
+  LayerPolicy policy;
+  LYNX_CHECK(policy.size() == RecomputableTensors().size());
+  for (size_t i = 0; i < policy.size(); ++i) policy[i] = NamedPlacement(mode, RecomputableTensors()[i]);
+  return {.layers = std::vector<LayerPolicy>(static_cast<size_t>(layers), policy)};
+}
+
+std::string LayerPolicyText(const LayerPolicy& policy) {
+  const auto all = [&](Placement placement) {
+    return std::all_of(policy.begin(), policy.end(), [&](Placement p) { return p == placement; });
+  };
+  if (all(Placement::kStore)) return "store all";
+  if (all(Placement::kCritical)) return "full";
+  std::string text;
+  for (int i = 0; i < kPlacementCount; ++i) {
+    const auto placement = static_cast<Placement>(i);
+    const std::string tensors = TensorsAt(policy, placement);
+    if (tensors.empty()) continue;
+    if (!text.empty()) text += "; ";
+    if (placement == Placement::kStore) {
+      absl::StrAppend(&text, tensors.substr(1), " stored");
+    } else {
+      absl::StrAppend(&text, std::string(PlacementName(placement)), ":", tensors);
+    }
+  }
+  return text;
+}
+
+std::string StagePolicyText(const StagePolicy& policy, int32_t first_layer) {
+  std::string text;
+  for (size_t begin = 0, end; begin < policy.layers.size(); begin = end) {
+    for (end = begin + 1; end < policy.layers.size() && policy.layers[end] == policy.layers[begin];) ++end;
+    const int64_t first = first_layer + static_cast<int64_t>(begin);
+    const int64_t last = first_layer + static_cast<int64_t>(end) - 1;
+    if (!text.empty()) text += "; ";
+    if (first == last) {
+      absl::StrAppend(&text, "layer ", first, ": ");
+    } else {
+      absl::StrAppend(&text, "layers ", first, "-", last, ": ");
+    }
+    text += LayerPolicyText(policy.layers[begin]);
+  }
+  return text;
+}
+
+}  // namespace lynx
