@@ -1,0 +1,44 @@
+// The names and help texts of every metric that a Lynx daemon serves, in one place: dashboards, rules and tests read this
+// list. Base units (seconds, bytes); counters end in `_total`; every name begins with `lynx_`. Constants only.
+#ifndef LYNX_COMMON_METRIC_NAMES_H_
+#define LYNX_COMMON_METRIC_NAMES_H_
+
+namespace lynx::metric {
+
+struct Metric {
+  const char* name;
+  const char* help;
+};
+
+// ---- lynx-server ----
+inline constexpr Metric kJobs{"lynx_jobs", "Jobs by state (label state)."};
+inline constexpr Metric kAgentsAttached{"lynx_agents_attached", "Agents with a live stream to the server."};
+inline constexpr Metric kWorkersAttached{"lynx_workers_attached", "Worker daemons with a live stream to the server."};
+inline constexpr Metric kPlanSeconds{"lynx_plan_duration_seconds", "Time to make one plan (label result)."};
+inline constexpr Metric kStoreCommitSeconds{"lynx_store_commit_seconds", "Time of one durable commit to the store."};
+inline constexpr Metric kStoreCommitFailures{"lynx_store_commit_failures_total", "Commits that the store refused."};
+inline constexpr Metric kEventQueue{"lynx_event_queue_length", "Events that wait for the server's owner thread."};
+
+// Per job: labels job (id) and name.
+inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", "Automatic restarts of the job."};
+inline constexpr Metric kJobSteps{"lynx_job_steps_total", "Training steps that the job has done."};
+inline constexpr Metric kJobTokens{"lynx_job_tokens_total", "Tokens that the job has trained on."};
+inline constexpr Metric kJobLoss{"lynx_job_loss", "Loss of the newest step, in nats per token."};
+inline constexpr Metric kJobGradientNorm{"lynx_job_gradient_norm", "Global gradient norm of the newest step."};
+inline constexpr Metric kJobStepSeconds{"lynx_job_step_seconds", "Duration of steps on rank 0."};
+inline constexpr Metric kJobPhaseSeconds{
+    "lynx_job_phase_seconds_total",
+    "Compute stream time by phase (label phase), summed over the ranks of the job: forward, backward, weight, "
+    "recompute_hidden, recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, checkpoint."};
+inline constexpr Metric kJobMemoryPlanned{"lynx_job_memory_peak_planned_bytes",
+                                          "Planned activation peak of a rank, by stage (label stage)."};
+inline constexpr Metric kJobMemoryMeasured{"lynx_job_memory_peak_measured_bytes",
+                                           "Largest measured activation peak of a rank, by stage (label stage)."};
+
+// ---- lynx-agent ----
+
+// ---- lynx-worker ----
+
+}  // namespace lynx::metric
+
+#endif  // LYNX_COMMON_METRIC_NAMES_H_
