@@ -1,0 +1,100 @@
+#include "worker/engine/phases.h"
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+struct Case {
+  Program program;
+  std::vector<ActionTrace> trace;
+};
+
+// Actions one after another with these lengths; transfers have not ended before they are set.
+Case Make(const std::string& text, const std::vector<int64_t>& lengths) {
+  Case c{ParseProgram(text).value(), {}};
+  EXPECT_EQ(c.program.size(), lengths.size());
+  Nanos now(1000);
+  for (int64_t length : lengths) {
+    c.trace.push_back({now, now + Nanos(length), Nanos(0)});
+    now += Nanos(length);
+  }
+  return c;
+}
+
+StepPhases PhasesOf(const Case& c) { return PhasesOf(c.program, StartsOfWaits(c.program), c.trace); }
+
+TEST(Phases, PairsEachWaitWithItsOwnStart) {
+  const Program program = ParseProgram("0AR+0:1.attn 0AR+1:1.attn 0AR-1:1.attn 0SF+0 0AR-0:1.attn 0SF-0").value();
+  EXPECT_EQ(StartsOfWaits(program), (std::vector<int32_t>{-1, -1, 1, -1, 0, 3}));
+}
+
+TEST(Phases, PairsARepeatedTransferWithItsLatestStart) {
+  const Program program = ParseProgram("0AR+0:1.attn 0AR-0:1.attn 0AR+0:1.attn 0AR-0:1.attn").value();
+  EXPECT_EQ(StartsOfWaits(program), (std::vector<int32_t>{-1, 0, -1, 2}));
+}
+
+TEST(Phases, RecomputationThatEndsBeforeTheTransferIsHidden) {
+  Case c = Make("0BAR+0:1.mlp 0R0:0.attn(ln1,qkv) 0BAR-0:1.mlp", {1, 50, 30});
+  c.trace[0].transfer_end = c.trace[1].end + Nanos(29);
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(50));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(0));
+  EXPECT_EQ(PhasesOf(c).tensor_wait, Nanos(31));
+}
+
+TEST(Phases, OnlyThePartBeforeTheTransferCompletesIsHidden) {
+  Case c = Make("0BAR+0:1.mlp 0R0:0.attn(ln1,qkv) 0BAR-0:1.mlp", {1, 50, 2});
+  c.trace[0].transfer_end = c.trace[1].begin + Nanos(20);
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(20));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(30));
+}
+
+TEST(Phases, RecomputationAfterTheTransferCompletedIsExposed) {
+  Case c = Make("0BAR+0:1.mlp 0W0:1.mlp 0R0:0.attn(ln1) 0BAR-0:1.mlp", {1, 40, 50, 2});
+  c.trace[0].transfer_end = c.trace[2].begin - Nanos(5);
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(0));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(50));
+  EXPECT_EQ(PhasesOf(c).weight, Nanos(40));
+}
+
+TEST(Phases, RecomputationAndWeightActionsBetweenItAndTheWaitAreSkipped) {
+  Case c = Make("0BAR+0:1.mlp 0R0:0.attn(ln1) 0W0:1.mlp 0R0:0.mlp(gelu) 0BAR-0:1.mlp", {1, 10, 20, 30, 2});
+  c.trace[0].transfer_end = c.trace[3].begin + Nanos(7);
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(17));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(23));
+}
+
+TEST(Phases, RecomputationFollowedByComputeIsExposedWhole) {
+  Case c = Make("0BAR+0:1.mlp 0R0:1.attn(ln1) 0B0:1.attn 0BAR-0:1.mlp", {1, 10, 20, 30});
+  c.trace[0].transfer_end = c.trace[3].end;
+  EXPECT_EQ(PhasesOf(c).recompute_hidden, Nanos(0));
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(10));
+}
+
+TEST(Phases, RecomputationFollowedByAStartIsExposedWhole) {
+  Case c = Make("0BAR+0:1.mlp 0R0:1.attn(proj) 0RAR+0:1.attn 0RAR-0:1.attn 0BAR-0:1.mlp", {1, 10, 1, 5, 30});
+  c.trace[0].transfer_end = c.trace[4].end;
+  c.trace[2].transfer_end = c.trace[3].end;
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(10));
+}
+
+TEST(Phases, RecomputationAtTheEndIsExposed) {
+  const Case c = Make("0R0:1.attn(ln1)", {10});
+  EXPECT_EQ(PhasesOf(c).recompute_exposed, Nanos(10));
+}
+
+TEST(Phases, EveryActionCountsInItsPhase) {
+  const Case c = Make(
+      "0RF+0 0RF-0 0F0:1.attn 0AR+0:1.attn 0AR-0:1.attn 0SB+0 0SB-0 0B0:1.mlp 0W0:1.mlp 0DP+:1 0DP-:1 0NORM+ 0NORM- "
+      "0OPT",
+      {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192});
+  const StepPhases expected{.forward = Nanos(4), .backward = Nanos(128), .weight = Nanos(256),
+                            .optimizer = Nanos(2048 + 8192), .recompute_hidden = Nanos(0),
+                            .recompute_exposed = Nanos(0), .tensor_wait = Nanos(8 + 16),
+                            .stall = Nanos(1 + 2 + 32 + 64), .data_parallel_wait = Nanos(512 + 1024),
+                            .norm_wait = Nanos(4096)};
+  EXPECT_EQ(PhasesOf(c), expected);
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,80 @@
+#include "worker/rank/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+LayerShape Shape() {
+  return {.micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 256, .tp = 2, .dropout = true};
+}
+
+MeasureResult Result() {
+  MeasureResult result{.device_kind = "cpu: \"x\"", .measured = {}, .flops_per_second = 123456789012,
+                       .memory_bytes_per_second = 9876543210, .op_overhead = Nanos(77)};
+  ShapeTimes times;
+  times.shape = Shape();
+  for (int i = 0; i < kOpCount; ++i) times.ops[i] = {Nanos(i + 1), Nanos(100 + i), Nanos(200 + i)};
+  times.optimizer_per_mega_parameter = Nanos(5);
+  result.measured = {times, times};
+  return result;
+}
+
+TEST(MeasureText, RequestRoundTrips) {
+  const MeasureRequest request{.shapes = {Shape(), {}}, .cores = {3, 5}, .repetitions = 7, .budget_seconds = 1.5};
+  MeasureRequest valid = request;
+  valid.shapes[1] = Shape();
+  EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
+}
+
+TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
+
+TEST(MeasureText, LinkRoundTrips) {
+  const LinkRequest request{.host = "10.0.0.1", .cores = {{0}, {1, 2}}, .repetitions = 3, .budget_seconds = 2,
+                            .pacing_bytes_per_second = 12};
+  EXPECT_EQ(ParseLinkRequest(LinkRequestText(request)).value(), request);
+  const LinkResult result{.link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100,
+                          .communication_compute_permille = 30};
+  EXPECT_EQ(ParseLinkResult(LinkResultText(result)).value(), result);
+}
+
+std::string ErrorOf(const absl::Status& status) {
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(MeasureText, ErrorsNameTheField) {
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest("nonsense").status()), HasSubstr("JSON"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest("[]").status()), HasSubstr("object"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
+              HasSubstr("'repetitions'"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
+              HasSubstr("'cores'"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1})").status()),
+              HasSubstr("'shapes'"));
+  EXPECT_THAT(
+      ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
+      HasSubstr("'shapes[0].micro_batch'"));
+  EXPECT_THAT(ErrorOf(ParseLinkResult(R"({"latency_ns":1,"bytes_per_second":0,"overlap_slowdown_permille":1000,
+                                          "communication_compute_permille":0})")
+                          .status()),
+              HasSubstr("'bytes_per_second'"));
+}
+
+TEST(MeasureText, AShapeMustDivide) {
+  MeasureRequest request{.shapes = {Shape()}};
+  request.shapes[0].tp = 3;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].heads'"));
+}
+
+TEST(MeasureText, AResultWithoutAnOpIsRefused) {
+  std::string text = MeasureResultText(Result());
+  text.replace(text.find("\"gelu\""), 6, "\"golu\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureResult(text).status()), HasSubstr("'measured[0].ops.gelu'"));
+}
+
+}  // namespace
+}  // namespace lynx

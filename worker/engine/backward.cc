@@ -1,0 +1,61 @@
+// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections in
+// place.
+#include "common/check.h"
+#include "worker/engine/layer_ops.h"
+
+namespace lynx {
+
+void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& t) {
+  using enum Tensor;
+  const auto weight = [&](Parameter parameter) { return state_.Weight(layer, parameter); };
+  const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
+  switch (op) {
+    case Op::kEmbed:
+      return backend_.EmbeddingBackward(input.inputs, t[kGrad], v_first_, n_, h_, v_shard_,
+                                        gradient(Parameter::kEmbedTok));
+    case Op::kPosition:
+      return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), b_, s_, h_,
+                                       KeyOf(op, layer, input));
+    case Op::kLn1:
+      return backend_.LayerNormBackward(t[kX], weight(Parameter::kLn1Weight), t[kGradLn1], n_, h_,
+                                        /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn1Weight),
+                                        gradient(Parameter::kLn1Bias));
+    case Op::kQkv:
+      return backend_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, 3 * h_shard_, t[kGradLn1]);
+    case Op::kProbs:
+      return;  // the backend does context and probs in one pass
+    case Op::kContext:
+      return backend_.AttentionBackward(t[kProbs], t[kQkv], t[kGradContext], b_, s_, heads_, head_size_,
+                                        heads_ * tp_rank_, all_heads_, KeyOf(op, layer, input), t[kWorkspace],
+                                        t[kGradQkv]);
+    case Op::kProj:
+      return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_,
+                                     t[kGradContext]);
+    case Op::kAdd1:
+      return backend_.BiasDropoutAddBackward(t[kGrad], s_, n_, h_, KeyOf(op, layer, input), t[kGradProj]);
+    case Op::kLn2:
+      return backend_.LayerNormBackward(t[kX1], weight(Parameter::kLn2Weight), t[kGradLn2], n_, h_,
+                                        /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn2Weight),
+                                        gradient(Parameter::kLn2Bias));
+    case Op::kFc1:
+      return backend_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, f_shard_, t[kGradLn2]);
+    case Op::kGelu:
+      return backend_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
+    case Op::kFc2:
+      return backend_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_, t[kGradFc1]);
+    case Op::kAdd2:
+      return backend_.BiasDropoutAddBackward(t[kGrad], s_, n_, h_, KeyOf(op, layer, input), t[kGradFc2]);
+    case Op::kLnf:  // where the gradient of x begins
+      return backend_.LayerNormBackward(t[kX], weight(Parameter::kHeadLnWeight), t[kGradLnf], n_, h_,
+                                        /*accumulate=*/false, t[kGrad], gradient(Parameter::kHeadLnWeight),
+                                        gradient(Parameter::kHeadLnBias));
+    case Op::kLogits:
+      return backend_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
+    case Op::kLoss:
+      return backend_.LossBackward(t[kLossStats], input.targets, v_first_, shape_.tp, n_, v_shard_, v_valid_,
+                                   loss_scale_, t[kLogits]);
+  }
+  LYNX_CHECK(!"unknown op");
+}
+
+}  // namespace lynx

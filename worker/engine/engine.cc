@@ -1,0 +1,301 @@
+#include "worker/engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/check.h"
+#include "common/status.h"
+#include "planner/validate.h"
+#include "worker/engine/lr_schedule.h"
+
+namespace lynx {
+namespace {
+
+constexpr float kPoisonValue = std::numeric_limits<float>::quiet_NaN();
+// Keeps the clipping factor finite for a gradient of nothing but zeros; as in PyTorch's clip_grad_norm_.
+constexpr double kNormEpsilon = 1e-6;
+
+double TokensOf(const TrainSpec& train, const StageContext& context) {
+  return static_cast<double>(train.global_batch) * context.model.seq;
+}
+
+std::vector<Op> OpsOf(const Action& action) {
+  const LayerType type = LayerTypeOf(action.layer);
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return OpsOf(type, action.segment, Pass::kForward);
+    case ActionKind::kBackward:
+      return OpsOf(type, action.segment, Pass::kBackward);
+    case ActionKind::kWeight:
+      return OpsOf(type, action.segment, Pass::kWeight);
+    case ActionKind::kRecompute: {
+      std::vector<Op> ops = OpsOf(type, action.segment, Pass::kForward);
+      std::erase_if(ops, [&](Op op) { return !Contains(action.ops, op); });
+      return ops;
+    }
+    default:
+      return {};
+  }
+}
+
+absl::Status CheckBatch(const EngineConfig& config) {
+  const StageContext& c = config.context;
+  const int64_t samples = int64_t{c.layout.dp} * c.microbatches * c.micro_batch;
+  if (samples == config.train.global_batch) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches,
+                   " microbatches x ", c.micro_batch, "), but the job's global batch is ", config.train.global_batch,
+                   "; plan the job again"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Backend& backend,
+                                                       Communicator& communicator, ModelState& state,
+                                                       const Dataset& dataset) {
+  LYNX_RETURN_IF_ERROR(CheckBatch(config));
+  LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
+  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
+  if (memory.arena != config.arena) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the plan gives stage ", config.context.stage, " an arena of ", config.arena.value,
+                     " bytes, but its program needs ", memory.arena.value, " bytes; plan the job again"));
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(memory.arena, "activation arena"));
+  LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == memory.arena.value);
+  return std::unique_ptr<Engine>(
+      new Engine(std::move(config), memory, arena, backend, communicator, state, dataset));
+}
+
+Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena, Backend& backend,
+               Communicator& communicator, ModelState& state, const Dataset& dataset)
+    : config_(std::move(config)),
+      coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
+      backend_(backend),
+      communicator_(communicator),
+      state_(state),
+      arena_(arena),
+      ops_(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context), backend,
+           state),
+      batch_(config_.context, coordinates_.dp, dataset),
+      world_sum_(config_.context.layout.ranks(), config_.rank),
+      starts_(StartsOfWaits(config_.program)),
+      tickets_(config_.program.size()),
+      trace_(config_.program.size()) {
+  Resolve(memory);
+  if (config_.dead_buffers == DeadBuffers::kPoison) {
+    backend_.Fill(arena_.data(), static_cast<int64_t>(arena_.size()), kPoisonValue);
+  }
+}
+
+void Engine::Resolve(const MemoryPlan& memory) {
+  const Program& program = config_.program;
+  const std::vector<std::vector<int32_t>> buffers = ResolveBuffers(program, config_.context, memory);
+  const auto address = [&](const BufferInstance& b) { return arena_.data() + b.offset.value / sizeof(float); };
+  resolved_.resize(program.size());
+  for (size_t i = 0; i < program.size(); ++i) {
+    const Action& action = program[i];
+    ResolvedAction& resolved = resolved_[i];
+    resolved.start = starts_[i];
+    resolved.ops = OpsOf(action);
+    const std::vector<Access> accesses = AccessesOf(action, config_.context);
+    for (size_t a = 0; a < accesses.size(); ++a) {
+      const BufferKey& key = accesses[a].key;
+      const BufferInstance& buffer = memory.buffers[buffers[i][a]];
+      const bool above = key.tensor == Tensor::kX && key.layer != action.layer;
+      (above ? resolved.tensors.next_x : resolved.tensors.at[static_cast<size_t>(key.tensor)]) = address(buffer);
+      resolved.touched_bytes = std::max(resolved.touched_bytes, buffer.offset.value + buffer.bytes.value);
+      if (resolved.ops.empty()) resolved.transfer = address(buffer);
+    }
+    LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 1);  // a transfer moves one buffer
+    if (InfoOf(action.kind).phase == Phase::kStart) ResolveTransfer(action, resolved);
+  }
+  if (config_.dead_buffers == DeadBuffers::kLeave) return;
+  for (const BufferInstance& buffer : memory.buffers) {
+    resolved_[buffer.last].dying.emplace_back(address(buffer), buffer.bytes.value / sizeof(float));
+  }
+}
+
+void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
+  const LayerShape shape = config_.context.shape();
+  switch (InfoOf(action.kind).group) {
+    case Group::kTensor:
+    case Group::kNextStage:
+    case Group::kPreviousStage:
+      // A gather's count is that of one slot.
+      resolved.count = action.kind == ActionKind::kAllGatherStart ? shape.tokens() * 3 : shape.tokens() * shape.hidden;
+      return;
+    case Group::kData: {
+      const ModelState::Range range = state_.LayerRange(action.layer);
+      resolved.transfer = state_.gradients().data() + range.begin;
+      resolved.count = range.count;
+      return;
+    }
+    case Group::kWorld:  // WorldSum keeps what the world adds up
+      return;
+    case Group::kNone:
+      break;
+  }
+  LYNX_CHECK(!"a start without a group");
+}
+
+absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
+  const Nanos begin = clock_.Monotonic();
+  const int64_t bytes_sent_before = communicator_.BytesSent();
+  const Nanos communication_cpu_before = communicator_.ThreadCpuTime();
+  LYNX_RETURN_IF_ERROR(BeginStep(step));
+  for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
+    trace_[i].begin = clock_.Monotonic();
+    const absl::Status status = RunAction(i);
+    trace_[i].end = clock_.Monotonic();
+    if (!status.ok()) {
+      return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));
+    }
+    touched_bytes_ = std::max(touched_bytes_, resolved_[i].touched_bytes);
+    for (const std::span<float> buffer : resolved_[i].dying) {
+      backend_.Fill(buffer.data(), static_cast<int64_t>(buffer.size()), kPoisonValue);
+    }
+  }
+  return MakeReport(begin, bytes_sent_before, communication_cpu_before);
+}
+
+absl::Status Engine::BeginStep(int64_t step) {
+  step_ = step;
+  lr_ = LearningRate(config_.train, step);
+  touched_bytes_ = 0;
+  ops_.BeginStep(step);
+  backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
+  return Annotate(batch_.Load(step), absl::StrCat("step ", step));
+}
+
+absl::Status Engine::RunAction(int32_t index) {
+  const Action& action = config_.program[index];
+  const ResolvedAction& resolved = resolved_[index];
+  switch (action.kind) {
+    case ActionKind::kForward:
+    case ActionKind::kRecompute:
+      for (Op op : resolved.ops) ops_.Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
+      return absl::OkStatus();
+    case ActionKind::kBackward:
+      for (Op op : resolved.ops) ops_.Backward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
+      return absl::OkStatus();
+    case ActionKind::kWeight:
+      for (Op op : resolved.ops) ops_.Weight(op, action.layer, resolved.tensors);
+      return absl::OkStatus();
+    case ActionKind::kOptimizer:
+      UpdateWeights();
+      return absl::OkStatus();
+    case ActionKind::kNormWait:
+      LYNX_RETURN_IF_ERROR(Wait(index));
+      return TakeSums();
+    default:
+      return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
+  }
+}
+
+absl::Status Engine::StartTransfer(int32_t index) {
+  LYNX_ASSIGN_OR_RETURN(tickets_[index], IssueTransfer(config_.program[index], resolved_[index]));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const ResolvedAction& resolved) {
+  const Group group = InfoOf(action.kind).group;
+  switch (action.kind) {
+    case ActionKind::kAllReduceStart:
+    case ActionKind::kBackwardAllReduceStart:
+    case ActionKind::kRecomputeAllReduceStart:
+    case ActionKind::kDataReduceStart:
+      return communicator_.StartAllReduce(group, resolved.transfer, resolved.count);
+    case ActionKind::kAllGatherStart:
+      return communicator_.StartAllGather(group, resolved.transfer, resolved.count);
+    case ActionKind::kSendForwardStart:
+    case ActionKind::kSendBackwardStart:
+      return communicator_.StartSend(group, resolved.transfer, resolved.count);
+    case ActionKind::kRecvForwardStart:
+    case ActionKind::kRecvBackwardStart:
+      return communicator_.StartRecv(group, resolved.transfer, resolved.count);
+    case ActionKind::kNormStart:
+      return world_sum_.Start(OwnSums(), communicator_);
+    default:
+      break;
+  }
+  LYNX_CHECK(!"not a start");
+  return absl::InternalError("");
+}
+
+absl::Status Engine::Wait(int32_t index) {
+  const int32_t start = resolved_[index].start;
+  LYNX_ASSIGN_OR_RETURN(const TransferTimes times, communicator_.Wait(tickets_[start]));
+  trace_[start].transfer_end = times.completed;
+  return absl::OkStatus();
+}
+
+StepSums Engine::OwnSums() {
+  StepSums sums;
+  // After the reduction every replica holds the same gradients, and every tensor-parallel rank the same replicated
+  // parameters and the same loss: each counts once.
+  if (coordinates_.tp == 0) sums.loss = ops_.loss_sum();
+  if (coordinates_.dp != 0) return sums;
+  for (const ParameterSlot& slot : state_.slots()) {
+    if (slot.replicated && coordinates_.tp != 0) continue;
+    sums.squared_norm += backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count);
+  }
+  return sums;
+}
+
+absl::Status Engine::TakeSums() {
+  const StepSums sums = world_sum_.Sums();
+  loss_ = sums.loss / TokensOf(config_.train, config_.context);
+  gradient_norm_ = std::sqrt(sums.squared_norm);
+  if (!std::isfinite(loss_)) {
+    return absl::OutOfRangeError(absl::StrCat("the loss is ", loss_,
+                                              "; the weights are as the step before left them. A lower learning rate "
+                                              "or a longer warm-up may help"));
+  }
+  if (!std::isfinite(gradient_norm_)) {
+    return absl::OutOfRangeError(absl::StrCat("the gradient norm is ", gradient_norm_, " (the loss is ", loss_,
+                                              "); the weights are as the step before left them. A lower learning "
+                                              "rate or a longer warm-up may help"));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::UpdateWeights() {
+  const OptimizerSpec& optimizer = config_.train.optimizer;
+  const double clipping =
+      optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
+  for (const ParameterSlot& slot : state_.slots()) {
+    const AdamWArgs args{.lr = lr_, .beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .eps = optimizer.eps,
+                         .weight_decay = slot.decays ? optimizer.weight_decay : 0, .step = step_ + 1,
+                         .gradient_scale = clipping};
+    backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.weights().data() + slot.offset,
+                   state_.first_moments().data() + slot.offset, state_.second_moments().data() + slot.offset);
+  }
+}
+
+StepReport Engine::MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos communication_cpu_before) {
+  const StepPhases phases = PhasesOf(config_.program, starts_, trace_);
+  return {.step = step_,
+          .loss = loss_,
+          .gradient_norm = gradient_norm_,
+          .lr = lr_,
+          .tokens = int64_t{config_.train.global_batch} * config_.context.model.seq,
+          .duration = clock_.Monotonic() - begin,
+          .forward = phases.forward,
+          .backward = phases.backward,
+          .weight = phases.weight,
+          .recompute_hidden = phases.recompute_hidden,
+          .recompute_exposed = phases.recompute_exposed,
+          .tensor_wait = phases.tensor_wait,
+          .stall = phases.stall,
+          .data_parallel_wait = phases.data_parallel_wait,
+          .norm_wait = phases.norm_wait,
+          .optimizer = phases.optimizer,
+          .checkpoint = Nanos(0),
+          .arena_peak = Bytes(touched_bytes_),
+          .bytes_sent = communicator_.BytesSent() - bytes_sent_before,
+          .communication_cpu = communicator_.ThreadCpuTime() - communication_cpu_before};
+}
+
+}  // namespace lynx

@@ -1,0 +1,118 @@
+// Engine: the interpreter of a rank's program. One loop walks the actions and one switch runs each: compute actions
+// call the backend for the ops listed, starts hand a transfer to the communicator, waits hold the loop until it is done.
+// The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
+//
+// All activations live in one arena of exactly the planned bytes. Nothing is allocated within a step.
+//
+// Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which
+// outlive it.
+#ifndef LYNX_WORKER_ENGINE_ENGINE_H_
+#define LYNX_WORKER_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "planner/action.h"
+#include "planner/memory_model.h"
+#include "planner/stage_context.h"
+#include "worker/backend/backend.h"
+#include "worker/collectives/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/engine/layer_ops.h"
+#include "worker/engine/phases.h"
+#include "worker/engine/step_batch.h"
+#include "worker/engine/world_sum.h"
+#include "worker/model/model_state.h"
+#include "worker/rank_report.h"
+
+namespace lynx {
+
+// What a dead buffer holds. kPoison fills it with NaN, so that a program that reads it afterwards shows.
+enum class DeadBuffers : uint8_t { kLeave, kPoison };
+
+struct EngineConfig {
+  StageContext context;
+  int32_t rank = 0;       // of the world
+  Program program;
+  Bytes arena;            // planned
+  TrainSpec train;        // optimizer, schedule, seed, steps, global_batch
+  DeadBuffers dead_buffers = DeadBuffers::kLeave;
+};
+
+class Engine {
+ public:
+  // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned (both
+  // figures are named), or its microbatches do not make up the global batch.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend,
+                                                        Communicator& communicator, ModelState& state,
+                                                        const Dataset& dataset);
+
+  // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's `checkpoint`
+  // field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank says so in the same step,
+  // and no weight has been changed by it. Errors of the communicator keep their code; the message names step and action.
+  absl::StatusOr<StepReport> RunStep(int64_t step);
+
+  Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
+  const Program& program() const { return config_.program; }
+  // Of the last step, by action.
+  const std::vector<ActionTrace>& trace() const { return trace_; }
+
+ private:
+  // An action with everything that can be looked up beforehand.
+  struct ResolvedAction {
+    TensorTable tensors;
+    std::vector<Op> ops;       // of a compute action, in the order of its pass
+    float* transfer = nullptr; // of a communication action; null for the world's
+    int64_t count = 0;         // elements of it
+    int32_t start = -1;        // of a wait: the index of its start
+    int64_t touched_bytes = 0; // end of the highest buffer that the action touches, from the start of the arena
+    std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
+  };
+
+  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena, Backend& backend,
+         Communicator& communicator, ModelState& state, const Dataset& dataset);
+  void Resolve(const MemoryPlan& memory);
+  void ResolveTransfer(const Action& action, ResolvedAction& resolved);
+
+  absl::Status BeginStep(int64_t step);
+  absl::Status RunAction(int32_t index);
+  absl::Status StartTransfer(int32_t index);
+  absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
+  absl::Status Wait(int32_t index);
+  void UpdateWeights();
+  StepSums OwnSums();
+  absl::Status TakeSums();
+  StepReport MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos communication_cpu_before);
+
+  const EngineConfig config_;
+  const RankCoordinates coordinates_;
+  const RealClock clock_;
+  Backend& backend_;
+  Communicator& communicator_;
+  ModelState& state_;
+  const std::span<float> arena_;
+
+  LayerOps ops_;
+  StepBatch batch_;
+  WorldSum world_sum_;
+  std::vector<ResolvedAction> resolved_;  // by action
+  std::vector<int32_t> starts_;           // StartsOfWaits
+  std::vector<TransferTicket> tickets_;   // by action, of starts
+  std::vector<ActionTrace> trace_;        // by action
+
+  // Of the step that runs.
+  int64_t step_ = 0;
+  double lr_ = 0;
+  double loss_ = 0;
+  double gradient_norm_ = 0;
+  int64_t touched_bytes_ = 0;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_ENGINE_ENGINE_H_

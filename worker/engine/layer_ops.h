@@ -1,0 +1,83 @@
+// LayerOps: one op of the layer graph, in one pass, as calls of the backend. The engine runs the ops that its program
+// lists through this; measuring runs them alone. Nothing here decides anything or allocates.
+//
+// The forward ops are also what recomputation runs: an op is a function of its inputs, the weights and counters
+// (seed, step, sample), so running it again gives the same bits.
+//
+// Not thread-safe; owned by the rank's compute thread, as are the backend and the states it borrows.
+#ifndef LYNX_WORKER_ENGINE_LAYER_OPS_H_
+#define LYNX_WORKER_ENGINE_LAYER_OPS_H_
+
+#include <array>
+#include <cstdint>
+
+#include "planner/layer_graph.h"
+#include "planner/stage_context.h"
+#include "worker/backend/backend.h"
+#include "worker/model/model_state.h"
+
+namespace lynx {
+
+// The addresses of the tensors that an action touches; null for the others.
+struct TensorTable {
+  std::array<float*, kTensorCount> at{};
+  // kX of the layer above: what fc2 and add2 write, and embed and position. at[kX] is the layer's own input.
+  float* next_x = nullptr;
+
+  float* operator[](Tensor tensor) const { return at[static_cast<size_t>(tensor)]; }
+};
+
+// One microbatch's tokens, (micro_batch, seq) each, and where they stand in the step's global batch.
+struct MicrobatchInput {
+  const int32_t* inputs = nullptr;
+  const int32_t* targets = nullptr;
+  int64_t first_sample = 0;
+};
+
+class LayerOps {
+ public:
+  // `loss_scale`: factor of every token's loss in the step's mean, 1 / (global batch * seq). `backend` and `state`
+  // outlive this.
+  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
+           ModelState& state);
+
+  // Dropout draws for this step from now on; the loss sum starts at 0.
+  void BeginStep(int64_t step);
+  // Sum over the tokens seen in this step of the cross-entropy, unscaled.
+  double loss_sum() const { return loss_sum_; }
+
+  // `layer`: as in an action; the op must belong to its type.
+  void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& t);
+  // The input gradient; norms, positions and token embeddings add to their weights' gradients here too.
+  void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& t);
+  // The weight gradient of an op that has a weight pass.
+  void Weight(Op op, int32_t layer, const TensorTable& t);
+
+ private:
+  DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
+
+  const LayerShape shape_;
+  const double dropout_rate_;
+  const int32_t tp_rank_;
+  const uint64_t seed_;
+  const double loss_scale_;
+  Backend& backend_;
+  ModelState& state_;
+  int64_t step_ = 0;
+  double loss_sum_ = 0;
+
+  // Sizes, as in the backend's comments.
+  const int64_t b_, s_, n_, h_;
+  const int64_t h_shard_;     // h / t
+  const int64_t f_shard_;     // f / t
+  const int64_t heads_;       // of this rank
+  const int64_t all_heads_;
+  const int64_t head_size_;
+  const int64_t v_shard_;     // rows of the vocabulary held, padding included
+  const int64_t v_valid_;     // of which exist
+  const int32_t v_first_;     // the first of them
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_ENGINE_LAYER_OPS_H_

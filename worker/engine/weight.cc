@@ -1,0 +1,34 @@
+// The weight gradient of every op that has a weight pass.
+#include "common/check.h"
+#include "worker/engine/layer_ops.h"
+
+namespace lynx {
+
+void LayerOps::Weight(Op op, int32_t layer, const TensorTable& t) {
+  using enum Tensor;
+  const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
+  switch (op) {
+    case Op::kQkv:
+      return backend_.LinearWeight(t[kLn1], t[kGradQkv], n_, h_, 3 * h_shard_, gradient(Parameter::kQkvWeight),
+                                   gradient(Parameter::kQkvBias));
+    case Op::kProj:
+      return backend_.LinearWeight(t[kContext], t[kGradProj], n_, h_shard_, h_, gradient(Parameter::kProjWeight),
+                                   nullptr);
+    case Op::kAdd1:
+      return backend_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
+    case Op::kFc1:
+      return backend_.LinearWeight(t[kLn2], t[kGradFc1], n_, h_, f_shard_, gradient(Parameter::kFc1Weight),
+                                   gradient(Parameter::kFc1Bias));
+    case Op::kFc2:
+      return backend_.LinearWeight(t[kGelu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight), nullptr);
+    case Op::kAdd2:
+      return backend_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
+    case Op::kLogits:  // the logits hold their gradient by now
+      return backend_.LinearWeight(t[kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),
+                                   nullptr);
+    default:
+      LYNX_CHECK(!"the op has no weight pass");
+  }
+}
+
+}  // namespace lynx

@@ -1,0 +1,38 @@
+// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm and the loss).
+//
+// They travel as an all-gather of their bytes and every rank adds them in the order of ranks: so the sums are in full
+// double precision, the same bits on every rank, and a not-a-number arrives as one.
+//
+// Owned by the rank's compute thread.
+#ifndef LYNX_WORKER_ENGINE_WORLD_SUM_H_
+#define LYNX_WORKER_ENGINE_WORLD_SUM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/collectives/communicator.h"
+
+namespace lynx {
+
+struct StepSums {
+  double squared_norm = 0;  // of all gradients, each parameter once
+  double loss = 0;          // over all tokens of the global batch
+};
+
+class WorldSum {
+ public:
+  WorldSum(int32_t ranks, int32_t rank);
+
+  absl::StatusOr<TransferTicket> Start(const StepSums& own, Communicator& communicator);
+  // After the wait.
+  StepSums Sums() const;
+
+ private:
+  const int32_t rank_;
+  std::vector<float> slots_;  // (ranks, sizeof(StepSums) / sizeof(float)): bit patterns, never used as floats
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_ENGINE_WORLD_SUM_H_
