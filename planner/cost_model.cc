@@ -125,6 +125,10 @@ Nanos CostModel::OpSetTime(OpSet ops) const {
   return sum;
 }
 
+Nanos CostModel::SegmentTime(LayerType type, Segment segment, Pass pass) const {
+  return segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
+}
+
 Nanos CostModel::AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const {
   if (n <= 1) return Nanos(0);
   return TransferTimeOf((bytes.value + n - 1) / n, link) * (2 * (n - 1));
@@ -136,10 +140,7 @@ Nanos CostModel::AllGather(Bytes bytes, int32_t n, const LinkCost& link) const {
 }
 
 Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
-  const auto segment_time = [&](Pass pass) {
-    return segment_times_[static_cast<int>(LayerTypeOf(action.layer))][static_cast<int>(action.segment)]
-                         [static_cast<int>(pass)];
-  };
+  const auto segment_time = [&](Pass pass) { return SegmentTime(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
     case ActionKind::kForward: return segment_time(Pass::kForward);
     case ActionKind::kBackward: return segment_time(Pass::kBackward);
@@ -154,17 +155,12 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
 }
 
 Nanos CostModel::TransferTime(const Action& start, const StageContext& context) const {
-  const auto collective_bytes = [&](Pass pass) {
-    return CollectiveBytes(LayerTypeOf(start.layer), start.segment, pass, shape_);
-  };
+  const auto window = [&](Pass pass) { return WindowTime(LayerTypeOf(start.layer), start.segment, pass); };
   switch (start.kind) {
     case ActionKind::kAllReduceStart:
     case ActionKind::kRecomputeAllReduceStart:
-      return AllReduce(collective_bytes(Pass::kForward), layout_.tp, tensor_link_);
-    case ActionKind::kBackwardAllReduceStart:
-      return AllReduce(collective_bytes(Pass::kBackward), layout_.tp, tensor_link_);
-    case ActionKind::kAllGatherStart:
-      return AllGather(collective_bytes(Pass::kForward), layout_.tp, tensor_link_);
+    case ActionKind::kAllGatherStart: return window(Pass::kForward);
+    case ActionKind::kBackwardAllReduceStart: return window(Pass::kBackward);
     case ActionKind::kSendForwardStart:
     case ActionKind::kRecvBackwardStart:
       return TransferTimeOf(TensorBytes(Tensor::kX, shape_).value, boundary_links_[context.stage]);
@@ -179,9 +175,21 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
   }
 }
 
-Nanos CostModel::WindowTime(Segment segment, Pass pass) const {
-  if (layout_.tp == 1 || !EndsInCollective(LayerType::kTransformer, segment, pass)) return Nanos(0);
-  return AllReduce(CollectiveBytes(LayerType::kTransformer, segment, pass, shape_), layout_.tp, tensor_link_);
+Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
+  if (layout_.tp == 1 || !EndsInCollective(type, segment, pass)) return Nanos(0);
+  const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
+  const bool gathers = type == LayerType::kHead && pass == Pass::kForward;
+  return gathers ? AllGather(bytes, layout_.tp, tensor_link_) : AllReduce(bytes, layout_.tp, tensor_link_);
+}
+
+Nanos CostModel::LayerTime(LayerType type, Pass pass) const {
+  Nanos sum;
+  for (Segment segment : SegmentsOf(type, pass)) {
+    const Nanos window = WindowTime(type, segment, pass);
+    const Nanos weight = pass == Pass::kBackward ? SegmentTime(type, segment, Pass::kWeight) : Nanos(0);
+    sum += SegmentTime(type, segment, pass) + std::max(window, OverlappedTime(weight, window));
+  }
+  return sum;
 }
 
 Nanos CostModel::OverlapCapacity(Nanos window) const {

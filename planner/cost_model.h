@@ -30,8 +30,11 @@ class CostModel {
   Nanos ComputeTime(const Action& action, const StageContext& context) const;
   // Start actions: time of the transfer once all members have started. Others: 0.
   Nanos TransferTime(const Action& start, const StageContext& context) const;
-  // Forward-collective and backward-collective window lengths of a transformer layer's segment.
-  Nanos WindowTime(Segment segment, Pass pass) const;
+  // Length of the window that the collective at the end of a forward or backward segment opens; 0 if there is none.
+  Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
+  // Time on the compute stream of one layer's forward, or of its backward with the weight gradients, when nothing but
+  // weight gradients runs in its windows.
+  Nanos LayerTime(LayerType type, Pass pass) const;
 
   // How much computation (time as it takes alone) goes on while a transfer of length `window` is in flight: the core
   // gives communication_compute_permille of that time to the transfer, and the rest is slowed by
@@ -46,6 +49,7 @@ class CostModel {
 
  private:
   Nanos OpSetTime(OpSet ops) const;
+  Nanos SegmentTime(LayerType type, Segment segment, Pass pass) const;
   bool SameNode(int32_t first_rank, int32_t stride, int32_t count) const;
   const LinkCost& Link(bool same_node) const { return same_node ? profile_.intra_node : profile_.inter_node; }
   void ComputeSegmentTimes();

@@ -83,11 +83,22 @@ TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
 TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {
   const ModelSpec model = TinyModel(4);
   const CostModel one(RoundProfile(model), model, {}, 1, 1);
-  EXPECT_EQ(one.WindowTime(Segment::kAttn, Pass::kForward), Nanos(0));
+  EXPECT_EQ(one.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward), Nanos(0));
   const CostModel two(RoundProfile(model), model, {.tp = 2}, 1, 2);
-  EXPECT_EQ(two.WindowTime(Segment::kAttn, Pass::kForward), Nanos(640));
-  EXPECT_EQ(two.WindowTime(Segment::kMlp, Pass::kBackward), Nanos(640));
-  EXPECT_EQ(two.WindowTime(Segment::kEnd, Pass::kBackward), Nanos(0));
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kBackward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kEnd, Pass::kBackward), Nanos(0));
+}
+
+TEST(CostModel, LayerTimesAddWindowsAndHideWeightGradients) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
+  EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kForward), Nanos(500 + 640 + 500 + 640 + 100));
+  // Weight gradients of 300 ns vanish in each window of 640 ns.
+  EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 640 + 1200 + 640 + 200));
+  const CostModel one(RoundProfile(model), model, {}, 1, 1);
+  EXPECT_EQ(one.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 300 + 1200 + 300 + 200));
+  EXPECT_EQ(one.LayerTime(LayerType::kEmbedding, Pass::kBackward), Nanos(400));
 }
 
 TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {

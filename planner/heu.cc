@@ -1,0 +1,365 @@
+#include "planner/heu.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "common/check.h"
+#include "planner/memory_model.h"
+
+namespace lynx {
+namespace {
+
+constexpr bool Has(RecomputableSet set, int i) { return (set >> i & 1) != 0; }
+constexpr RecomputableSet BitOf(int i) { return static_cast<RecomputableSet>(1 << i); }
+
+// When a tensor is there again during the backward of its microbatch. Critical tensors have two moments, around b3.
+enum class Moment : uint8_t {
+  kForwardAttn = 1, kForwardMlp, kStall, kAboveMlp, kAboveAttn, kBeforeMlp, kOwnMlp, kBeforeAttn,
+};
+constexpr Moment kLastMoment = Moment::kBeforeAttn;
+
+Moment MomentOfWindow(Placement placement) {
+  switch (placement) {
+    case Placement::kForwardAttn: return Moment::kForwardAttn;
+    case Placement::kForwardMlp: return Moment::kForwardMlp;
+    case Placement::kStall: return Moment::kStall;
+    case Placement::kAboveMlp: return Moment::kAboveMlp;
+    case Placement::kAboveAttn: return Moment::kAboveAttn;
+    case Placement::kOwnMlp: return Moment::kOwnMlp;
+    case Placement::kStore:
+    case Placement::kCritical: break;
+  }
+  LYNX_CHECK(false);
+}
+
+// A partial assignment: tensors [next, 8) have their placements. Tensors are decided from the last to the first, so that
+// all that would read a tensor is decided before it: when it is due, whether anything reads it at all.
+struct Partial {
+  LayerPolicy policy{};
+  std::array<Moment, kRecomputableCount> due{};  // latest moment that its recomputed readers allow
+  RecomputableSet read = 0;                      // read by a backward pass or a recomputed tensor
+  std::array<Nanos, kPlacementCount> used{};
+  Bytes stored, stage_held;          // kStore; forward windows and stall
+  Bytes from_above;                  // b1, b2
+  Bytes live_in_mlp, live_in_attn;   // made again, and alive during that backward segment
+  Nanos critical;
+  Nanos before_mlp;  // part of it: what comes before the mlp segment, up to the first repeated collective
+};
+
+class LayerSearch {
+ public:
+  explicit LayerSearch(const LayerProblem& problem) : problem_(problem) {
+    root_.due.fill(kLastMoment);
+    root_.read = problem.read_by_mlp | problem.read_by_attn;
+  }
+
+  const Partial& root() const { return root_; }
+
+  // Gives tensor i (the next to decide) a placement. False when the rules forbid it.
+  bool Place(int i, Placement placement, Partial& partial) const;
+  LayerChoice Value(const Partial& partial) const;
+
+ private:
+  bool WindowAllowed(int i, Placement placement) const;
+
+  const LayerProblem& problem_;
+  Partial root_;
+};
+
+bool LayerSearch::WindowAllowed(int i, Placement placement) const {
+  if (Has(problem_.not_in_windows, i) || problem_.capacity[static_cast<int>(placement)].value <= 0) return false;
+  switch (placement) {
+    case Placement::kForwardAttn:
+    case Placement::kForwardMlp:
+    case Placement::kStall:
+      // With one microbatch in flight, what these make is held as long as if it had been stored.
+      return problem_.in_flight > 1;
+    case Placement::kOwnMlp:
+      return !Has(problem_.read_by_mlp, i);
+    default:
+      return true;
+  }
+}
+
+bool LayerSearch::Place(int i, Placement placement, Partial& partial) const {
+  partial.policy[i] = placement;
+  const bool read = Has(partial.read, i);
+  if (placement == Placement::kStore) {
+    if (read) partial.stored += problem_.bytes[i];
+    return true;
+  }
+  if (!read) return false;  // what nothing reads need not exist
+  const Moment due = partial.due[i];
+  Moment moment;
+  if (placement == Placement::kCritical) {
+    const bool before_mlp = Has(problem_.read_by_mlp, i) || due == Moment::kBeforeMlp;
+    moment = before_mlp ? Moment::kBeforeMlp : Moment::kBeforeAttn;
+  } else {
+    if (!WindowAllowed(i, placement)) return false;
+    moment = MomentOfWindow(placement);
+  }
+  if (moment > due) return false;
+
+  const Bytes bytes = problem_.bytes[i];
+  if (moment <= Moment::kStall) {
+    partial.stage_held += bytes;
+  } else {
+    if (moment <= Moment::kAboveAttn) partial.from_above += bytes;
+    if (moment <= Moment::kBeforeMlp) partial.live_in_mlp += bytes;
+    if (moment > Moment::kBeforeMlp || Has(problem_.read_by_attn, i)) partial.live_in_attn += bytes;
+  }
+  if (placement == Placement::kCritical) {
+    partial.critical += problem_.cost[i];
+    if (moment == Moment::kBeforeMlp) {
+      // Tensors are decided from the last on: a collective cuts off all that was decided before.
+      const bool cut = Has(problem_.not_in_windows, i);
+      partial.before_mlp = cut ? Nanos(0) : partial.before_mlp + problem_.cost[i];
+    }
+  } else {
+    partial.used[static_cast<int>(placement)] += problem_.cost[i];
+  }
+  partial.read |= problem_.inputs[i];
+  for (int input = 0; input < i; ++input) {
+    if (Has(problem_.inputs[i], input)) partial.due[input] = std::min(partial.due[input], moment);
+  }
+  return true;
+}
+
+LayerChoice LayerSearch::Value(const Partial& partial) const {
+  LayerChoice choice{.policy = partial.policy};
+  choice.held = partial.stored * problem_.in_flight + partial.stage_held;
+  choice.transient = std::max(partial.live_in_mlp, partial.live_in_attn) + partial.from_above;
+  std::array<Nanos, kPlacementCount> used = partial.used;
+  std::array<Nanos, kPlacementCount> capacity = problem_.capacity;
+  // One window: b3 of this layer is b1 of the one below, which by symmetry has this policy too.
+  constexpr int kAbove = static_cast<int>(Placement::kAboveMlp);
+  constexpr int kOwn = static_cast<int>(Placement::kOwnMlp);
+  used[kAbove] += used[kOwn];
+  used[kOwn] = Nanos(0);
+  capacity[kAbove] = std::max(capacity[kAbove], capacity[kOwn]);
+  choice.exposed = partial.critical - std::min(partial.before_mlp, problem_.early);
+  for (int w = 0; w < kPlacementCount; ++w) choice.exposed += std::max(Nanos(0), used[w] - capacity[w]);
+  return choice;
+}
+
+bool Betters(const LayerChoice& a, const LayerChoice& b) {
+  return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed;
+}
+
+// Depth first. A partial assignment only grows in all three values, so one that a known policy betters leads nowhere.
+void Branch(const LayerSearch& search, int undecided, const Partial& partial, std::vector<LayerChoice>& front) {
+  const LayerChoice value = search.Value(partial);
+  if (std::any_of(front.begin(), front.end(), [&](const LayerChoice& known) { return Betters(known, value); })) return;
+  if (undecided == 0) {
+    std::erase_if(front, [&](const LayerChoice& known) { return Betters(value, known); });
+    front.push_back(value);
+    return;
+  }
+  for (int placement = 0; placement < kPlacementCount; ++placement) {
+    Partial next = partial;
+    if (search.Place(undecided - 1, static_cast<Placement>(placement), next)) {
+      Branch(search, undecided - 1, next, front);
+    }
+  }
+}
+
+Bytes Padded(Bytes bytes) {
+  const int64_t unit = kBufferAlignment.value;
+  return Bytes((bytes.value + unit - 1) / unit * unit);
+}
+
+int IndexOf(Tensor tensor) {
+  const std::vector<Tensor>& tensors = RecomputableTensors();
+  const auto found = std::find(tensors.begin(), tensors.end(), tensor);
+  return found == tensors.end() ? -1 : static_cast<int>(found - tensors.begin());
+}
+
+RecomputableSet SetOf(const std::vector<Tensor>& tensors) {
+  RecomputableSet set = 0;
+  for (Tensor tensor : tensors) {
+    if (const int i = IndexOf(tensor); i >= 0) set |= BitOf(i);
+  }
+  return set;
+}
+
+RecomputableSet ReadByBackward(Segment segment) {
+  RecomputableSet set = 0;
+  for (Op op : OpsOf(LayerType::kTransformer, segment, Pass::kBackward)) {
+    set |= SetOf(InfoOf(op).backward_reads) | SetOf(InfoOf(op).weight_reads);
+  }
+  return set;
+}
+
+Nanos BackwardWindow(const CostModel& costs, LayerType type, Segment segment) {
+  Nanos weight;
+  for (Op op : OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
+  return std::max(Nanos(0), costs.OverlapCapacity(costs.WindowTime(type, segment, Pass::kBackward)) - weight);
+}
+
+}  // namespace
+
+LayerProblem MakeLayerProblem(const CostModel& costs, const LayerShape& shape, int32_t in_flight,
+                              LayerPosition position, Nanos stall) {
+  LYNX_CHECK(RecomputableTensors().size() == kRecomputableCount);
+  constexpr LayerType kLayer = LayerType::kTransformer;
+  LayerProblem problem;
+  problem.in_flight = in_flight;
+  for (int i = 0; i < kRecomputableCount; ++i) {
+    const Tensor tensor = RecomputableTensors()[i];
+    problem.bytes[i] = Padded(TensorBytes(tensor, shape));
+    const std::vector<Op> producers = ProducersOf(tensor);
+    for (Op op : producers) {
+      problem.cost[i] += costs.OpTime(op, Pass::kForward);
+      problem.inputs[i] |= SetOf(InfoOf(op).reads);
+    }
+    problem.inputs[i] &= static_cast<RecomputableSet>(~BitOf(i));
+    const Segment first = InfoOf(producers.front()).forward_segment;
+    if (InfoOf(producers.back()).forward_segment != first) {
+      problem.not_in_windows |= BitOf(i);
+      problem.cost[i] += costs.WindowTime(kLayer, first, Pass::kForward);
+    }
+  }
+  problem.read_by_mlp = ReadByBackward(Segment::kMlp);
+  problem.read_by_attn = ReadByBackward(Segment::kAttn) | ReadByBackward(Segment::kEnd);
+  const auto capacity = [&](Placement placement) -> Nanos& { return problem.capacity[static_cast<int>(placement)]; };
+  capacity(Placement::kForwardAttn) = costs.OverlapCapacity(costs.WindowTime(kLayer, Segment::kAttn, Pass::kForward));
+  capacity(Placement::kForwardMlp) = costs.OverlapCapacity(costs.WindowTime(kLayer, Segment::kMlp, Pass::kForward));
+  capacity(Placement::kStall) = stall;
+  capacity(Placement::kOwnMlp) = BackwardWindow(costs, kLayer, Segment::kMlp);
+  if (position == LayerPosition::kTopBelowHead) {
+    problem.early = BackwardWindow(costs, LayerType::kHead, Segment::kHead);
+  }
+  if (position == LayerPosition::kInner) {
+    capacity(Placement::kAboveMlp) = capacity(Placement::kOwnMlp);
+    capacity(Placement::kAboveAttn) = BackwardWindow(costs, kLayer, Segment::kAttn);
+  }
+  return problem;
+}
+
+std::optional<LayerChoice> EvaluateLayer(const LayerProblem& problem, const LayerPolicy& policy) {
+  const LayerSearch search(problem);
+  Partial partial = search.root();
+  for (int i = kRecomputableCount - 1; i >= 0; --i) {
+    if (!search.Place(i, policy[i], partial)) return std::nullopt;
+  }
+  return search.Value(partial);
+}
+
+std::vector<LayerChoice> SolveLayer(const LayerProblem& problem) {
+  const LayerSearch search(problem);
+  std::vector<LayerChoice> front;
+  Branch(search, kRecomputableCount, search.root(), front);
+  std::sort(front.begin(), front.end(), [](const LayerChoice& a, const LayerChoice& b) {
+    return std::tie(a.exposed, a.held, a.transient) < std::tie(b.exposed, b.held, b.transient);
+  });
+  return front;
+}
+
+namespace {
+
+// Of the choices with at most that transient memory, those that are worth their held memory; in order of held.
+std::vector<LayerChoice> Worthwhile(const std::vector<LayerChoice>& front, Bytes transient) {
+  std::vector<LayerChoice> sorted;
+  for (const LayerChoice& choice : front) {
+    if (choice.transient <= transient) sorted.push_back(choice);
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const LayerChoice& a, const LayerChoice& b) {
+    return std::tie(a.held, a.exposed, a.transient) < std::tie(b.held, b.exposed, b.transient);
+  });
+  std::vector<LayerChoice> kept;
+  for (const LayerChoice& choice : sorted) {
+    if (kept.empty() || choice.exposed < kept.back().exposed) kept.push_back(choice);
+  }
+  return kept;
+}
+
+// `fast_layers` of the inner layers have policy `fast`, the others `slow`.
+struct Mix {
+  const LayerChoice* slow = nullptr;
+  const LayerChoice* fast = nullptr;
+  const LayerChoice* top = nullptr;
+  int32_t fast_layers = 0;
+  Bytes held;
+  Bytes bytes;
+  Nanos exposed;
+};
+
+bool Better(const Mix& a, const Mix& b) {
+  return b.top == nullptr || std::tie(a.exposed, a.bytes) < std::tie(b.exposed, b.bytes);
+}
+
+StageChoice ChoiceOf(const Mix& mix, int32_t layers) {
+  StageChoice choice{.held = mix.held, .transient = mix.bytes - mix.held, .exposed = mix.exposed};
+  // Layers that recompute more come first: their backward comes last, when the others' memory is already free.
+  for (int32_t i = 0; i < layers - 1; ++i) {
+    choice.policy.layers.push_back(i < layers - 1 - mix.fast_layers ? mix.slow->policy : mix.fast->policy);
+  }
+  choice.policy.layers.push_back(mix.top->policy);
+  return choice;
+}
+
+// Tries all pairs of inner choices beside `top`; as many layers as fit get the faster of the two.
+void TryPairs(const std::vector<LayerChoice>& inner, const LayerChoice& top, int32_t inner_layers, Bytes transient,
+              Bytes held_budget, Mix& best) {
+  const Bytes left = held_budget - top.held;
+  if (left.value < 0) return;
+  if (inner_layers == 0) {
+    const Mix mix{nullptr, nullptr, &top, 0, top.held, top.held + transient, top.exposed};
+    if (Better(mix, best)) best = mix;
+    return;
+  }
+  for (size_t s = 0; s < inner.size(); ++s) {
+    const LayerChoice& slow = inner[s];
+    if (slow.held * inner_layers > left) break;
+    for (size_t f = s; f < inner.size(); ++f) {
+      const LayerChoice& fast = inner[f];
+      const Bytes step = fast.held - slow.held;
+      const Bytes slack = left - slow.held * inner_layers;
+      const int64_t fit = step.value == 0 ? 0 : std::min<int64_t>(inner_layers, slack.value / step.value);
+      if (f > s && fit == 0) break;  // choices further on need even more memory
+      Mix mix{&slow, &fast, &top, static_cast<int32_t>(fit)};
+      mix.held = top.held + slow.held * inner_layers + step * fit;
+      mix.bytes = mix.held + transient;
+      mix.exposed = top.exposed + slow.exposed * inner_layers - (slow.exposed - fast.exposed) * fit;
+      if (Better(mix, best)) best = mix;
+    }
+  }
+}
+
+}  // namespace
+
+StageMixer::StageMixer(const std::vector<LayerChoice>& inner, const std::vector<LayerChoice>& top) {
+  LYNX_CHECK(!inner.empty() && !top.empty());
+  std::set<Bytes> transients;
+  for (const LayerChoice& choice : inner) transients.insert(choice.transient);
+  for (const LayerChoice& choice : top) transients.insert(choice.transient);
+  for (Bytes transient : transients) {
+    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient)};
+    if (!level.inner.empty() && !level.top.empty()) levels_.push_back(std::move(level));
+  }
+}
+
+std::optional<StageChoice> StageMixer::Best(int32_t layers, Bytes budget) const {
+  LYNX_CHECK(layers >= 1);
+  Mix best;
+  for (const Level& level : levels_) {
+    if (level.transient > budget) break;
+    for (const LayerChoice& top : level.top) {
+      TryPairs(level.inner, top, layers - 1, level.transient, budget - level.transient, best);
+    }
+  }
+  if (best.top == nullptr) return std::nullopt;
+  return ChoiceOf(best, layers);
+}
+
+Bytes StageMixer::LeastBytes(int32_t layers) const {
+  Bytes least = levels_.front().transient + levels_.front().inner.front().held * (layers - 1) +
+                levels_.front().top.front().held;
+  for (const Level& level : levels_) {
+    least = std::min(least, level.transient + level.inner.front().held * (layers - 1) + level.top.front().held);
+  }
+  return least;
+}
+
+}  // namespace lynx

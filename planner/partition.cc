@@ -1,0 +1,71 @@
+#include "planner/partition.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+enum class Objective : uint8_t { kLargest, kSum };
+
+// Costs of all (stage, layers) that leave each other stage a layer; nullopt where it does not fit.
+using CostTable = std::vector<std::vector<std::optional<int64_t>>>;
+
+// Best value for stages [stage, stages) over the last `layers` layers, for all layers, from the last stage on.
+struct Suffix {
+  std::optional<int64_t> value;
+  int32_t layers_of_first = 0;
+};
+
+std::optional<std::vector<int32_t>> Solve(int32_t stages, int32_t layers, const CostTable& costs, Objective objective,
+                                          int64_t* value) {
+  std::vector<std::vector<Suffix>> best(stages + 1, std::vector<Suffix>(layers + 1));
+  best[stages][0].value = 0;
+  for (int32_t stage = stages - 1; stage >= 0; --stage) {
+    for (int32_t left = stages - stage; left <= layers; ++left) {
+      for (int32_t mine = 1; mine < static_cast<int32_t>(costs[stage].size()) && mine <= left; ++mine) {
+        const std::optional<int64_t>& rest = best[stage + 1][left - mine].value;
+        if (!costs[stage][mine] || !rest) continue;
+        const int64_t total =
+            objective == Objective::kSum ? *costs[stage][mine] + *rest : std::max(*costs[stage][mine], *rest);
+        Suffix& suffix = best[stage][left];
+        if (!suffix.value || total < *suffix.value) suffix = {total, mine};
+      }
+    }
+  }
+  if (!best[0][layers].value) return std::nullopt;
+  *value = *best[0][layers].value;
+  std::vector<int32_t> partition;
+  for (int32_t stage = 0, left = layers; stage < stages; left -= partition.back(), ++stage) {
+    partition.push_back(best[stage][left].layers_of_first);
+  }
+  return partition;
+}
+
+}  // namespace
+
+std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost) {
+  LYNX_CHECK(stages >= 1 && stages <= layers);
+  CostTable costs(stages, std::vector<std::optional<int64_t>>(layers - stages + 2));
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    for (int32_t mine = 1; mine <= layers - stages + 1; ++mine) costs[stage][mine] = cost(stage, mine);
+  }
+  int64_t largest = 0, sum = 0;
+  if (!Solve(stages, layers, costs, Objective::kLargest, &largest)) return std::nullopt;
+  for (auto& row : costs) {
+    for (auto& time : row) {
+      if (time && *time > largest) time.reset();
+    }
+  }
+  return Solve(stages, layers, costs, Objective::kSum, &sum);
+}
+
+std::vector<int32_t> EvenPartition(int32_t stages, int32_t layers) {
+  LYNX_CHECK(stages >= 1 && stages <= layers);
+  std::vector<int32_t> partition(stages, layers / stages);
+  for (int32_t i = 0; i < layers % stages; ++i) ++partition[stages - 1 - i];
+  return partition;
+}
+
+}  // namespace lynx

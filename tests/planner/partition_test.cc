@@ -1,0 +1,88 @@
+#include "planner/partition.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::ElementsAre;
+
+// (largest cost, sum, layers of each stage) of every partition that fits; the first is the wanted one.
+using Valued = std::tuple<int64_t, int64_t, std::vector<int32_t>>;
+
+void ForEachPartition(int32_t stages, int32_t layers, std::vector<int32_t>& head, auto&& visit) {
+  if (stages == 0) {
+    if (layers == 0) visit(head);
+    return;
+  }
+  for (int32_t mine = 1; mine <= layers; ++mine) {
+    head.push_back(mine);
+    ForEachPartition(stages - 1, layers - mine, head, visit);
+    head.pop_back();
+  }
+}
+
+std::optional<std::vector<int32_t>> BruteForce(int32_t stages, int32_t layers, const StageCost& cost) {
+  std::optional<Valued> best;
+  std::vector<int32_t> head;
+  ForEachPartition(stages, layers, head, [&](const std::vector<int32_t>& partition) {
+    int64_t largest = 0, sum = 0;
+    for (int32_t s = 0; s < stages; ++s) {
+      const std::optional<int64_t> time = cost(s, partition[s]);
+      if (!time) return;
+      largest = std::max(largest, *time);
+      sum += *time;
+    }
+    const Valued valued{largest, sum, partition};
+    if (!best || valued < *best) best = valued;
+  });
+  if (!best) return std::nullopt;
+  return std::get<2>(*best);
+}
+
+TEST(Partition, EqualsBruteForce) {
+  int fitting = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 rng(seed);
+    const int32_t stages = 1 + static_cast<int32_t>(rng() % 4);
+    const int32_t layers = stages + static_cast<int32_t>(rng() % 6);
+    std::vector<std::vector<std::optional<int64_t>>> table(stages, std::vector<std::optional<int64_t>>(layers + 1));
+    for (auto& row : table) {
+      for (auto& time : row) {
+        if (rng() % 4 != 0) time = static_cast<int64_t>(rng() % 6);
+      }
+    }
+    const StageCost cost = [&](int32_t stage, int32_t n) { return table[stage][n]; };
+    const auto expected = BruteForce(stages, layers, cost);
+    EXPECT_EQ(BalancedPartition(stages, layers, cost), expected);
+    fitting += expected.has_value();
+  }
+  EXPECT_GT(fitting, 20);
+  EXPECT_LT(fitting, 200);
+}
+
+TEST(Partition, BalancesWhatRecomputationCosts) {
+  // Stage 0 pays half again for each layer, as one that must recompute does; the head costs stage 1 as much as a layer.
+  const StageCost cost = [](int32_t stage, int32_t n) -> std::optional<int64_t> {
+    return stage == 0 ? 150 * n : 100 * n + 100;
+  };
+  EXPECT_THAT(*BalancedPartition(2, 10, cost), ElementsAre(4, 6));
+}
+
+TEST(Partition, EvenSharesSumUp) {
+  EXPECT_THAT(EvenPartition(3, 8), ElementsAre(2, 3, 3));
+  EXPECT_THAT(EvenPartition(4, 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(EvenPartition(1, 7), ElementsAre(7));
+}
+
+}  // namespace
+}  // namespace lynx
