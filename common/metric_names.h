@@ -36,8 +36,35 @@ inline constexpr Metric kJobMemoryMeasured{"lynx_job_memory_peak_measured_bytes"
                                            "Largest measured activation peak of a rank, by stage (label stage)."};
 
 // ---- lynx-agent ----
+inline constexpr Metric kAgentAttached{"lynx_agent_attached", "Whether the agent holds a stream to its server: 1 or 0."};
+inline constexpr Metric kMeasurements{
+    "lynx_agent_measurements_total",
+    "Measurements asked for (labels kind: shape, link; result: measured, cached, failed)."};
+inline constexpr Metric kMeasurementSeconds{"lynx_agent_measurement_seconds_total",
+                                            "Time spent on measuring (label kind: shape, link)."};
 
 // ---- lynx-worker ----
+inline constexpr Metric kWorkerAttached{"lynx_worker_attached",
+                                        "Whether the worker daemon holds a stream to its server: 1 or 0."};
+inline constexpr Metric kRanksRunning{"lynx_worker_ranks_running", "Rank processes that run on this node."};
+inline constexpr Metric kRankExits{
+    "lynx_worker_rank_exits_total",
+    "Rank processes that ended (label outcome: done, failed, peer_lost, stopped, killed)."};
+
+// Per rank on this node: labels job (id) and rank.
+inline constexpr Metric kRankSteps{"lynx_rank_steps_total", "Training steps that the rank has done."};
+inline constexpr Metric kRankTokens{"lynx_rank_tokens_total",
+                                    "Tokens of the global batches that the rank has worked on; every rank of a job "
+                                    "counts the same ones."};
+inline constexpr Metric kRankLoss{"lynx_rank_loss", "Loss of the newest step, in nats per token."};
+inline constexpr Metric kRankStepSeconds{"lynx_rank_step_seconds", "Duration of the rank's steps."};
+inline constexpr Metric kRankPhaseSeconds{
+    "lynx_rank_phase_seconds_total",
+    "Compute stream time of the rank by phase (label phase): forward, backward, weight, recompute_hidden, "
+    "recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, checkpoint."};
+inline constexpr Metric kRankBytesSent{"lynx_rank_bytes_sent_total", "Bytes that the rank has sent to its peers."};
+inline constexpr Metric kRankArenaPeak{"lynx_rank_arena_peak_bytes",
+                                       "Highest byte of the activation arena that the rank has used."};
 
 }  // namespace lynx::metric
 
