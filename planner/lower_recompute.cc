@@ -74,14 +74,13 @@ RecomputeOps ResolveRecomputation(const LayerPolicy& policy, const RecomputeSitu
   RecomputeOps result{};
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (policy[i] == Placement::kStore) continue;
-    Placement placement = policy[i];
-    if (RepeatsCollective(tensors[i]) && placement != Placement::kStall) placement = Placement::kCritical;
-    points[i] = PointOf(placement, deadlines[i], situation);
+    points[i] = PointOf(policy[i], deadlines[i], situation);
     for (size_t input = 0; input < i; ++input) {
       if (policy[input] != Placement::kStore && Needs(tensors[i], tensors[input])) {
         points[i] = std::max(points[i], points[input]);
       }
     }
+    if (RepeatsCollective(tensors[i]) && points[i] != RecomputePoint::kStall) points[i] = deadlines[i];
     for (const Op op : ProducersOf(tensors[i])) result[static_cast<size_t>(points[i])] |= Bit(op);
   }
   return result;

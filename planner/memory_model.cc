@@ -145,12 +145,7 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
   }
 }
 
-struct KeyHash {
-  size_t operator()(const BufferKey& key) const {
-    return absl::Hash<std::tuple<Tensor, int32_t, int32_t>>()({key.tensor, key.layer, key.microbatch});
-  }
-};
-using CurrentInstances = absl::flat_hash_map<BufferKey, int32_t, KeyHash>;
+using CurrentInstances = absl::flat_hash_map<BufferKey, int32_t>;
 
 }  // namespace
 

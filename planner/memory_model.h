@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +30,11 @@ struct BufferKey {
   int32_t microbatch = kNoMicrobatch;
 
   auto operator<=>(const BufferKey&) const = default;
+
+  template <class H>
+  friend H AbslHashValue(H h, const BufferKey& key) {
+    return H::combine(std::move(h), key.tensor, key.layer, key.microbatch);
+  }
 };
 std::string BufferKeyText(const BufferKey& key);  // "probs[12,3]"
 

@@ -1,0 +1,30 @@
+// Golden texts: files in tests/golden that say what some text must be. UPDATE_GOLDEN=1 rewrites them; the diff is reviewed.
+#ifndef LYNX_TESTS_GOLDEN_GOLDEN_H_
+#define LYNX_TESTS_GOLDEN_GOLDEN_H_
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+
+inline void ExpectGolden(const std::string& name, const std::string& actual) {
+  const std::string path = std::string(LYNX_SOURCE_DIR) + "/tests/golden/" + name;
+  const char* update = std::getenv("UPDATE_GOLDEN");
+  if (update != nullptr && std::string(update) == "1") {
+    std::ofstream(path, std::ios::binary) << actual;
+    return;
+  }
+  std::ifstream file(path, std::ios::binary);
+  ASSERT_TRUE(file.good()) << path << " is missing: run this test with UPDATE_GOLDEN=1 and review the file";
+  std::stringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(actual, expected.str()) << "differs from " << path << ": if that is meant, run with UPDATE_GOLDEN=1";
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_GOLDEN_GOLDEN_H_

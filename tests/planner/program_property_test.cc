@@ -1,0 +1,171 @@
+// Properties of every program that the lowering makes, over seeded random layouts, models and policies.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "planner/cost_model.h"
+#include "planner/memory_model.h"
+#include "planner/simulate.h"
+#include "planner/validate.h"
+#include "tests/planner/stage_programs.h"
+
+namespace lynx {
+namespace {
+
+constexpr uint64_t kSeeds = 200;
+
+class ProgramProperty : public ::testing::Test {
+ protected:
+  template <class Check>
+  void ForEachSeed(const Check& check) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed);
+      std::mt19937_64 rng(seed);
+      check(RandomPipeline(rng));
+      if (HasFailure()) return;
+    }
+  }
+};
+
+TEST_F(ProgramProperty, Validates) {
+  ForEachSeed([](const Pipeline& p) {
+    const absl::Status status = ValidatePrograms(p.programs, p.contexts);
+    EXPECT_TRUE(status.ok()) << status;
+  });
+}
+
+TEST_F(ProgramProperty, RunsWithoutDeadlock) {
+  ForEachSeed([](const Pipeline& p) {
+    const StageContext& c = p.contexts.front();
+    const CostModel costs(StatedCpuProfile(), c.model, c.layout, c.micro_batch, 2);
+    const absl::StatusOr<Simulation> simulation = Simulate(p.programs, p.contexts, costs);
+    EXPECT_TRUE(simulation.ok()) << simulation.status();
+  });
+}
+
+TEST_F(ProgramProperty, PrintsAndParsesBack) {
+  ForEachSeed([](const Pipeline& p) {
+    for (const Program& program : p.programs) {
+      const absl::StatusOr<Program> parsed = ParseProgram(ProgramText(program));
+      ASSERT_TRUE(parsed.ok()) << parsed.status();
+      EXPECT_EQ(*parsed, program);
+    }
+  });
+}
+
+// No two buffers share a byte and a moment, none leaves the arena, and the arena is near its lower bound.
+TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
+  ForEachSeed([](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s]);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_GE(plan->arena, plan->live_peak);
+      EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.06);
+      const std::vector<BufferInstance>& buffers = plan->buffers;
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        const BufferInstance& a = buffers[i];
+        ASSERT_EQ(a.offset.value % kBufferAlignment.value, 0);
+        ASSERT_GE(a.offset, Bytes(0));
+        ASSERT_LE(a.offset + a.bytes, plan->arena);
+        for (size_t j = i + 1; j < buffers.size() && buffers[j].first <= a.last; ++j) {
+          const BufferInstance& b = buffers[j];
+          ASSERT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+              << BufferKeyText(a.key) << " and " << BufferKeyText(b.key) << " overlap";
+        }
+      }
+    }
+  });
+}
+
+TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
+  ForEachSeed([](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      const absl::StatusOr<MemoryPlan> plan = FoldLiveness(p.programs[s], p.contexts[s]);
+      ASSERT_TRUE(plan.ok());
+      const auto resolved = ResolveBuffers(p.programs[s], p.contexts[s], *plan);
+      ASSERT_EQ(resolved.size(), p.programs[s].size());
+      for (size_t i = 0; i < resolved.size(); ++i) {
+        const std::vector<Access> accesses = AccessesOf(p.programs[s][i], p.contexts[s]);
+        ASSERT_EQ(resolved[i].size(), accesses.size());
+        for (size_t a = 0; a < accesses.size(); ++a) {
+          const BufferInstance& buffer = plan->buffers[static_cast<size_t>(resolved[i][a])];
+          ASSERT_EQ(buffer.key, accesses[a].key);
+          ASSERT_LE(buffer.first, static_cast<int32_t>(i));
+          ASSERT_GE(buffer.last, static_cast<int32_t>(i));
+          ASSERT_GE(buffer.bytes, accesses[a].bytes);
+          ASSERT_EQ(accesses[a].mode == AccessMode::kWrite, buffer.first == static_cast<int32_t>(i));
+        }
+      }
+    }
+  });
+}
+
+// What a policy does not store is written again before the backward pass: an instance of it that the forward pass wrote never
+// reaches the backward pass, and one of a stored tensor does.
+TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
+  ForEachSeed([](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      const Program& program = p.programs[s];
+      const StageContext& context = p.contexts[s];
+      const absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
+      ASSERT_TRUE(plan.ok());
+      const std::vector<Tensor>& tensors = RecomputableTensors();
+      for (const BufferInstance& buffer : plan->buffers) {
+        const auto it = std::find(tensors.begin(), tensors.end(), buffer.key.tensor);
+        if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
+        const Placement placement = p.policies[s].layers[static_cast<size_t>(buffer.key.layer - context.first_layer)]
+                                                        [static_cast<size_t>(it - tensors.begin())];
+        const bool forward_only = program[static_cast<size_t>(buffer.last)].kind == ActionKind::kForward;
+        ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
+      }
+    }
+  });
+}
+
+// A stage holds InFlight microbatches, plus the one that it receives ahead of time.
+TEST_F(ProgramProperty, HoldsTheMicrobatchesInFlight) {
+  ForEachSeed([](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      const StageContext& c = p.contexts[s];
+      const absl::StatusOr<MemoryPlan> plan = FoldLiveness(p.programs[s], c);
+      ASSERT_TRUE(plan.ok());
+      std::vector<int> change(p.programs[s].size() + 1);
+      for (const BufferInstance& buffer : plan->buffers) {
+        if (buffer.key.tensor != Tensor::kX || buffer.key.layer != c.first_layer) continue;
+        ++change[static_cast<size_t>(buffer.first)];
+        --change[static_cast<size_t>(buffer.last) + 1];
+      }
+      int live = 0, most = 0;
+      for (const int by : change) most = std::max(most, live += by);
+      const int32_t in_flight = InFlight(c.stage, c.layout.pp, c.microbatches);
+      EXPECT_GE(most, in_flight);
+      EXPECT_LE(most, std::min(in_flight + (c.has_embedding() ? 0 : 1), c.microbatches));
+    }
+  });
+}
+
+// Inside a window the weight gradient comes first, then recomputation, and never a collective.
+TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
+  ForEachSeed([](const Pipeline& p) {
+    for (const Program& program : p.programs) {
+      bool window = false, recomputed = false;
+      for (const Action& action : program) {
+        const ActionInfo& info = InfoOf(action.kind);
+        if (info.group == Group::kTensor) {
+          ASSERT_EQ(window, info.phase == Phase::kWait);
+          window = !window;
+          recomputed = false;
+        } else if (window && info.group == Group::kNone) {
+          ASSERT_TRUE(action.kind == ActionKind::kRecompute || (action.kind == ActionKind::kWeight && !recomputed))
+              << ActionText(action);
+          recomputed |= action.kind == ActionKind::kRecompute;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lynx
