@@ -28,6 +28,28 @@ TEST(Dropout, FactorsEqualTheScalarGenerator) {
   }
 }
 
+TEST(Dropout, BothWaysToDrawAgree) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "this machine has no AVX2, so there is one way only";
+  constexpr int64_t kBlocks = 37;
+  for (uint64_t first_block : {uint64_t{0}, uint64_t{12345}, (uint64_t{1} << 32) - 20, (uint64_t{1} << 63) + 1}) {
+    const cpu::FactorRange range{.key = {0xFFFFFFFF, 0x12345678},
+                                 .sample = 0xABCDEF0123456789,
+                                 .first_block = first_block,
+                                 .blocks = kBlocks,
+                                 .threshold = 0x80000000,
+                                 .keep_factor = 2};
+    std::vector<float> portable(4 * kBlocks), avx2(4 * (kBlocks + cpu::kBlocksAtOnce));
+    cpu::DrawFactorsPortable(range, portable.data());
+    cpu::DrawFactorsAvx2(range, avx2.data());
+    avx2.resize(portable.size());
+    EXPECT_EQ(portable, avx2) << "first block " << first_block;
+  }
+#else
+  GTEST_SKIP() << "there is one way only on this architecture";
+#endif
+}
+
 TEST(Dropout, KeepsTheRightShare) {
   constexpr int64_t kElements = 1 << 20;
   for (double rate : {0.1, 0.5, 0.9}) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 
 #include "common/check.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -66,20 +67,29 @@ LYNX_SIMD void SoftmaxBackwardRow(const float* probs, int64_t count, float* grad
   for (int64_t i = 0; i < count; ++i) gradient[i] = probs[i] * (gradient[i] - sum);
 }
 
-// Dropout decisions of one row of one head's (s, s) probabilities.
+// One row of one head's (s, s) probabilities, of which the columns up to `row` itself are visible.
 struct ProbsRow {
-  int64_t sample, head, row, s;  // head: over all ranks
+  int64_t sample, head, row, s;  // head: counted over all ranks
 
-  int64_t FirstElement() const { return (head * s + row) * s; }
+  int64_t visible() const { return row + 1; }
+  int64_t first_element() const { return (head * s + row) * s; }
 };
 
-// out (s) = x M over the first `visible` columns, 0 in [visible, end).
-void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t visible, int64_t end, const float* x, float* out) {
-  for (int64_t at = 0; at < visible; at += DropoutStream::kChunk) {
-    const int64_t count = std::min(DropoutStream::kChunk, visible - at);
-    Multiply(x + at, dropout.Factors(where.sample, where.FirstElement() + at, count), count, out + at);
+struct DroppedRow {
+  const float* in;
+  float* out;  // may be `in`
+};
+
+// out = in M over the visible columns and 0 in the others before `end`, for each of `rows` with the same M.
+void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, std::initializer_list<DroppedRow> rows) {
+  for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
+    const int64_t count = std::min(DropoutStream::kChunk, where.visible() - at);
+    const float* factors = dropout.Factors(where.sample, where.first_element() + at, count);
+    for (const DroppedRow& row : rows) Multiply(row.in + at, factors, count, row.out + at);
   }
-  std::memset(out + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
+  for (const DroppedRow& row : rows) {
+    std::memset(row.out + where.visible(), 0, static_cast<size_t>(end - where.visible()) * sizeof(float));
+  }
 }
 
 }  // namespace
@@ -113,8 +123,8 @@ void CpuBackend::ContextForward(const float* probs, const float* qkv, int64_t b,
         const float* weights = probs + first * s;
         if (!dropout.identity()) {
           for (int64_t row = first; row < end; ++row) {
-            DropRow(dropout, {sample, first_head + head, row, s}, row + 1, end, probs + row * s,
-                    workspace + (row - first) * s);
+            DropRow(dropout, {sample, first_head + head, row, s}, end,
+                    {{probs + row * s, workspace + (row - first) * s}});
           }
           weights = workspace;
         }
@@ -131,8 +141,8 @@ void CpuBackend::AttentionBackward(const float* probs, const float* qkv, const f
   LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
   DropoutStream dropout(key);
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  float* dropped = workspace;         // (block rows, s): P M
-  float* dscores = workspace + s * s; // (block rows, s): dP, then dS
+  float* dropped = workspace;          // (block rows, s): P M
+  float* dscores = workspace + s * s;  // (block rows, s): dP, then dS
   for (int64_t sample = 0; sample < b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, s, a, d, sample, head);
@@ -146,11 +156,10 @@ void CpuBackend::AttentionBackward(const float* probs, const float* qkv, const f
         const float* weights = probs + first * s;
         Gemm(Transpose::kNo, Transpose::kYes, rows, end, d, 1.0f, FromRow(dout, first), in.v, 0.0f, {dscores, s});
         for (int64_t row = first; row < end; ++row) {
-          const ProbsRow where{sample, first_head + head, row, s};
           float* gradient = dscores + (row - first) * s;
           if (!dropout.identity()) {
-            DropRow(dropout, where, row + 1, end, probs + row * s, dropped + (row - first) * s);
-            DropRow(dropout, where, row + 1, end, gradient, gradient);
+            DropRow(dropout, {sample, first_head + head, row, s}, end,
+                    {{probs + row * s, dropped + (row - first) * s}, {gradient, gradient}});
           }
           SoftmaxBackwardRow(probs + row * s, end, gradient);
         }

@@ -1,40 +1,99 @@
 // Philox4x32-10 over many counters at once; see dropout.h and common/rng.h, whose words it equals.
 #include "worker/backend/cpu/dropout.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "common/check.h"
 #include "common/rng.h"
-#include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
+
+void DrawFactorsPortable(const FactorRange& range, float* factors) {
+  for (int64_t i = 0; i < range.blocks; ++i) {
+    const uint64_t block = range.first_block + static_cast<uint64_t>(i);
+    const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                                      static_cast<uint32_t>(range.sample), static_cast<uint32_t>(range.sample >> 32)},
+                                     range.key);
+    for (uint32_t word : words) *factors++ = word >= range.threshold ? range.keep_factor : 0.0f;
+  }
+}
+
+#if defined(__x86_64__)
+
 namespace {
 
-// factors (blocks, 4) for counters (first_block + i, sample).
-LYNX_SIMD void Draw(uint32_t key0, uint32_t key1, uint64_t sample, uint64_t first_block, int64_t blocks,
-                    uint32_t threshold, float keep_factor, float* factors) {
-  const auto sample_low = static_cast<uint32_t>(sample);
-  const auto sample_high = static_cast<uint32_t>(sample >> 32);
-#pragma omp simd
-  for (int64_t i = 0; i < blocks; ++i) {
-    const uint64_t block = first_block + static_cast<uint64_t>(i);
-    uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32);
-    uint32_t c2 = sample_low, c3 = sample_high;
-    uint32_t k0 = key0, k1 = key1;
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * c0;
-      const uint64_t p1 = uint64_t{0xCD9E8D57} * c2;
-      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<uint32_t>(p1);
-      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<uint32_t>(p0);
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
-    }
-    factors[4 * i] = c0 >= threshold ? keep_factor : 0.0f;
-    factors[4 * i + 1] = c1 >= threshold ? keep_factor : 0.0f;
-    factors[4 * i + 2] = c2 >= threshold ? keep_factor : 0.0f;
-    factors[4 * i + 3] = c3 >= threshold ? keep_factor : 0.0f;
+// The four words of four counters, each in the low half of a 64-bit lane: there the widening multiplication wants them,
+// and leaves both of its halves without any shuffling. (A loop over 32-bit words, left to the compiler, takes almost three
+// times as long: it shuffles words into such lanes and back in every round.) High halves hold garbage; no step reads it.
+struct Words {
+  __m256i c0, c1, c2, c3;
+};
+
+__attribute__((target("avx2"))) inline void Round(Words& words, __m256i key0, __m256i key1) {
+  const __m256i product0 = _mm256_mul_epu32(words.c0, _mm256_set1_epi64x(0xD2511F53));
+  const __m256i product1 = _mm256_mul_epu32(words.c2, _mm256_set1_epi64x(0xCD9E8D57));
+  words.c0 = _mm256_xor_si256(_mm256_srli_epi64(product1, 32), _mm256_xor_si256(words.c1, key0));
+  words.c1 = product1;
+  words.c2 = _mm256_xor_si256(_mm256_srli_epi64(product0, 32), _mm256_xor_si256(words.c3, key1));
+  words.c3 = product0;
+}
+
+// Writes sixteen factors, the four of each counter side by side.
+__attribute__((target("avx2"))) inline void StoreFactors(const Words& words, __m256i threshold, __m256 keep_factor,
+                                                         float* factors) {
+  const __m256i pair01 = _mm256_blend_epi32(words.c0, _mm256_slli_epi64(words.c1, 32), 0xAA);
+  const __m256i pair23 = _mm256_blend_epi32(words.c2, _mm256_slli_epi64(words.c3, 32), 0xAA);
+  const __m256i counters02 = _mm256_unpacklo_epi64(pair01, pair23);
+  const __m256i counters13 = _mm256_unpackhi_epi64(pair01, pair23);
+  const __m256i halves[2] = {_mm256_permute2x128_si256(counters02, counters13, 0x20),
+                             _mm256_permute2x128_si256(counters02, counters13, 0x31)};
+  for (int half = 0; half < 2; ++half) {
+    // word >= threshold, unsigned
+    const __m256i kept = _mm256_cmpeq_epi32(_mm256_max_epu32(halves[half], threshold), halves[half]);
+    _mm256_storeu_ps(factors + 8 * half, _mm256_and_ps(_mm256_castsi256_ps(kept), keep_factor));
   }
+}
+
+}  // namespace
+
+__attribute__((target("avx2"))) void DrawFactorsAvx2(const FactorRange& range, float* factors) {
+  __m256i keys0[10], keys1[10];
+  for (uint32_t round = 0; round < 10; ++round) {
+    keys0[round] = _mm256_set1_epi64x(range.key[0] + round * 0x9E3779B9u);
+    keys1[round] = _mm256_set1_epi64x(range.key[1] + round * 0xBB67AE85u);
+  }
+  const __m256i sample = _mm256_set1_epi64x(static_cast<int64_t>(range.sample));
+  const __m256i sample_high = _mm256_srli_epi64(sample, 32);
+  const __m256i threshold = _mm256_set1_epi32(static_cast<int>(range.threshold));
+  const __m256 keep_factor = _mm256_set1_ps(range.keep_factor);
+  for (int64_t i = 0; i < range.blocks; i += kBlocksAtOnce, factors += 4 * kBlocksAtOnce) {
+    // Two groups of four counters: while one waits for its products, the other goes on.
+    const __m256i first = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(range.first_block) + i),
+                                           _mm256_set_epi64x(3, 2, 1, 0));
+    const __m256i second = _mm256_add_epi64(first, _mm256_set1_epi64x(4));
+    Words low{first, _mm256_srli_epi64(first, 32), sample, sample_high};
+    Words high{second, _mm256_srli_epi64(second, 32), sample, sample_high};
+    for (int round = 0; round < 10; ++round) {
+      Round(low, keys0[round], keys1[round]);
+      Round(high, keys0[round], keys1[round]);
+    }
+    StoreFactors(low, threshold, keep_factor, factors);
+    StoreFactors(high, threshold, keep_factor, factors + 16);
+  }
+}
+
+#endif
+
+namespace {
+
+void DrawFactors(const FactorRange& range, float* factors) {
+#if defined(__x86_64__)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return DrawFactorsAvx2(range, factors);
+#endif
+  DrawFactorsPortable(range, factors);
 }
 
 }  // namespace
@@ -50,9 +109,12 @@ std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key) {
 uint32_t DropoutThreshold(double rate) { return static_cast<uint32_t>(rate * 4294967296.0); }
 
 DropoutStream::DropoutStream(const DropoutKey& key)
-    : key_(DropoutPhiloxKey(key)),
-      threshold_(DropoutThreshold(key.rate)),
-      keep_factor_(static_cast<float>(1.0 / (1.0 - key.rate))),
+    : range_{.key = DropoutPhiloxKey(key),
+             .sample = 0,
+             .first_block = 0,
+             .blocks = 0,
+             .threshold = DropoutThreshold(key.rate),
+             .keep_factor = static_cast<float>(1.0 / (1.0 - key.rate))},
       first_sample_(key.first_sample) {
   LYNX_CHECK(key.rate >= 0 && key.rate < 1);
 }
@@ -60,9 +122,10 @@ DropoutStream::DropoutStream(const DropoutKey& key)
 const float* DropoutStream::Factors(int64_t sample, int64_t first, int64_t count) {
   LYNX_CHECK(count >= 0 && count <= kChunk);
   const int64_t first_block = first / 4;
-  const int64_t end_block = (first + count + 3) / 4;
-  Draw(key_[0], key_[1], static_cast<uint64_t>(first_sample_ + sample), static_cast<uint64_t>(first_block),
-       end_block - first_block, threshold_, keep_factor_, factors_);
+  range_.sample = static_cast<uint64_t>(first_sample_ + sample);
+  range_.first_block = static_cast<uint64_t>(first_block);
+  range_.blocks = (first + count + 3) / 4 - first_block;
+  DrawFactors(range_, factors_);
   return factors_ + (first - first_block * 4);
 }
 

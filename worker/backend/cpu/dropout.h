@@ -18,23 +18,37 @@ std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key);
 // A word below this drops its element.
 uint32_t DropoutThreshold(double rate);
 
+// Factors of the elements of consecutive counters, four each.
+struct FactorRange {
+  std::array<uint32_t, 2> key;
+  uint64_t sample;  // in the global batch
+  uint64_t first_block;
+  int64_t blocks;
+  uint32_t threshold;
+  float keep_factor;
+};
+// factors (blocks, 4). Which of the two runs depends on the machine; they give the same bits. The second writes up to the
+// next multiple of kBlocksAtOnce blocks, and exists on x86 only.
+inline constexpr int64_t kBlocksAtOnce = 8;
+void DrawFactorsPortable(const FactorRange& range, float* factors);
+void DrawFactorsAvx2(const FactorRange& range, float* factors);
+
 class DropoutStream {
  public:
   static constexpr int64_t kChunk = 1024;  // elements per draw: 4 KiB, small beside the tensors it is applied to
 
   explicit DropoutStream(const DropoutKey& key);
 
-  bool identity() const { return threshold_ == 0; }
+  bool identity() const { return range_.threshold == 0; }
   // Factors, 0 or 1/(1-rate), of elements [first, first + count) of the microbatch's sample `sample`. count <= kChunk.
   // Valid until the next call.
   const float* Factors(int64_t sample, int64_t first, int64_t count);
 
  private:
-  std::array<uint32_t, 2> key_;
-  uint32_t threshold_;
-  float keep_factor_;
+  FactorRange range_;  // of the latest draw
   int64_t first_sample_;
-  alignas(64) float factors_[kChunk + 8];  // whole blocks of four, at either end of the range
+  // A range may begin and end within a block of four, and blocks are drawn kBlocksAtOnce at a time.
+  alignas(64) float factors_[kChunk + 4 * (1 + kBlocksAtOnce)];
 };
 
 }  // namespace lynx::cpu
