@@ -1,8 +1,11 @@
-// Every op gives the same bits again: after other work, and with its buffers at other addresses.
+// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other threads.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
@@ -167,25 +170,48 @@ const OpCase kCases[] = {
      }},
 };
 
-TEST(Determinism, EveryOpRepeatsItsBits) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  std::vector<std::vector<float>> first;
+std::vector<std::vector<float>> RunAll(Backend& backend, int64_t skip) {
+  std::vector<std::vector<float>> outputs;
   for (const OpCase& op : kCases) {
-    TestMemory memory;
-    first.push_back(op.run(*backend, memory));
+    TestMemory memory(skip);
+    outputs.push_back(op.run(backend, memory));
     memory.ExpectGuardsIntact();
   }
+  return outputs;
+}
+
+void ExpectSameBits(const std::vector<std::vector<float>>& got, const std::vector<std::vector<float>>& want,
+                    const std::string& when) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(got[i].size(), want[i].size());
+    EXPECT_EQ(std::memcmp(got[i].data(), want[i].data(), want[i].size() * sizeof(float)), 0)
+        << kCases[i].name << " differs " << when;
+  }
+}
+
+class Determinism : public testing::TestWithParam<int> {};  // BLAS threads
+
+TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
+  std::unique_ptr<Backend> backend = MakeCpuBackend(GetParam());
+  const std::vector<std::vector<float>> first = RunAll(*backend, 0);
   // By now every op ran after others; the skips move the buffers within pages, cache sets and the address space.
   for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
-    for (size_t i = 0; i < std::size(kCases); ++i) {
-      TestMemory memory(skip);
-      const std::vector<float> again = kCases[i].run(*backend, memory);
-      ASSERT_EQ(again.size(), first[i].size());
-      EXPECT_EQ(std::memcmp(again.data(), first[i].data(), again.size() * sizeof(float)), 0)
-          << kCases[i].name << " differs " << skip << " * 256 bytes further on";
-      memory.ExpectGuardsIntact();
-    }
+    ExpectSameBits(RunAll(*backend, skip), first, "when " + std::to_string(skip) + " * 256 bytes further on");
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(BlasThreads, Determinism, testing::Values(1, 2));
+
+TEST(Concurrency, BackendsOnSeveralThreadsDoNotDisturbEachOther) {
+  const std::vector<std::vector<float>> alone = RunAll(*MakeCpuBackend(1), 0);
+  constexpr int kThreads = 4;
+  std::vector<std::vector<float>> outputs[kThreads];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&outputs, i] { outputs[i] = RunAll(*MakeCpuBackend(1), i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) ExpectSameBits(outputs[i], alone, "on thread " + std::to_string(i));
 }
 
 }  // namespace

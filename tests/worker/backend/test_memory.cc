@@ -13,7 +13,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kAlignFloats = 256 / sizeof(float);
-constexpr int64_t kMemoryFloats = int64_t{1} << 22;
+constexpr int64_t kMemoryFloats = int64_t{1} << 20;
 constexpr float kGuard = -7.25e33f;
 
 }  // namespace
@@ -55,15 +55,17 @@ int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
 }
 
 void TestMemory::ExpectGuardsIntact() const {
-  std::vector<bool> owned(memory_.size());
-  for (const Buffer& buffer : buffers_) {
-    std::fill_n(owned.begin() + buffer.first, buffer.count, true);
-  }
-  for (size_t i = 0; i < memory_.size(); ++i) {
-    if (!owned[i] && std::bit_cast<uint32_t>(memory_[i]) != std::bit_cast<uint32_t>(kGuard)) {
-      ADD_FAILURE() << "float " << i << " outside of every buffer was overwritten with " << memory_[i];
-      return;
+  int64_t guard = 0;  // start of the guard before the next buffer
+  for (size_t i = 0; i <= buffers_.size(); ++i) {
+    const int64_t guard_end = i < buffers_.size() ? buffers_[i].first : kMemoryFloats;
+    for (int64_t at = guard; at < guard_end; ++at) {
+      if (std::bit_cast<uint32_t>(memory_[at]) != std::bit_cast<uint32_t>(kGuard)) {
+        ADD_FAILURE() << "float " << at - guard << " after buffer " << static_cast<int64_t>(i) - 1
+                      << " was overwritten with " << memory_[at];
+        return;
+      }
     }
+    if (i < buffers_.size()) guard = buffers_[i].first + buffers_[i].count;
   }
 }
 
