@@ -1,6 +1,6 @@
-// Rates of the CPU backend's ops at the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4, and
-// a vocabulary of 8192 for embedding and loss. GFLOP/s for what multiplies matrices (a causal half counts as half),
-// GB/s read and written for the rest.
+// Rates of the CPU backend's ops at the shapes of one transformer layer: hidden 384, 6 heads, sequence 256, batch 4,
+// and a vocabulary of 8192 for embedding and loss. GFLOP/s for what multiplies matrices (a causal half counts as
+// half), GB/s read and written for the rest.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -71,7 +71,12 @@ void LinearWeight(benchmark::State& state) {
 
 // QKV, attention's projection, the two of the MLP.
 #define LYNX_LINEAR_SHAPES \
-  ArgNames({"in", "out"})->Args({kH, 3 * kH})->Args({kH, kH})->Args({kH, kF})->Args({kF, kH})->Unit(benchmark::kMillisecond)
+  ArgNames({"in", "out"})  \
+      ->Args({kH, 3 * kH}) \
+      ->Args({kH, kH})     \
+      ->Args({kH, kF})     \
+      ->Args({kF, kH})     \
+      ->Unit(benchmark::kMillisecond)
 BENCHMARK(LinearForward)->LYNX_LINEAR_SHAPES;
 BENCHMARK(LinearBackward)->LYNX_LINEAR_SHAPES;
 BENCHMARK(LinearWeight)->LYNX_LINEAR_SHAPES;
@@ -210,8 +215,8 @@ void AdamW(benchmark::State& state) {
   float *gradient = Values(kLayerParameters), *w = Values(kLayerParameters), *m = Values(kLayerParameters);
   float* v = Values(kLayerParameters);
   TheBackend().Fill(v, kLayerParameters, 0.5f);
-  const AdamWArgs args{.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 10,
-                       .gradient_scale = 1};
+  const AdamWArgs args{
+      .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 10, .gradient_scale = 1};
   for (auto _ : state) TheBackend().AdamW(args, kLayerParameters, gradient, w, m, v);
   ReportBytes(state, 7, kLayerParameters);
 }

@@ -30,7 +30,7 @@ class Attention : public testing::TestWithParam<Shape> {
   const float* qkv = memory.Random(b * s * 3 * a * d, 1, 2);
   const float* dcontext = memory.Random(b * s * a * d, 2);
   float* probs = memory.Output(b * a * s * s);
-  const Vector qkv_d = ToDouble(qkv, b * s * 3 * a * d);
+  const Vector qkv_d = ToDouble(qkv, b* s * 3 * a * d);
 
   // Null at rate 0, where the header promises not to use it.
   float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(s * s) : nullptr; }

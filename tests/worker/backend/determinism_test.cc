@@ -1,4 +1,5 @@
-// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other threads.
+// Every op gives the same bits again: after other work, with its buffers at other addresses, and beside other
+// threads.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -163,7 +164,12 @@ const OpCase kCases[] = {
      [](Backend& backend, TestMemory& memory) {
        float* w = memory.Random(1009, 1);
        float* m = memory.Random(1009, 2);
-       backend.AdamW({.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1, .step = 3,
+       backend.AdamW({.lr = 1e-3,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .eps = 1e-8,
+                      .weight_decay = 0.1,
+                      .step = 3,
                       .gradient_scale = 0.7},
                      1009, memory.Random(1009, 3), w, m, memory.Constant(1009, 0.01f));
        return Take(w, 1009);

@@ -47,11 +47,11 @@ TEST_P(Linear, GradientsEqualFiniteDifferences) {
 
   const Vector x_d = ToDouble(x, n * in), w_d = ToDouble(w, out * in), bias_d = ToDouble(bias, out);
   const Vector dy_d = ToDouble(dy, n * out);
-  ExpectClose(dx,
-              reference::Gradient(
-                  [&](const Vector& v) { return reference::Dot(reference::Linear(v, w_d, bias_d, n, in, out), dy_d); },
-                  x_d),
-              2e-6, "dx");
+  ExpectClose(
+      dx,
+      reference::Gradient(
+          [&](const Vector& v) { return reference::Dot(reference::Linear(v, w_d, bias_d, n, in, out), dy_d); }, x_d),
+      2e-6, "dx");
   Vector want = reference::Gradient(
       [&](const Vector& v) { return reference::Dot(reference::Linear(x_d, v, bias_d, n, in, out), dy_d); }, w_d);
   for (double& value : want) value += 0.5;
@@ -64,8 +64,8 @@ TEST_P(Linear, GradientsEqualFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24},
-                                                         Shape{9, 33, 17}),
+INSTANTIATE_TEST_SUITE_P(Shapes, Linear,
+                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
                          [](const auto& info) {
                            return "n" + std::to_string(info.param.n) + "in" + std::to_string(info.param.in) + "out" +
                                   std::to_string(info.param.out);

@@ -12,7 +12,8 @@ namespace {
 
 using reference::Vector;
 
-// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each; the last ones may be padding in part or whole.
+// A vocabulary of `vocab` over t shards of ceil(vocab / t) columns each; the last ones may be padding in part or
+// whole.
 struct Shape {
   int64_t t, vocab;
 };
@@ -23,7 +24,7 @@ class Loss : public testing::TestWithParam<Shape> {
   std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   TestMemory memory;
   const int32_t* targets = memory.Tokens(n, static_cast<int32_t>(vocab), 1);
-  const Vector all_logits = ToDouble(memory.Random(n * vocab, 2, 6), n * vocab);
+  const Vector all_logits = ToDouble(memory.Random(n * vocab, 2, 6), n* vocab);
   float* stats = memory.Output(t * n * 3);
   std::vector<float*> shards;
 

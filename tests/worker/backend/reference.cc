@@ -11,13 +11,13 @@ namespace lynx::reference {
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element) {
   if (key.rate == 0) return 1;
   uint64_t mixed = Mix64(key.seed);
-  for (int64_t part : {key.step, int64_t{key.layer}, int64_t{key.op}}) mixed = Mix64(mixed ^ static_cast<uint64_t>(part));
+  for (int64_t part : {key.step, int64_t{key.layer}, int64_t{key.op}})
+    mixed = Mix64(mixed ^ static_cast<uint64_t>(part));
   const auto block = static_cast<uint64_t>(element / 4);
   const auto global_sample = static_cast<uint64_t>(key.first_sample + sample);
-  const PhiloxBlock words =
-      Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(global_sample),
-              static_cast<uint32_t>(global_sample >> 32)},
-             {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)});
+  const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                                    static_cast<uint32_t>(global_sample), static_cast<uint32_t>(global_sample >> 32)},
+                                   {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)});
   const double threshold = std::floor(key.rate * 0x1p32);
   return static_cast<double>(words[static_cast<size_t>(element % 4)]) >= threshold ? 1 / (1 - key.rate) : 0;
 }

@@ -1,5 +1,5 @@
-// The ops of worker/backend in double precision, written as their formulas read, with no thought for speed; and finite
-// differences. Pure; thread-safe.
+// The ops of worker/backend in double precision, written as their formulas read, with no thought for speed; and
+// finite differences. Pure; thread-safe.
 #ifndef LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
 #define LYNX_TESTS_WORKER_BACKEND_REFERENCE_H_
 

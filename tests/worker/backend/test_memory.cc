@@ -32,7 +32,9 @@ float* TestMemory::Place(int64_t count) {
   return memory_.data() + first;
 }
 
-float* TestMemory::Random(int64_t count, uint64_t seed, float scale) { return Copy(RandomFloats(count, seed, scale)); }
+float* TestMemory::Random(int64_t count, uint64_t seed, float scale) {
+  return Copy(RandomFloats(count, seed, scale));
+}
 
 float* TestMemory::Constant(int64_t count, float value) {
   float* data = Place(count);
@@ -86,7 +88,8 @@ void ExpectClose(const float* got, const std::vector<double>& want, double toler
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = std::fabs(got[i] - want[i]);
     if (!(error <= tolerance * (std::fabs(want[i]) + largest))) {
-      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error << ")";
+      ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error
+                    << ")";
       return;
     }
   }

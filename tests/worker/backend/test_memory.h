@@ -1,5 +1,5 @@
-// TestMemory: buffers for one op under test, each 256-byte aligned and between guards, so that a write outside of it is
-// seen. Outputs start as NaN, so that an op which reads what it should overwrite is seen too. Owns its buffers.
+// TestMemory: buffers for one op under test, each 256-byte aligned and between guards, so that a write outside of it
+// is seen. Outputs start as NaN, so that an op which reads what it should overwrite is seen too. Owns its buffers.
 #ifndef LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 #define LYNX_TESTS_WORKER_BACKEND_TEST_MEMORY_H_
 

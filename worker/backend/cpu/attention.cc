@@ -1,5 +1,5 @@
-// Causal attention. Per sample and head: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V elementwise in M, the dropout
-// factors. Backwards:  dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dP P)),  dQ = dS K / sqrt(d),
+// Causal attention. Per sample and head: P = softmax(causal(Q K^T / sqrt(d))), C = (P M) V elementwise in M, the
+// dropout factors. Backwards:  dV = (P M)^T dC,  dP = (dC V^T) M,  dS = P (dP - rowsum(dP P)),  dQ = dS K / sqrt(d),
 // dK = dS^T Q / sqrt(d).
 //
 // Work goes by blocks of rows, each only as wide as its last row may look, so most of the masked half costs nothing.
@@ -136,8 +136,8 @@ void CpuBackend::ContextForward(const float* probs, const float* qkv, int64_t b,
 }
 
 void CpuBackend::AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s,
-                                   int64_t a, int64_t d, int64_t first_head, int64_t all_heads,
-                                   const DropoutKey& key, float* workspace, float* dqkv) {
+                                   int64_t a, int64_t d, int64_t first_head, int64_t all_heads, const DropoutKey& key,
+                                   float* workspace, float* dqkv) {
   LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
   DropoutStream dropout(key);
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));

@@ -13,8 +13,8 @@ LYNX_SIMD void AddBiasAndResidual(const float* residual, const float* bias, int6
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]);
 }
 
-LYNX_SIMD void AddBiasDropAndAddResidual(const float* residual, const float* bias, const float* factors, int64_t count,
-                                         float* y) {
+LYNX_SIMD void AddBiasDropAndAddResidual(const float* residual, const float* bias, const float* factors,
+                                         int64_t count, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]) * factors[i];
 }

@@ -45,9 +45,9 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
   const auto size = static_cast<size_t>(bytes.value);
   void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", FormatBytes(bytes), " (", bytes.value,
-                                                     " bytes) for ", what, ": ", std::string(std::strerror(errno)),
-                                                     "; free memory on this node or lower the job's memory per rank"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, ": ",
+        std::string(std::strerror(errno)), "; free memory on this node or lower the job's memory per rank"));
   }
   mappings_.push_back({address, size});
   return std::span<float>(static_cast<float*>(address), size / sizeof(float));

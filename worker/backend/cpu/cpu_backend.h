@@ -1,6 +1,10 @@
 // CpuBackend: the Backend on one machine's cores. Matrix products are OpenBLAS's; everything else is loops that the
-// compiler vectorises (simd.h). Each op is a file of this folder. One thread at a time per object; the object owns the
-// memory it allocated. The number of BLAS threads is one setting of the process: the last backend made decides.
+// compiler vectorises (simd.h). Each op is a file of this folder.
+//
+// The order of every sum depends on shapes and on the machine's instruction set alone, never on addresses: one
+// machine repeats its bits, machines of different kinds agree to rounding. One thread at a time per object; the
+// object owns the memory it allocated. The number of BLAS threads is one setting of the process: the last backend
+// made decides.
 #ifndef LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 #define LYNX_WORKER_BACKEND_CPU_CPU_BACKEND_H_
 

@@ -24,9 +24,10 @@ void DrawFactorsPortable(const FactorRange& range, float* factors) {
 
 namespace {
 
-// The four words of four counters, each in the low half of a 64-bit lane: there the widening multiplication wants them,
-// and leaves both of its halves without any shuffling. (A loop over 32-bit words, left to the compiler, takes almost three
-// times as long: it shuffles words into such lanes and back in every round.) High halves hold garbage; no step reads it.
+// The four words of four counters, each in the low half of a 64-bit lane: there the widening multiplication wants
+// them, and leaves both of its halves without any shuffling. (A loop over 32-bit words, left to the compiler, takes
+// almost three times as long: it shuffles words into such lanes and back in every round.) High halves hold garbage;
+// no step reads it.
 struct Words {
   __m256i c0, c1, c2, c3;
 };

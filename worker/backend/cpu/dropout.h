@@ -1,8 +1,8 @@
 // DropoutStream: the dropout decisions that a DropoutKey names, drawn anew wherever they are needed and never stored.
 //
-// Element e of sample i has word e % 4 of Philox(counter = (e / 4, i), key = Mix64 over seed, step, layer and op), both
-// counter parts 64 bits, low half first. It is kept when the word is at least rate * 2^32. Not thread-safe: it owns the
-// buffer that it draws into.
+// Element e of sample i has word e % 4 of Philox(counter = (e / 4, i), key = Mix64 over seed, step, layer and op),
+// both counter parts 64 bits, low half first. It is kept when the word is at least rate * 2^32. Not thread-safe: it
+// owns the buffer that it draws into.
 #ifndef LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 #define LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 
@@ -27,8 +27,8 @@ struct FactorRange {
   uint32_t threshold;
   float keep_factor;
 };
-// factors (blocks, 4). Which of the two runs depends on the machine; they give the same bits. The second writes up to the
-// next multiple of kBlocksAtOnce blocks, and exists on x86 only.
+// factors (blocks, 4). Which of the two runs depends on the machine; they give the same bits. The second writes up to
+// the next multiple of kBlocksAtOnce blocks, and exists on x86 only.
 inline constexpr int64_t kBlocksAtOnce = 8;
 void DrawFactorsPortable(const FactorRange& range, float* factors);
 void DrawFactorsAvx2(const FactorRange& range, float* factors);
@@ -40,8 +40,8 @@ class DropoutStream {
   explicit DropoutStream(const DropoutKey& key);
 
   bool identity() const { return range_.threshold == 0; }
-  // Factors, 0 or 1/(1-rate), of elements [first, first + count) of the microbatch's sample `sample`. count <= kChunk.
-  // Valid until the next call.
+  // Factors, 0 or 1/(1-rate), of elements [first, first + count) of the microbatch's sample `sample`. count <=
+  // kChunk. Valid until the next call.
   const float* Factors(int64_t sample, int64_t first, int64_t count);
 
  private:

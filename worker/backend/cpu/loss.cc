@@ -1,5 +1,5 @@
-// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits to
-// three numbers a token, and all shards' numbers together give loss and gradient.
+// Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits
+// to three numbers a token, and all shards' numbers together give loss and gradient.
 #include <algorithm>
 #include <cmath>
 #include <limits>
