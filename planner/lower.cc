@@ -8,7 +8,9 @@
 #include "planner/lower.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <utility>
 
 #include "common/check.h"
 #include "planner/lower_recompute.h"
@@ -63,6 +65,8 @@ class StageLowering {
     program_.push_back(action);
   }
 
+  void EmitAll(const Program& actions) { program_.insert(program_.end(), actions.begin(), actions.end()); }
+
   void Boundary(ActionKind kind, int32_t microbatch) { Emit({.kind = kind, .microbatch = microbatch}); }
 
   void Run(ActionKind kind, int32_t microbatch, int32_t layer, Segment segment) {
@@ -105,7 +109,7 @@ class StageLowering {
   }
 
   void EmitRecompute(int32_t microbatch, int32_t layer, RecomputePoint point) {
-    for (const Action& action : Recompute(microbatch, layer, OpsAt(layer, point))) Emit(action);
+    EmitAll(Recompute(microbatch, layer, OpsAt(layer, point)));
   }
 
   // Posts the receive that a slot needs, if it needs one.
@@ -167,13 +171,13 @@ class StageLowering {
   void BackwardSlot(int32_t microbatch) {
     // What the top layer's first segment needs is made before the wait for the gradient: its memory is in use by then
     // in any case, and the wait may hide it.
-    Program top = Recompute(microbatch, top_layer(), OpsAt(top_layer(), RecomputePoint::kBeforeMlp));
+    const OpSet first_needed = OpsAt(top_layer(), RecomputePoint::kBeforeMlp);
     if (context_.has_head()) {
-      BackwardHead(microbatch, top);
+      BackwardHead(microbatch, Recompute(microbatch, top_layer(), first_needed));
     } else {
       for (int32_t layer = top_layer(); layer >= context_.first_layer; --layer) {
-        EmitRecompute(microbatch, layer, RecomputePoint::kStall);
-        if (layer == top_layer()) program_.insert(program_.end(), top.begin(), top.end());
+        const OpSet ops = OpsAt(layer, RecomputePoint::kStall) | (layer == top_layer() ? first_needed : 0);
+        EmitAll(Recompute(microbatch, layer, ops));
       }
       Boundary(kRecvBackwardWait, microbatch);
       WaitForSentActivation();
@@ -199,12 +203,12 @@ class StageLowering {
     Run(kWeight, microbatch, kHeadLayer, Segment::kHead);
     if (collectives()) {
       rest = std::find_if(top.begin(), top.end(), [](const Action& a) { return a.kind != kRecompute; });
-      for (auto it = top.begin(); it != rest; ++it) Emit(*it);
+      EmitAll(Program(top.begin(), rest));
       Run(kBackwardAllReduceWait, microbatch, kHeadLayer, Segment::kHead);
     }
     Run(kBackward, microbatch, kHeadLayer, Segment::kEnd);
     ReduceGradients(microbatch, kHeadLayer);
-    for (; rest != top.end(); ++rest) Emit(*rest);
+    EmitAll(Program(rest, top.end()));
   }
 
   void BackwardLayer(int32_t microbatch, int32_t layer) {

@@ -22,7 +22,16 @@ inline void ExpectGolden(const std::string& name, const std::string& actual) {
   ASSERT_TRUE(file.good()) << path << " is missing: run this test with UPDATE_GOLDEN=1 and review the file";
   std::stringstream expected;
   expected << file.rdbuf();
-  EXPECT_EQ(actual, expected.str()) << "differs from " << path << ": if that is meant, run with UPDATE_GOLDEN=1";
+  if (actual == expected.str()) return;
+  std::istringstream actual_lines(actual), expected_lines(expected.str());
+  std::string actual_line, expected_line;
+  for (int line = 1;; ++line) {
+    const bool more_actual = static_cast<bool>(std::getline(actual_lines, actual_line));
+    const bool more_expected = static_cast<bool>(std::getline(expected_lines, expected_line));
+    if (more_actual && more_expected && actual_line == expected_line) continue;
+    FAIL() << path << " differs first in line " << line << "\n  expected: " << (more_expected ? expected_line : "the end")
+           << "\n  actual:   " << (more_actual ? actual_line : "the end") << "\nIf that is meant, run with UPDATE_GOLDEN=1.";
+  }
 }
 
 }  // namespace lynx

@@ -1,0 +1,194 @@
+#include "planner/lower.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/lower_recompute.h"
+#include "tests/golden/golden.h"
+#include "tests/planner/stage_programs.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using enum Placement;
+
+std::string ScheduleText(const std::vector<MicrobatchPass>& schedule) {
+  std::string text;
+  for (const MicrobatchPass& slot : schedule) {
+    text += (text.empty() ? "" : " ") + std::string(slot.pass == Pass::kForward ? "F" : "B") +
+            std::to_string(slot.microbatch);
+  }
+  return text;
+}
+
+TEST(ScheduleTest, OneForwardOneBackward) {
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 1, 3)), "F0 B0 F1 B1 F2 B2");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 2, 3)), "F0 F1 B0 F2 B1 B2");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 6)), "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(2, 4, 6)), "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(3, 4, 3)), "F0 B0 F1 B1 F2 B2");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 2)), "F0 F1 B0 B1");
+  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 0)), "");
+}
+
+TEST(ScheduleTest, InFlight) {
+  EXPECT_EQ(InFlight(0, 4, 8), 4);
+  EXPECT_EQ(InFlight(3, 4, 8), 1);
+  EXPECT_EQ(InFlight(0, 4, 2), 2);
+}
+
+// One line per forward or backward segment, with what follows it.
+std::string ReadableText(const Pipeline& pipeline) {
+  std::string text;
+  for (size_t s = 0; s < pipeline.programs.size(); ++s) {
+    const StageContext& c = pipeline.contexts[s];
+    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(pipeline.policies[s], c.first_layer);
+    for (const Action& action : pipeline.programs[s]) {
+      const bool starts_line = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
+                               action.kind == ActionKind::kNormStart || &action == &pipeline.programs[s].front();
+      text += (starts_line ? "\n" : " ") + ActionText(action);
+    }
+    text += "\n\n";
+  }
+  return text;
+}
+
+void ExpectGoldenPrograms(const std::string& name, const Pipeline& pipeline) {
+  const std::string text = ReadableText(pipeline);
+  ExpectGolden(name, text);
+  const absl::StatusOr<Program> parsed = ParseProgram(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  Program all;
+  for (const Program& program : pipeline.programs) all.insert(all.end(), program.begin(), program.end());
+  EXPECT_EQ(*parsed, all);
+}
+
+constexpr ParallelLayout kTp2Pp2{.tp = 2, .pp = 2};
+
+TEST(LowerGoldenTest, StoreAll) {
+  ExpectGoldenPrograms("program_none.txt", NamedPipeline(RecomputeMode::kNone, 2, kTp2Pp2, 3));
+}
+TEST(LowerGoldenTest, Full) {
+  ExpectGoldenPrograms("program_full.txt", NamedPipeline(RecomputeMode::kFull, 2, kTp2Pp2, 3));
+}
+TEST(LowerGoldenTest, FullKeepingCollectives) {
+  ExpectGoldenPrograms("program_full_keep_collectives.txt",
+                       NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, kTp2Pp2, 3));
+}
+TEST(LowerGoldenTest, Selective) {
+  ExpectGoldenPrograms("program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
+}
+TEST(LowerGoldenTest, Windows) {
+  // Every window in use: ln1 qkv before, probs in the stall, ln2 fc1 above, context in the layer's own window.
+  const LayerPolicy layer = {kForwardAttn, kForwardMlp, kStall, kOwnMlp, kStore, kAboveMlp, kAboveAttn, kCritical};
+  const StagePolicy stage{.layers = {layer, layer}};
+  ExpectGoldenPrograms("program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {stage, stage}));
+}
+TEST(LowerGoldenTest, DataParallelWithoutTensorParallel) {
+  ExpectGoldenPrograms("program_pp2_dp2.txt",
+                       NamedPipeline(RecomputeMode::kSelective, 3, {.tp = 1, .pp = 2, .dp = 2}, 2));
+}
+TEST(LowerGoldenTest, SingleRank) {
+  ExpectGoldenPrograms("program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
+}
+
+// "f1: ln1 qkv; before mlp: gelu" of the points at which something runs.
+std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& situation) {
+  constexpr std::array<const char*, kRecomputePointCount> kNames = {"f1", "f2",         "stall", "b1",
+                                                                    "b2", "before mlp", "b3",    "before attn"};
+  const RecomputeOps ops = ResolveRecomputation(policy, situation);
+  std::string text;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i] == 0) continue;
+    text += (text.empty() ? "" : "; ") + std::string(kNames[i]) + ":";
+    for (const OpInfo& info : AllOps()) {
+      if (Contains(ops[i], info.op)) text += " " + std::string(info.name);
+    }
+  }
+  return text;
+}
+
+constexpr RecomputeSituation kSteady{
+    .collectives = true, .paired_forward = true, .stall = true, .layer_above = true};
+
+TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) {
+  // x1 stored: the attention's tensors wait until the attention's backward.
+  EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
+            "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
+  // x1 recomputed for ln2: its whole chain comes first.
+  EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
+            "before mlp: ln1 qkv probs context proj add1 ln2");
+  // x1 recomputed for nobody but the attention's own backward.
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kCritical, kStore, kStore, kStore}, kSteady),
+            "before attn: proj add1");
+}
+
+TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
+  const LayerPolicy policy = {kForwardAttn, kForwardMlp, kStall, kOwnMlp, kStore, kAboveMlp, kAboveAttn, kCritical};
+  EXPECT_EQ(ResolvedText(policy, kSteady),
+            "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
+  RecomputeSituation situation = kSteady;
+  situation.paired_forward = false;
+  EXPECT_EQ(ResolvedText(policy, situation),
+            "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
+  situation = kSteady;
+  situation.layer_above = false;
+  EXPECT_EQ(ResolvedText(policy, situation),
+            "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; b3: context");
+  // The last stage: no stall, no other microbatch's forward just before.
+  situation = {.collectives = true, .layer_above = true};
+  EXPECT_EQ(ResolvedText(policy, situation),
+            "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
+  situation = {.collectives = false, .paired_forward = true, .stall = true, .layer_above = true};
+  EXPECT_EQ(ResolvedText(policy, situation),
+            "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
+}
+
+TEST(ResolveRecomputationTest, OwnWindowIsTooLateForWhatItsSegmentReads) {
+  EXPECT_EQ(ResolvedText({kStore, kStore, kOwnMlp, kStore, kStore, kStore, kStore, kOwnMlp}, kSteady),
+            "before mlp: gelu; b3: probs");
+}
+
+TEST(ResolveRecomputationTest, NothingRunsBeforeItsInputs) {
+  EXPECT_EQ(ResolvedText({kAboveAttn, kForwardAttn, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady),
+            "b2: ln1 qkv");
+}
+
+TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForwardAttn, kStore, kStore, kStore}, kSteady),
+            "before attn: proj add1");
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady),
+            "stall: proj add1");
+  // The input of proj comes in a window only: the collective waits until the window is over.
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAboveMlp, kStall, kAboveAttn, kStore, kStore}, kSteady),
+            "b1: context; before mlp: proj add1 ln2");
+}
+
+TEST(LowerTest, HeadsCollectiveHidesTheTopLayersFirstRecomputation) {
+  const Pipeline full = NamedPipeline(RecomputeMode::kFull, 2, {.tp = 2}, 1);
+  EXPECT_THAT(ProgramText(full.programs[0]),
+              HasSubstr("0BAR+0:h.head\n0W0:h.head\n0R0:1.attn(ln1,qkv,probs,context,proj)\n0BAR-0:h.head\n0B0:h.end\n"
+                        "0RAR+0:1.attn\n0RAR-0:1.attn\n0R0:1.mlp(add1,ln2,fc1,gelu)\n0B0:1.mlp\n"));
+  const Pipeline keep = NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, {.tp = 2}, 1);
+  EXPECT_THAT(ProgramText(keep.programs[0]),
+              HasSubstr("0W0:h.head\n0R0:1.mlp(ln2,fc1,gelu)\n0BAR-0:h.head\n0B0:h.end\n0B0:1.mlp\n"));
+  // Lower layers recompute just before their own backward.
+  EXPECT_THAT(ProgramText(keep.programs[0]), HasSubstr("0B0:1.end\n0R0:0.mlp(ln2,fc1,gelu)\n0B0:0.mlp\n"));
+}
+
+TEST(LowerTest, OneCollectiveLessIsRepeatedWhenItsResultIsKept) {
+  EXPECT_THAT(ProgramText(NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, kTp2Pp2, 3).programs[0]),
+              Not(HasSubstr("RAR")));
+}
+
+TEST(LowerDeathTest, APolicyForAnotherNumberOfLayersIsAProgrammingError) {
+  const std::vector<StageContext> contexts = ContextsOf(SmallModel(2), {}, 1);
+  EXPECT_DEATH(LowerStage(contexts[0], NamedPolicy(RecomputeMode::kNone, 3)), "LYNX_CHECK");
+}
+
+}  // namespace
+}  // namespace lynx
