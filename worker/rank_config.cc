@@ -1,0 +1,208 @@
+#include "worker/rank_config.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "planner/layout.h"
+#include "worker/json_fields.h"
+
+namespace lynx {
+namespace {
+
+constexpr const char* kWhat = "rank configuration";
+// Of the text. The daemon and the rank process are of one release; another figure means that they are not.
+constexpr int32_t kFormat = 1;
+
+}  // namespace
+
+// Each is found by its argument, for which an unnamed namespace would be out of sight.
+
+template <class Fields>
+static void Describe(Fields& fields, ModelSpec& model) {
+  fields.Field("layers", model.layers);
+  fields.Field("hidden", model.hidden);
+  fields.Field("heads", model.heads);
+  fields.Field("ffn", model.ffn);
+  fields.Field("seq", model.seq);
+  fields.Field("vocab", model.vocab);
+  fields.Field("dropout", model.dropout);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, DataSpec& data) {
+  fields.Named("kind", data.kind, &DataKindName, &ParseDataKind);
+  fields.Field("path", data.path);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, OptimizerSpec& optimizer) {
+  fields.Field("lr", optimizer.lr);
+  fields.Field("beta1", optimizer.beta1);
+  fields.Field("beta2", optimizer.beta2);
+  fields.Field("eps", optimizer.eps);
+  fields.Field("weight_decay", optimizer.weight_decay);
+  fields.Field("clip_norm", optimizer.clip_norm);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, TrainSpec& train) {
+  fields.Field("steps", train.steps);
+  fields.Field("global_batch", train.global_batch);
+  fields.Field("micro_batch", train.micro_batch);
+  fields.Object("optimizer", train.optimizer);
+  fields.Named("schedule", train.schedule, &LrScheduleName, &ParseLrSchedule);
+  fields.Field("warmup_steps", train.warmup_steps);
+  fields.Field("min_lr", train.min_lr);
+  fields.Field("seed", train.seed);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ResourceSpec& resources) {
+  fields.Field("min_ranks", resources.min_ranks);
+  fields.Field("max_ranks", resources.max_ranks);
+  fields.Field("activation_memory_per_rank_bytes", resources.activation_memory_per_rank);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ParallelSpec& parallel) {
+  fields.Field("tp", parallel.tp);
+  fields.Field("pp", parallel.pp);
+  fields.Field("dp", parallel.dp);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, CheckpointSpec& checkpoint) {
+  fields.Field("directory", checkpoint.directory);
+  fields.Field("every_steps", checkpoint.every_steps);
+  fields.Field("keep", checkpoint.keep);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, JobSpec& spec) {
+  fields.Field("name", spec.name);
+  fields.Object("model", spec.model);
+  fields.Object("data", spec.data);
+  fields.Object("train", spec.train);
+  fields.Object("resources", spec.resources);
+  fields.Object("parallel", spec.parallel);
+  fields.Named("recompute", spec.recompute, &RecomputeModeName, &ParseRecomputeMode);
+  fields.Object("checkpoint", spec.checkpoint);
+  fields.Field("max_restarts", spec.max_restarts);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ParallelLayout& layout) {
+  fields.Field("tp", layout.tp);
+  fields.Field("pp", layout.pp);
+  fields.Field("dp", layout.dp);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, StageContext& context) {
+  fields.Object("model", context.model);
+  fields.Object("layout", context.layout);
+  fields.Field("micro_batch", context.micro_batch);
+  fields.Field("microbatches", context.microbatches);
+  fields.Field("stage", context.stage);
+  fields.Field("first_layer", context.first_layer);
+  fields.Field("end_layer", context.end_layer);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, PeerAddress& peer) {
+  fields.Field("host", peer.host);
+  fields.Field("port", peer.port);
+}
+
+namespace {
+
+// `program`: the text of config.program.
+template <class Fields>
+void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, std::string& program) {
+  fields.Field("format", format);
+  fields.Field("job", config.job.value);
+  fields.Field("generation", config.generation.value);
+  fields.Field("rank", config.rank);
+  fields.Object("spec", config.spec);
+  fields.Object("context", config.context);
+  fields.Field("arena_bytes", config.arena);
+  fields.Field("plan_digest", config.plan_digest);
+  fields.Objects("peers", config.peers);
+  fields.Field("checkpoint_directory", config.checkpoint_directory);
+  fields.Field("resume_step", config.resume_step);
+  fields.Field("threads", config.threads);
+  fields.Field("cores", config.cores);
+  fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
+  fields.Field("program", program);
+}
+
+// What must hold before anything else may look at the values.
+void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
+  const ParallelLayout& layout = config.context.layout;
+  constexpr int32_t kMaxRanks = 1 << 16;
+  if (format != kFormat) {
+    fields.Fail("format", absl::StrCat("is ", format, "; this release reads ", kFormat));
+  }
+  if (config.generation.value < 1) {
+    fields.Fail("generation", absl::StrCat("is ", config.generation.value, "; the first is 1"));
+  }
+  const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
+  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) ||
+      int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
+    fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ",
+                                               kMaxRanks, " ranks"));
+    return;
+  }
+  if (config.rank < 0 || config.rank >= layout.ranks()) {
+    fields.Fail("rank", absl::StrCat("is ", config.rank, "; ", LayoutText(layout), " has ranks 0..", layout.ranks() - 1));
+    return;
+  }
+  if (static_cast<int64_t>(config.peers.size()) != layout.ranks()) {
+    fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ",
+                                      layout.ranks(), " ranks"));
+  }
+  if (config.context.stage != CoordinatesOf(layout, config.rank).stage) {
+    fields.Fail("context.stage", absl::StrCat("is ", config.context.stage, "; rank ", config.rank, " of ",
+                                              LayoutText(layout), " belongs to stage ",
+                                              CoordinatesOf(layout, config.rank).stage));
+  }
+  if (config.arena.value < 0) fields.Fail("arena_bytes", absl::StrCat("is ", config.arena.value, ", below 0"));
+  if (config.threads < 1) fields.Fail("threads", absl::StrCat("is ", config.threads, "; at least 1"));
+  if (config.resume_step < -1) {
+    fields.Fail("resume_step", absl::StrCat("is ", config.resume_step, "; a step, or -1 for none"));
+  }
+  if (config.pacing_bytes_per_second < 0) {
+    fields.Fail("pacing_bytes_per_second", absl::StrCat("is ", config.pacing_bytes_per_second, "; 0 for none"));
+  }
+}
+
+}  // namespace
+
+std::string RankConfigText(const RankConfig& config) {
+  RankConfig copy = config;
+  int32_t format = kFormat;
+  std::string program = ProgramText(config.program);
+  JsonWriter writer;
+  DescribeAll(writer, format, copy, program);
+  return writer.Indented();
+}
+
+absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
+  RankConfig config;
+  int32_t format = 0;
+  std::string program;
+  JsonReader reader(text, kWhat);
+  DescribeAll(reader, format, config, program);
+  if (reader.ok()) CheckValues(reader, format, config);
+  if (reader.ok()) {
+    absl::StatusOr<Program> parsed = ParseProgram(program);
+    if (parsed.ok()) {
+      config.program = *std::move(parsed);
+    } else {
+      reader.Fail("program", std::string(parsed.status().message()));
+    }
+  }
+  LYNX_RETURN_IF_ERROR(reader.Finish());
+  return config;
+}
+
+}  // namespace lynx

@@ -1,0 +1,122 @@
+#include "worker/rank_report.h"
+
+#include <type_traits>
+
+#include "common/status.h"
+#include "worker/json_fields.h"
+
+namespace lynx {
+namespace {
+
+constexpr const char* kWhat = "rank report";
+
+const char* TypeName(const RankReady&) { return "ready"; }
+const char* TypeName(const StepReport&) { return "step"; }
+const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
+const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
+const char* TypeName(const RankDone&) { return "done"; }
+const char* TypeName(const RankFailure&) { return "failure"; }
+
+}  // namespace
+
+// Each is found by its argument, for which an unnamed namespace would be out of sight.
+
+template <class Fields>
+static void Describe(Fields& fields, RankReady& ready) {
+  fields.Field("next_step", ready.next_step);
+  fields.Field("arena_bytes", ready.arena);
+  fields.Field("states_bytes", ready.states);
+  fields.Field("backend", ready.backend);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, StepReport& step) {
+  fields.Field("step", step.step);
+  fields.Field("loss", step.loss);
+  fields.Field("gradient_norm", step.gradient_norm);
+  fields.Field("lr", step.lr);
+  fields.Field("tokens", step.tokens);
+  fields.Field("duration_ns", step.duration);
+  fields.Field("forward_ns", step.forward);
+  fields.Field("backward_ns", step.backward);
+  fields.Field("weight_ns", step.weight);
+  fields.Field("recompute_hidden_ns", step.recompute_hidden);
+  fields.Field("recompute_exposed_ns", step.recompute_exposed);
+  fields.Field("tensor_wait_ns", step.tensor_wait);
+  fields.Field("stall_ns", step.stall);
+  fields.Field("data_parallel_wait_ns", step.data_parallel_wait);
+  fields.Field("norm_wait_ns", step.norm_wait);
+  fields.Field("optimizer_ns", step.optimizer);
+  fields.Field("checkpoint_ns", step.checkpoint);
+  fields.Field("arena_peak_bytes", step.arena_peak);
+  fields.Field("bytes_sent", step.bytes_sent);
+  fields.Field("communication_cpu_ns", step.communication_cpu);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, CheckpointReport& checkpoint) {
+  fields.Field("step", checkpoint.step);
+  fields.Field("path", checkpoint.path);
+  fields.Field("bytes", checkpoint.bytes);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, CheckpointFailure& failure) {
+  fields.Field("step", failure.step);
+  fields.Field("reason", failure.reason);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, RankDone& done) {
+  fields.Field("steps", done.steps);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, RankFailure& failure) {
+  fields.Field("reason", failure.reason);
+  fields.Field("peer_lost", failure.peer_lost);
+}
+
+namespace {
+
+// True when `type` names alternative T, which is then read.
+template <class T>
+bool ReadAlternative(JsonReader& reader, const std::string& type, RankReport& report) {
+  T value;
+  if (type != TypeName(value)) return false;
+  Describe(reader, value);
+  report = value;
+  return true;
+}
+
+template <class... Alternatives>
+bool ReadAnyOf(JsonReader& reader, const std::string& type, std::variant<Alternatives...>& report) {
+  return (ReadAlternative<Alternatives>(reader, type, report) || ...);
+}
+
+}  // namespace
+
+std::string RankReportLine(const RankReport& report) {
+  JsonWriter writer;
+  RankReport copy = report;
+  std::visit(
+      [&](auto& value) {
+        std::string type = TypeName(value);
+        writer.Field("type", type);
+        Describe(writer, value);
+      },
+      copy);
+  return writer.Line();
+}
+
+absl::StatusOr<RankReport> ParseRankReport(const std::string& line) {
+  JsonReader reader(line, kWhat);
+  std::string type;
+  reader.Field("type", type);
+  RankReport report;
+  if (reader.ok() && !ReadAnyOf(reader, type, report)) reader.Fail("type", "'" + type + "' is no report");
+  LYNX_RETURN_IF_ERROR(reader.Finish());
+  return report;
+}
+
+}  // namespace lynx
