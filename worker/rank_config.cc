@@ -14,7 +14,7 @@ constexpr int32_t kFormat = 1;
 
 }  // namespace
 
-// Each is found by its argument, for which an unnamed namespace would be out of sight.
+// The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
 
 template <class Fields>
 static void Describe(Fields& fields, ModelSpec& model) {
@@ -148,12 +148,13 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
   if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) ||
       int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
-    fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ",
-                                               kMaxRanks, " ranks"));
+    fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout),
+                                               "; its sizes must be at least 1 and give at most ", kMaxRanks, " ranks"));
     return;
   }
   if (config.rank < 0 || config.rank >= layout.ranks()) {
-    fields.Fail("rank", absl::StrCat("is ", config.rank, "; ", LayoutText(layout), " has ranks 0..", layout.ranks() - 1));
+    fields.Fail("rank", absl::StrCat("is ", config.rank, "; the ranks of ", LayoutText(layout), " are 0..",
+                                     layout.ranks() - 1));
     return;
   }
   if (static_cast<int64_t>(config.peers.size()) != layout.ranks()) {

@@ -19,7 +19,7 @@ const char* TypeName(const RankFailure&) { return "failure"; }
 
 }  // namespace
 
-// Each is found by its argument, for which an unnamed namespace would be out of sight.
+// The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
 
 template <class Fields>
 static void Describe(Fields& fields, RankReady& ready) {

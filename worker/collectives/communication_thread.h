@@ -1,5 +1,5 @@
-// CommunicationThread: the one thread that moves a communicator's bytes. It sleeps in poll() on the connections that can
-// progress and on the board's wake-up; it never spins.
+// CommunicationThread: the one thread that moves a communicator's bytes. It sleeps in poll() on the connections that
+// can progress and on the board's wake-up; it never spins.
 //
 // Operations queue in lanes: one per ring group, and one per direction to each neighbour stage. A lane carries out its
 // operations one after another; lanes progress independently. Control connections are watched all the time:
@@ -128,8 +128,8 @@ class CommunicationThread {
   std::thread thread_;
 };
 
-// Memory that one communicator allocates for itself, whatever the size of its transfers (the kernel's socket buffers are
-// not part of it).
+// Memory that one communicator allocates for itself, whatever the size of its transfers (the kernel's socket buffers
+// are not part of it).
 inline constexpr Bytes kCommunicatorStaging{256 * 1024};
 
 }  // namespace lynx

@@ -40,8 +40,8 @@ inline constexpr size_t kHelloBytes = 48 + kMaxJobIdBytes;
 std::string EncodeHello(const Hello& hello);
 // nullopt: not the beginning of a Hello at all. `bytes` may be incomplete; only the mark is looked at.
 bool MayBeHello(std::string_view bytes);
-// `bytes` has kHelloBytes. nullopt when it is not a Hello or a field is out of range. Of another version only the version is
-// read.
+// `bytes` has kHelloBytes. nullopt when it is not a Hello or a field is out of range. Of another version only the
+// version is read.
 std::optional<Hello> DecodeHello(std::string_view bytes);
 
 // Accepted when the text is empty, else the reason of the refusal.

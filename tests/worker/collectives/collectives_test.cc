@@ -1,8 +1,12 @@
 // Results of the collectives between ranks that are threads, over real loopback connections.
 #include <gtest/gtest.h>
 
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
 #include <cstring>
-#include <numeric>
+#include <thread>
 #include <vector>
 
 #include "common/rng.h"
@@ -59,6 +63,228 @@ TEST_P(AllReduceTest, SumsAnyCountWithTheSameBitsOnEveryMember) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Members, AllReduceTest, testing::Values(1, 2, 3, 4, 5, 8));
+
+class AllGatherTest : public testing::TestWithParam<int32_t> {};
+
+TEST_P(AllGatherTest, FillsEverySlotInTheOrderOfTheGroup) {
+  const int32_t members = GetParam();
+  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{200'003}}) {
+    std::vector<float> expected;
+    for (int32_t rank = 0; rank < members; ++rank) {
+      const std::vector<float> slot = ValuesOf(rank, count, 5);
+      expected.insert(expected.end(), slot.begin(), slot.end());
+    }
+    RunRanks(ParallelLayout{.tp = members}, [&](int32_t rank, Communicator& communicator) {
+      std::vector<float> data(count * members, -1.0f);
+      const std::vector<float> own = ValuesOf(rank, count, 5);
+      std::copy(own.begin(), own.end(), data.begin() + count * rank);
+      // In a world of one the slot is all there is.
+      const absl::StatusOr<TransferTicket> ticket = communicator.StartAllGather(Group::kTensor, data.data(), count);
+      ASSERT_TRUE(ticket.ok()) << ticket.status();
+      ASSERT_TRUE(communicator.Wait(*ticket).ok());
+      EXPECT_EQ(data, expected) << members << " members, count " << count << ", rank " << rank;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, AllGatherTest, testing::Values(1, 2, 3, 5));
+
+TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
+  const ParallelLayout layout{2, 2, 2};
+  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+    for (const Group group : {Group::kTensor, Group::kData, Group::kWorld}) {
+      // Each rank's power of two shows who took part.
+      std::vector<float> data(10, static_cast<float>(1 << rank));
+      AllReduceNow(communicator, group, data);
+      const RankCoordinates own = CoordinatesOf(layout, rank);
+      int32_t expected = 0;
+      for (int32_t other = 0; other < layout.ranks(); ++other) {
+        const RankCoordinates at = CoordinatesOf(layout, other);
+        const bool together = group == Group::kWorld ||
+                              (group == Group::kTensor && at.stage == own.stage && at.dp == own.dp) ||
+                              (group == Group::kData && at.stage == own.stage && at.tp == own.tp);
+        if (together) expected += 1 << other;
+      }
+      EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
+    }
+  });
+}
+
+TEST(CollectivesTest, ManyOperationsInFlightCompleteInOrder) {
+  constexpr int kOperations = 100;
+  RunRanks(ParallelLayout{.tp = 3}, [&](int32_t rank, Communicator& communicator) {
+    std::vector<std::vector<float>> data;
+    std::vector<TransferTicket> tickets;
+    for (int i = 0; i < kOperations; ++i) data.push_back(std::vector<float>(i * 7, static_cast<float>(rank + i)));
+    for (int i = 0; i < kOperations; ++i) {
+      tickets.push_back(*communicator.StartAllReduce(Group::kTensor, data[i].data(), i * 7));
+    }
+    Nanos previous;
+    for (int i = 0; i < kOperations; ++i) {
+      const absl::StatusOr<TransferTimes> times = communicator.Wait(tickets[i]);
+      ASSERT_TRUE(times.ok()) << times.status();
+      EXPECT_LE(previous, times->completed);
+      previous = times->completed;
+      EXPECT_EQ(data[i], std::vector<float>(i * 7, static_cast<float>(3 + 3 * i)));
+    }
+  });
+}
+
+TEST(CollectivesTest, TicketsMayBeAwaitedInAnyOrder) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
+    std::vector<float> first(1000, 1), second(1000, 2);
+    const TransferTicket one = *communicator.StartAllReduce(Group::kTensor, first.data(), 1000);
+    const TransferTicket two = *communicator.StartAllReduce(Group::kTensor, second.data(), 1000);
+    ASSERT_TRUE(communicator.Wait(two).ok());
+    EXPECT_EQ(second, std::vector<float>(1000, 4));
+    ASSERT_TRUE(communicator.Wait(one).ok());
+    EXPECT_EQ(first, std::vector<float>(1000, 2));
+  });
+}
+
+TEST(CollectivesTest, StagesExchangeInOrderInBothDirectionsAtOnce) {
+  constexpr int kMessages = 20;
+  constexpr int64_t kCount = 50'000;  // more than socket buffers hold in sum
+  RunRanks(ParallelLayout{.pp = 3}, [&](int32_t rank, Communicator& communicator) {
+    std::vector<TransferTicket> tickets;
+    std::vector<std::vector<float>> sent, from_previous, from_next;
+    for (int i = 0; i < kMessages; ++i) {
+      sent.push_back(ValuesOf(rank, kCount, i));
+      from_previous.emplace_back(kCount);
+      from_next.emplace_back(kCount);
+    }
+    for (int i = 0; i < kMessages; ++i) {
+      if (rank < 2) {
+        tickets.push_back(*communicator.StartSend(Group::kNextStage, sent[i].data(), kCount));
+        tickets.push_back(*communicator.StartRecv(Group::kNextStage, from_next[i].data(), kCount));
+      }
+      if (rank > 0) {
+        tickets.push_back(*communicator.StartSend(Group::kPreviousStage, sent[i].data(), kCount));
+        tickets.push_back(*communicator.StartRecv(Group::kPreviousStage, from_previous[i].data(), kCount));
+      }
+    }
+    for (const TransferTicket ticket : tickets) ASSERT_TRUE(communicator.Wait(ticket).ok());
+    for (int i = 0; i < kMessages; ++i) {
+      EXPECT_TRUE(rank == 2 || from_next[i] == ValuesOf(rank + 1, kCount, i)) << i;
+      EXPECT_TRUE(rank == 0 || from_previous[i] == ValuesOf(rank - 1, kCount, i)) << i;
+    }
+  });
+}
+
+TEST(CollectivesTest, ANeighbourThatDoesNotExistIsAnError) {
+  RunRanks(ParallelLayout{.pp = 2}, [&](int32_t rank, Communicator& communicator) {
+    float value = 0;
+    const Group beyond = rank == 0 ? Group::kPreviousStage : Group::kNextStage;
+    EXPECT_EQ(communicator.StartSend(beyond, &value, 1).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(communicator.Barrier().ok());
+  });
+}
+
+TEST(CollectivesTest, AStalledReceiveHoldsNoOtherGroup) {
+  RunRanks(ParallelLayout{.tp = 2, .pp = 2}, [&](int32_t rank, Communicator& communicator) {
+    const bool first_stage = rank < 2;
+    std::vector<float> boundary(300'000, first_stage ? 0.0f : 8.0f);
+    TransferTicket stalled;
+    if (first_stage) stalled = *communicator.StartRecv(Group::kNextStage, boundary.data(), 300'000);
+    // The other stage sends only after all of this, so it can complete only if the receive holds nothing up.
+    for (int i = 0; i < 5; ++i) {
+      std::vector<float> data(100'000, 1.0f);
+      AllReduceNow(communicator, Group::kTensor, data);
+      EXPECT_EQ(data, std::vector<float>(100'000, 2.0f));
+    }
+    ASSERT_TRUE(communicator.Barrier().ok());
+    if (!first_stage) stalled = *communicator.StartSend(Group::kPreviousStage, boundary.data(), 300'000);
+    ASSERT_TRUE(communicator.Wait(stalled).ok());
+    EXPECT_EQ(boundary, std::vector<float>(300'000, 8.0f));
+  });
+}
+
+TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
+  constexpr int64_t kCount = 2'000'000;  // far beyond the socket buffers
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
+    std::vector<float> data(kCount, 1.0f);
+    const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), kCount);
+    // Both halves leave without a wait; the second one is what the peer's half was summed into.
+    while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
+    ASSERT_TRUE(times.ok());
+    EXPECT_LT(times->started, times->completed);
+    EXPECT_EQ(data, std::vector<float>(kCount, 2.0f));
+  });
+}
+
+TEST(CollectivesTest, CountsTheBytesOnTheWire) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t, Communicator& communicator) {
+    std::vector<float> data(1000, 1.0f);
+    AllReduceNow(communicator, Group::kTensor, data);
+    EXPECT_EQ(communicator.BytesSent(), 24 + 4000);
+  });
+}
+
+int64_t ThreadCpuNanos() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+TEST(CollectivesTest, WaitingSleeps) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
+    std::vector<float> data(1000, 1.0f);
+    AllReduceNow(communicator, Group::kTensor, data);
+    const auto begin = std::chrono::steady_clock::now();
+    const int64_t cpu_before = ThreadCpuNanos() + communicator.ThreadCpuTime().value;
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    AllReduceNow(communicator, Group::kTensor, data);
+    const int64_t cpu = ThreadCpuNanos() + communicator.ThreadCpuTime().value - cpu_before;
+    const std::chrono::nanoseconds wall = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(cpu, wall.count() / 5) << "a wait of " << wall.count() << " ns";
+  });
+}
+
+TEST(CollectivesTest, PacingHoldsAConnectionBack) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.pp = 2});
+  for (CommunicatorOptions& of_rank : options) of_rank.pacing_bytes_per_second = 20'000'000;
+  RunRanks(options, [&](int32_t rank, Communicator& communicator) {
+    std::vector<float> data(1'500'000, 1.0f);  // 300 ms at that rate
+    const int64_t count = static_cast<int64_t>(data.size());
+    const TransferTicket ticket = rank == 0 ? *communicator.StartSend(Group::kNextStage, data.data(), count)
+                                            : *communicator.StartRecv(Group::kPreviousStage, data.data(), count);
+    const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
+    ASSERT_TRUE(times.ok());
+    // Without pacing it takes a few milliseconds. Only the receiver sees the last byte.
+    if (rank == 0) return;
+    EXPECT_GT(times->completed - times->started, Nanos(150'000'000));
+  });
+}
+
+TEST(CollectivesTest, ABarrierWaitsForEveryRank) {
+  constexpr int kRanks = 5;
+  std::atomic<int> arrived{0};
+  RunRanks(ParallelLayout{.tp = kRanks}, [&](int32_t rank, Communicator& communicator) {
+    for (int round = 1; round <= 10; ++round) {
+      if (rank == round % kRanks) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      ++arrived;
+      ASSERT_TRUE(communicator.Barrier().ok());
+      EXPECT_GE(arrived.load(), round * kRanks);
+      ASSERT_TRUE(communicator.Barrier().ok());
+    }
+  });
+}
+
+TEST(CollectivesTest, AWorldOfOneNeedsNoSockets) {
+  CommunicatorOptions options;
+  options.peers = {{"127.0.0.1", 0}};
+  const absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectTcp(options);
+  ASSERT_TRUE(communicator.ok()) << communicator.status();
+  std::vector<float> data = {1, 2, 3};
+  AllReduceNow(**communicator, Group::kWorld, data);
+  EXPECT_EQ(data, (std::vector<float>{1, 2, 3}));
+  EXPECT_TRUE((*communicator)->Barrier().ok());
+  EXPECT_EQ((*communicator)->BytesSent(), 0);
+  EXPECT_EQ((*communicator)->ThreadCpuTime(), Nanos(0));
+  (*communicator)->Abort(absl::CancelledError("enough"));
+  EXPECT_EQ((*communicator)->Barrier(), absl::CancelledError("enough"));
+}
 
 }  // namespace
 }  // namespace lynx

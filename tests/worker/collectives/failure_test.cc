@@ -1,0 +1,222 @@
+// What becomes of everybody when a rank is lost, gives up, or runs another program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/worker/collectives/rank_threads.h"
+
+namespace lynx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+absl::Status AllReduceStatus(Communicator& communicator, Group group, int64_t count) {
+  std::vector<float> data(count, 1.0f);
+  const absl::StatusOr<TransferTicket> ticket = communicator.StartAllReduce(group, data.data(), count);
+  if (!ticket.ok()) return ticket.status();
+  return communicator.Wait(*ticket).status();
+}
+
+// A communicator that has failed gives the same answer to everything.
+void ExpectSameEverywhere(Communicator& communicator, const absl::Status& first) {
+  float value = 0;
+  EXPECT_EQ(communicator.StartAllReduce(Group::kWorld, &value, 1).status(), first);
+  EXPECT_EQ(communicator.StartAllGather(Group::kWorld, &value, 0).status(), first);
+  EXPECT_EQ(communicator.Barrier(), first);
+  communicator.Abort(absl::InternalError("too late to matter"));
+  EXPECT_EQ(communicator.Barrier(), first);
+}
+
+// A rank in a process of its own, which can really be killed. It lives until then.
+class RankProcess {
+ public:
+  RankProcess(const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) : pid_(fork()) {
+    if (pid_ != 0) {
+      close(options.listen_fd);
+      return;
+    }
+    absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectTcp(options);
+    if (communicator.ok()) body(**communicator);
+    while (true) pause();
+  }
+  ~RankProcess() {
+    Kill();
+    waitpid(pid_, nullptr, 0);
+  }
+  void Kill() const { kill(pid_, SIGKILL); }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(FailureTest, AKilledRankEndsEveryWaitOnEverySurvivor) {
+  const ParallelLayout layout{2, 2, 1};
+  std::vector<CommunicatorOptions> options = LoopbackOptions(layout);
+  const RankProcess victim(options[3], [](Communicator& communicator) {
+    AllReduceStatus(communicator, Group::kWorld, 100).IgnoreError();
+  });
+  options.pop_back();
+  std::atomic<int> waiting{0};
+  RunRanks(options, [&](int32_t rank, Communicator& communicator) {
+    ASSERT_TRUE(AllReduceStatus(communicator, Group::kWorld, 100).ok());
+    std::vector<float> data(500'000, 1.0f);
+    // Rank 0 waits for rank 1, which never answers; 1 and 2 wait for the one that is killed.
+    absl::StatusOr<TransferTicket> ticket;
+    if (rank == 0) ticket = communicator.StartAllReduce(Group::kTensor, data.data(), 500'000);
+    if (rank == 1) ticket = communicator.StartRecv(Group::kNextStage, data.data(), 500'000);
+    if (rank == 2) ticket = communicator.StartAllReduce(Group::kTensor, data.data(), 500'000);
+    ASSERT_TRUE(ticket.ok());
+    if (++waiting == 3) victim.Kill();
+    const absl::Status status = communicator.Wait(*ticket).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(Message(status), HasSubstr("rank 3 (stage 1, tp 1) closed its connection"));
+    ExpectSameEverywhere(communicator, status);
+  });
+}
+
+TEST(FailureTest, TheMessageNamesTheOperation) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+  const RankProcess victim(options[1], [](Communicator& communicator) {
+    for (int i = 0; i < 3; ++i) AllReduceStatus(communicator, Group::kTensor, 10).IgnoreError();
+  });
+  options.pop_back();
+  RunRanks(options, [&](int32_t, Communicator& communicator) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(AllReduceStatus(communicator, Group::kTensor, 10).ok());
+    std::vector<float> data(2'000'000);
+    const absl::StatusOr<TransferTicket> first = communicator.StartAllReduce(Group::kTensor, data.data(), 1'000'000);
+    const absl::StatusOr<TransferTicket> second =
+        communicator.StartAllReduce(Group::kTensor, data.data() + 1'000'000, 1'000'000);
+    ASSERT_TRUE(first.ok() && second.ok());
+    victim.Kill();
+    const absl::Status status = communicator.Wait(*second).status();
+    EXPECT_EQ(status, absl::UnavailableError(
+                          "rank 1 (stage 0, tp 1) closed its connection during all-reduce 3 of the tensor group"));
+  });
+}
+
+TEST(FailureTest, AbortFromAnotherThreadWakesTheWaiterAndThePeers) {
+  const absl::Status reason = absl::CancelledError("SIGTERM received");
+  RunRanks(ParallelLayout{.tp = 3}, [&](int32_t rank, Communicator& communicator) {
+    if (rank == 0) {
+      std::vector<float> data(1'000'000);
+      const TransferTicket ticket = *communicator.StartAllReduce(Group::kTensor, data.data(), 1'000'000);
+      std::thread other([&] { communicator.Abort(reason); });
+      EXPECT_EQ(communicator.Wait(ticket).status(), reason);
+      other.join();
+      ExpectSameEverywhere(communicator, reason);
+      return;
+    }
+    const absl::Status status = communicator.Barrier();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(Message(status), HasSubstr("rank 0 (stage 0, tp 0) gave up: SIGTERM received"));
+    ExpectSameEverywhere(communicator, status);
+  });
+}
+
+TEST(FailureTest, EndingInTheMiddleOfAnOperationTellsThePeers) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
+    if (rank == 0) {
+      // The buffer outlives the communicator.
+      static std::vector<float> data(1'000'000);
+      ASSERT_TRUE(communicator.StartAllReduce(Group::kTensor, data.data(), 1'000'000).ok());
+      return;
+    }
+    const absl::Status status = communicator.Barrier();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(Message(status),
+                HasSubstr("rank 0 (stage 0, tp 0) ended its communication during all-reduce 0 of the tensor group"));
+  });
+}
+
+TEST(FailureTest, ARankThatIsDoneMayLeaveWhileOthersGoOn) {
+  std::atomic<bool> last_stage_is_done{false};
+  RunRanks(ParallelLayout{.pp = 3}, [&](int32_t rank, Communicator& communicator) {
+    std::vector<float> data(200'000, 5.0f), received(200'000);
+    if (rank == 0) {
+      const TransferTicket ticket = *communicator.StartSend(Group::kNextStage, data.data(), 200'000);
+      ASSERT_TRUE(communicator.Wait(ticket).ok());
+      return;
+    }
+    const Group neighbour = rank == 1 ? Group::kNextStage : Group::kPreviousStage;
+    for (int i = 0; i < 50; ++i) {
+      const TransferTicket out = *communicator.StartSend(neighbour, data.data(), 200'000);
+      const absl::StatusOr<TransferTicket> in = communicator.StartRecv(neighbour, received.data(), 200'000);
+      ASSERT_TRUE(in.ok()) << in.status();
+      ASSERT_TRUE(communicator.Wait(out).ok());
+      ASSERT_TRUE(communicator.Wait(*in).ok());
+    }
+    if (rank == 2) last_stage_is_done = true;
+    if (rank == 1) {
+      // The failure that follows is for this rank alone.
+      while (!last_stage_is_done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      // What the first stage sent before it left is still there, and then no more.
+      received.assign(200'000, 0.0f);
+      const TransferTicket last = *communicator.StartRecv(Group::kPreviousStage, received.data(), 200'000);
+      ASSERT_TRUE(communicator.Wait(last).ok());
+      EXPECT_EQ(received, data);
+      const absl::StatusOr<TransferTicket> more = communicator.StartRecv(Group::kPreviousStage, received.data(), 1);
+      const absl::Status status = communicator.Wait(*more).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+      EXPECT_THAT(Message(status), AllOf(HasSubstr("rank 0 (stage 0, tp 0) closed its connection during receive 1 "
+                                                   "from the previous stage"),
+                                         HasSubstr("it had said that it is done")));
+    }
+  });
+}
+
+TEST(FailureTest, DifferentCountsAreAClearErrorOnEveryRank) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
+    ASSERT_TRUE(AllReduceStatus(communicator, Group::kTensor, 7).ok());
+    const absl::Status status = AllReduceStatus(communicator, Group::kTensor, rank == 0 ? 1000 : 1001);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr("all-reduce 1 of the tensor group with 100"), HasSubstr("with 1000 elements"),
+                      HasSubstr("with 1001 elements"), HasSubstr("rank 0 (stage 0, tp 0)"),
+                      HasSubstr("rank 1 (stage 0, tp 1)"), HasSubstr("the ranks run different programs")));
+  });
+}
+
+TEST(FailureTest, DifferentOperationsAreAClearErrorOnEveryRank) {
+  RunRanks(ParallelLayout{.tp = 2}, [&](int32_t rank, Communicator& communicator) {
+    std::vector<float> data(2000);
+    const absl::StatusOr<TransferTicket> ticket =
+        rank == 0 ? communicator.StartAllReduce(Group::kTensor, data.data(), 1000)
+                  : communicator.StartAllGather(Group::kTensor, data.data(), 1000);
+    const absl::Status status = ticket.ok() ? communicator.Wait(*ticket).status() : ticket.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("all-reduce 0"), HasSubstr("all-gather 0")));
+  });
+}
+
+TEST(FailureTest, APeerThatNeverStartsRunsIntoTheIdleTimeout) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+  options[0].idle_timeout = Nanos(50'000'000);
+  RunRanks(options, [&](int32_t rank, Communicator& communicator) {
+    if (rank == 0) {
+      const absl::Status status = AllReduceStatus(communicator, Group::kTensor, 100);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+      EXPECT_THAT(Message(status), AllOf(HasSubstr("rank 1 (stage 0, tp 1)"), HasSubstr("50.0 ms"),
+                                         HasSubstr("all-reduce 0 of the tensor group")));
+      ExpectSameEverywhere(communicator, status);
+      return;
+    }
+    // The barrier is another group's: it never completes, since rank 0 does not come.
+    const absl::Status status = communicator.Barrier();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(Message(status), HasSubstr("not a byte moved between rank 0"));
+  });
+}
+
+}  // namespace
+}  // namespace lynx

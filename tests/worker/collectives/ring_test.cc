@@ -1,0 +1,117 @@
+// The streams of ring collectives, without any network: they fit together between neighbours and do what they promise.
+#include "worker/collectives/ring.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace lynx {
+namespace {
+
+std::vector<int64_t> BytesInOrder(const std::vector<StreamPart>& parts) {
+  std::vector<int64_t> offsets;
+  for (const StreamPart& part : parts) {
+    for (int64_t i = 0; i < part.bytes; ++i) offsets.push_back(part.offset + i);
+  }
+  return offsets;
+}
+
+using PlanFunction = StreamPlan (*)(int32_t, int32_t, int64_t);
+
+void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count) {
+  for (int32_t index = 0; index < members; ++index) {
+    SCOPED_TRACE(testing::Message() << members << " members, index " << index << ", count " << count);
+    const StreamPlan plan = plan_of(members, index, count);
+    const StreamPlan next = plan_of(members, (index + 1) % members, count);
+    const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
+    const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
+    EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
+    // What leaves later than the first part is exactly what came in before, byte for byte.
+    for (size_t k = plan.free_bytes; k < outgoing.size(); ++k) {
+      ASSERT_EQ(outgoing[k], incoming[k - plan.free_bytes]) << "byte " << k;
+    }
+  }
+}
+
+TEST(RingTest, EveryMemberPassesOnWhatItReceived) {
+  for (int32_t members = 1; members <= 6; ++members) {
+    for (int64_t count = 0; count <= 20; ++count) {
+      ExpectNeighboursFit(&PlanRingAllReduce, members, count);
+      ExpectNeighboursFit(&PlanRingAllGather, members, count);
+    }
+  }
+}
+
+TEST(RingTest, AllReduceSendsTheFewestBytes) {
+  // 2(n-1)/n of the buffer, to within a chunk's rounding.
+  for (int32_t members = 1; members <= 6; ++members) {
+    for (int32_t index = 0; index < members; ++index) {
+      const size_t bytes = BytesInOrder(PlanRingAllReduce(members, index, 60).outgoing).size();
+      EXPECT_EQ(bytes, 2 * (members - 1) * 60 * 4 / members);
+    }
+  }
+}
+
+// Runs the streams of all members in lock step on integers, each element moving as soon as its plan allows.
+std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vector<std::vector<int64_t>> data,
+                                                int64_t count) {
+  const int32_t members = static_cast<int32_t>(data.size());
+  std::vector<StreamPlan> plans;
+  for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count));
+  std::vector<StreamCursor> out, in;
+  for (int32_t i = 0; i < members; ++i) {
+    out.emplace_back(&plans[i].outgoing);
+    in.emplace_back(&plans[i].incoming);
+  }
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (int32_t i = 0; i < members; ++i) {
+      if (out[i].finished()) continue;
+      if (out[i].total_done() >= plans[i].free_bytes + in[i].total_done()) continue;
+      const int32_t next = (i + 1) % members;
+      const int64_t value = data[i][out[i].offset() / 4];
+      int64_t& target = data[next][in[next].offset() / 4];
+      target = in[next].part().reduce ? target + value : value;
+      out[i].Advance(4);
+      in[next].Advance(4);
+      moved = true;
+    }
+  }
+  for (int32_t i = 0; i < members; ++i) EXPECT_TRUE(out[i].finished() && in[i].finished());
+  return data;
+}
+
+TEST(RingTest, AllReduceSums) {
+  for (int32_t members = 1; members <= 6; ++members) {
+    for (int64_t count = 0; count <= 20; ++count) {
+      std::vector<std::vector<int64_t>> data(members, std::vector<int64_t>(count));
+      for (int32_t r = 0; r < members; ++r) {
+        for (int64_t i = 0; i < count; ++i) data[r][i] = (int64_t{1} << (8 * r)) * (i % 7 + 1);
+      }
+      std::vector<int64_t> sum(count, 0);
+      for (const auto& row : data) {
+        for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
+      }
+      for (const auto& row : RunInLockStep(&PlanRingAllReduce, data, count)) EXPECT_EQ(row, sum);
+    }
+  }
+}
+
+TEST(RingTest, AllGatherFillsEverySlot) {
+  for (int32_t members = 1; members <= 6; ++members) {
+    constexpr int64_t kCount = 5;
+    std::vector<std::vector<int64_t>> data(members, std::vector<int64_t>(members * kCount, -1));
+    std::vector<int64_t> expected;
+    for (int32_t r = 0; r < members; ++r) {
+      for (int64_t i = 0; i < kCount; ++i) {
+        data[r][r * kCount + i] = r * 100 + i;
+        expected.push_back(r * 100 + i);
+      }
+    }
+    for (const auto& row : RunInLockStep(&PlanRingAllGather, data, kCount)) EXPECT_EQ(row, expected);
+  }
+}
+
+}  // namespace
+}  // namespace lynx

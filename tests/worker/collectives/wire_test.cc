@@ -1,0 +1,102 @@
+#include "worker/collectives/wire.h"
+
+#include <gtest/gtest.h>
+
+#include "common/rng.h"
+
+namespace lynx {
+namespace {
+
+Hello SomeHello() {
+  Hello hello;
+  hello.job = JobId("job-7");
+  hello.generation = Generation(12);
+  hello.layout = {2, 3, 4};
+  hello.from = 23;
+  hello.to = 1;
+  hello.channel = Channel::kStage;
+  return hello;
+}
+
+TEST(WireTest, HelloComesBack) {
+  const std::string bytes = EncodeHello(SomeHello());
+  ASSERT_EQ(bytes.size(), kHelloBytes);
+  const std::optional<Hello> hello = DecodeHello(bytes);
+  ASSERT_TRUE(hello.has_value());
+  EXPECT_EQ(hello->job, JobId("job-7"));
+  EXPECT_EQ(hello->generation, Generation(12));
+  EXPECT_EQ(hello->layout, (ParallelLayout{2, 3, 4}));
+  EXPECT_EQ(hello->from, 23);
+  EXPECT_EQ(hello->to, 1);
+  EXPECT_EQ(hello->channel, Channel::kStage);
+}
+
+TEST(WireTest, ALongestJobIdFits) {
+  Hello hello = SomeHello();
+  hello.job = JobId(std::string(kMaxJobIdBytes, 'x'));
+  EXPECT_EQ(DecodeHello(EncodeHello(hello))->job, hello.job);
+}
+
+TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
+  std::string bytes = EncodeHello(SomeHello());
+  EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
+  EXPECT_TRUE(MayBeHello(""));
+  EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
+  std::string bad_channel = bytes;
+  bad_channel[36] = 77;
+  EXPECT_FALSE(DecodeHello(bad_channel).has_value());
+  bytes[0] = 'G';
+  EXPECT_FALSE(MayBeHello(bytes));
+  EXPECT_FALSE(DecodeHello(bytes).has_value());
+}
+
+TEST(WireTest, RepliesComeBackAndAreBounded) {
+  const std::string accepted = EncodeHelloReply("");
+  EXPECT_EQ(DecodeHelloReplyHead(accepted), 0u);
+  const std::string refused = EncodeHelloReply("no");
+  EXPECT_EQ(DecodeHelloReplyHead(refused.substr(0, kHelloReplyHeadBytes)), 2u);
+  EXPECT_EQ(refused.substr(kHelloReplyHeadBytes), "no");
+  const std::string longest = EncodeHelloReply(std::string(5000, 'x'));
+  EXPECT_EQ(DecodeHelloReplyHead(longest.substr(0, kHelloReplyHeadBytes)), kMaxWireTextBytes);
+  EXPECT_EQ(longest.size(), kHelloReplyHeadBytes + kMaxWireTextBytes);
+  std::string huge = accepted;
+  huge[7] = 0x7f;
+  EXPECT_FALSE(DecodeHelloReplyHead(huge).has_value());
+}
+
+TEST(WireTest, OperationHeadersComeBack) {
+  const OperationHeader header{OperationKind::kAllGather, 17, int64_t{1} << 40};
+  EXPECT_EQ(DecodeOperationHeader(EncodeOperationHeader(header)), header);
+  OperationHeaderBytes bytes = EncodeOperationHeader(header);
+  bytes[4] = 9;
+  EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
+}
+
+TEST(WireTest, NoticesComeBack) {
+  const std::string leaves = EncodeNotice({true, absl::OkStatus()});
+  ASSERT_TRUE(DecodeNotice(leaves).has_value());
+  EXPECT_TRUE(DecodeNotice(leaves)->leaves);
+  const absl::Status reason = absl::UnavailableError("rank 3 is gone");
+  const std::string failed = EncodeNotice({false, reason});
+  ASSERT_TRUE(DecodeNotice(failed).has_value());
+  EXPECT_FALSE(DecodeNotice(failed)->leaves);
+  EXPECT_EQ(DecodeNotice(failed)->reason, reason);
+  EXPECT_FALSE(DecodeNotice(failed.substr(0, failed.size() - 1)).has_value());
+}
+
+TEST(WireTest, RandomBytesAreNeverMisread) {
+  constexpr uint64_t kSeed = 20261121;
+  RecordProperty("seed", std::to_string(kSeed));
+  for (uint64_t round = 0; round < 2000; ++round) {
+    std::string bytes(kHelloBytes, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(Mix64(kSeed + round * 1000 + i));
+    EXPECT_FALSE(DecodeHello(bytes).has_value());
+    EXPECT_FALSE(DecodeHelloReplyHead(bytes.substr(0, kHelloReplyHeadBytes)).has_value());
+    OperationHeaderBytes header;
+    std::copy_n(bytes.begin(), header.size(), header.begin());
+    EXPECT_FALSE(DecodeOperationHeader(header).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace lynx
