@@ -3,6 +3,11 @@
 //
 // Each microbatch has two sequences that no program may change: its forward actions and its backward actions, transfers
 // included. A program interleaves them; W, R and what ends the step stand between them under rules of their own.
+//
+// That no action touches what a transfer under way writes, or writes what one reads, follows from these rules: the
+// sequences keep a microbatch's own actions from its transfers, no other microbatch shares a buffer with it, and x1
+// counts as incomplete while its repeated collective is under way. That nothing is read before it is written is what the
+// memory model's fold finds, which runs last.
 #include "planner/validate.h"
 
 #include <algorithm>
@@ -13,8 +18,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/memory_model.h"
@@ -73,16 +76,15 @@ class StageValidator {
       LYNX_RETURN_IF_ERROR(CheckFields(action));
       LYNX_RETURN_IF_ERROR(CheckEndOfStep(action));
       LYNX_RETURN_IF_ERROR(CheckOrder(action));
-      LYNX_RETURN_IF_ERROR(CheckDataFlow(action));
       LYNX_RETURN_IF_ERROR(CheckTransfer(action));
     }
-    if (end_ == EndState::kOptimized) return absl::OkStatus();
-    LYNX_RETURN_IF_ERROR(CheckComplete());
+    if (end_ == EndState::kOptimized) return FoldLiveness(program_, context_).status();
+    const absl::Status complete = CheckComplete();
+    const ActionKind missing = end_ == EndState::kBefore ? kNormStart : kOptimizer;
     return absl::FailedPreconditionError(absl::StrCat(
-        "stage ", context_.stage, ": the program ends after ", program_.size(), " actions without ",
-        ActionText(OfStage({.kind = end_ == EndState::kBefore        ? kNormStart
-                                    : end_ == EndState::kNormStarted ? kNormWait
-                                                                     : kOptimizer}))));
+        "stage ", context_.stage, ": the program ends after ", program_.size(), " actions: ",
+        complete.ok() ? absl::StrCat("the step still lacks ", ActionText(OfStage({.kind = missing})))
+                      : std::string(complete.message())));
   }
 
  private:
@@ -326,6 +328,7 @@ class StageValidator {
         if (!ForwardComputed(action.microbatch)) {
           return Fail("the microbatch's backward pass begins before its forward pass has ended");
         }
+        LYNX_RETURN_IF_ERROR(CheckBackwardReadsX1(action));
         [[fallthrough]];
       case kBackwardAllReduceStart:
       case kBackwardAllReduceWait:
@@ -428,6 +431,13 @@ class StageValidator {
     return Fail("reads x1, whose recomputation is not complete");
   }
 
+  absl::Status CheckBackwardReadsX1(const Action& action) {
+    for (const Op op : OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
+      LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, InfoOf(op).backward_reads));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckRepeatedCollective(const Action& action) {
     LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
     const bool start = action.kind == kRecomputeAllReduceStart;
@@ -452,30 +462,7 @@ class StageValidator {
     return absl::OkStatus();
   }
 
-  // Nothing is read before it is written, nor x1 while it is incomplete, and nothing is touched against a transfer.
-  absl::Status CheckDataFlow(const Action& action) {
-    if (action.kind == kBackward) {
-      for (const Op op : OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
-        LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, InfoOf(op).backward_reads));
-      }
-    }
-    for (const Access& access : AccessesOf(action, context_)) {
-      const bool writes = access.mode != AccessMode::kRead;
-      if (access.mode == AccessMode::kWrite) {
-        written_.insert(access.key);
-      } else if (!written_.contains(access.key)) {
-        return Fail(absl::StrCat("reads ", BufferKeyText(access.key), ", which no action before it writes"));
-      }
-      const auto it = in_transfer_.find(access.key);
-      if (it == in_transfer_.end() || IsWaitFor(action, it->second.start)) continue;
-      if (writes || it->second.writes) {
-        return Fail(absl::StrCat(writes ? "writes " : "reads ", BufferKeyText(access.key), " while ",
-                                 ActionText(it->second.start), it->second.writes ? " writes it" : " reads it"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
+  // Whether `action` is the wait for the transfer that `start` starts.
   static bool IsWaitFor(const Action& action, Action start) {
     start.kind = InfoOf(start.kind).counterpart;
     return action == start;
@@ -497,9 +484,6 @@ class StageValidator {
                                  "runs one collective at a time"));
       }
       pending.push_back(action);
-      for (const Access& access : AccessesOf(action, context_)) {
-        in_transfer_[access.key] = {action, access.mode != AccessMode::kRead};
-      }
       return absl::OkStatus();
     }
     if (pending.empty() || !IsWaitFor(action, pending.front())) {
@@ -507,14 +491,8 @@ class StageValidator {
                                   : absl::StrCat("waits out of order: ", ActionText(pending.front()), " started first"));
     }
     pending.pop_front();
-    for (const Access& access : AccessesOf(action, context_)) in_transfer_.erase(access.key);
     return absl::OkStatus();
   }
-
-  struct Transfer {
-    Action start;
-    bool writes = false;
-  };
 
   const Program& program_;
   const StageContext& context_;
@@ -526,8 +504,6 @@ class StageValidator {
   std::map<std::pair<int32_t, int32_t>, OpSet> recomputed_;    // by microbatch and layer
   std::map<std::pair<int32_t, int32_t>, X1State> x1_states_;
   std::set<int32_t> reduced_;  // layers
-  absl::flat_hash_set<BufferKey> written_;
-  absl::flat_hash_map<BufferKey, Transfer> in_transfer_;
   std::map<std::string, std::deque<Action>> pending_;  // by channel
   EndState end_ = EndState::kBefore;
 };
