@@ -58,6 +58,12 @@ class NodeStream {
     return attached_ ? attachments_ : 0;
   }
 
+  // Whether TrySend would take a report now.
+  bool CanSend() const {
+    std::lock_guard lock(mutex_);
+    return attached_ && !outbox_.has_value() && !writing_;
+  }
+
   // Hands over a report to be written. False, and nothing is taken, while there is no stream or another report waits; the
   // WakeEvent tells when to try again.
   bool TrySend(Report& report) {

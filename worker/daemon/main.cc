@@ -1,0 +1,115 @@
+// lynx-worker: the daemon of a node that runs its ranks. See worker/daemon/supervisor.h.
+//
+// Exit codes: 0 after SIGTERM, SIGINT or --stop-all; 1 when it cannot start; 2 for wrong flags.
+#include <arpa/inet.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "node/daemon.h"
+#include "node/flags.h"
+#include "node/metrics_endpoint.h"
+#include "node/rate.h"
+#include "spdlog/spdlog.h"
+#include "worker/daemon/worker_daemon.h"
+
+namespace lynx {
+namespace {
+
+struct WorkerFlags {
+  std::string node = DefaultNodeName();
+  std::string server = "127.0.0.1:7470";
+  std::string address = "127.0.0.1";
+  std::string data_dir = "/var/lib/lynx/worker";
+  std::string rank_binary = BesideThisBinary("lynx-rank");
+  std::string link_rate;
+  std::string metrics_address;
+  std::string log_level = "info";
+  bool stop_ranks_on_exit = false;
+  bool stop_all = false;
+
+  std::vector<Flag> All() {
+    return {
+        {"node", &node, "name of this node"},
+        {"server", &server, "host:port of lynx-server"},
+        {"address", &address, "numeric address of this node that the ranks of other nodes reach"},
+        {"data-dir", &data_dir, "directory for the ranks' files; one daemon per directory"},
+        {"rank-binary", &rank_binary, "the rank process"},
+        {"link-rate", &link_rate,
+         "pace every connection between ranks to this rate (bytes per second, or such as 1Gbit), to stand for a slower "
+         "network; empty: not paced"},
+        {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
+        {"log-level", &log_level, "trace, debug, info, warn or error"},
+        {"stop-ranks-on-exit", &stop_ranks_on_exit,
+         "end the ranks on SIGTERM and SIGINT; otherwise they go on without the daemon"},
+        {"stop-all", &stop_all, "end all ranks that an earlier daemon has left running in --data-dir, and exit"},
+    };
+  }
+};
+
+bool IsNumericAddress(const std::string& text) {
+  in6_addr parsed;
+  return ::inet_pton(AF_INET, text.c_str(), &parsed) == 1 || ::inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
+}
+
+absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) {
+  SupervisorOptions options;
+  std::error_code error;
+  options.data_directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
+  options.rank_binary = flags.rank_binary;
+  options.address = flags.address;
+  if (!IsNumericAddress(options.address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--address '", options.address, "' is not a numeric address such as 10.0.0.7"));
+  }
+  absl::StatusOr<int64_t> rate = ParseRate(flags.link_rate);
+  if (!rate.ok()) return Annotate(rate.status(), "--link-rate");
+  options.pacing_bytes_per_second = *rate;
+  return options;
+}
+
+absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
+  LYNX_RETURN_IF_ERROR(StartLog(flags.log_level));
+  LYNX_ASSIGN_OR_RETURN(SupervisorOptions supervisor_options, SupervisorOptionsOf(flags));
+  WorkerDaemonOptions options{.node = flags.node,
+                              .server = flags.server,
+                              .address = supervisor_options.address,
+                              .stop_ranks_on_exit = flags.stop_ranks_on_exit};
+  LYNX_RETURN_IF_ERROR(CheckNodeName(options.node));
+  if (!flags.stop_all) LYNX_RETURN_IF_ERROR(CheckExecutable(supervisor_options.rank_binary, "--rank-binary"));
+
+  const RealClock clock;
+  WorkerMetrics metrics;
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankSupervisor> supervisor,
+                        RankSupervisor::Open(std::move(supervisor_options), clock, metrics));
+  if (flags.stop_all) {
+    StopAllRanks(*supervisor);
+    return absl::OkStatus();
+  }
+  if (!flags.metrics_address.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
+    spdlog::info("metrics on port {}", port);
+  }
+  spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);
+  RunWorkerDaemon(options, *supervisor, metrics, signals, clock);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace lynx
+
+int main(int argc, char** argv) {
+  lynx::WorkerFlags flags;
+  lynx::ParseCommandLine(argc, argv, "lynx-worker", "runs the ranks of a node", flags.All());
+  lynx::StopSignals signals;
+  const absl::Status status = lynx::Run(flags, signals);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "lynx-worker: %s\n", std::string(status.message()).c_str());
+  return status.code() == absl::StatusCode::kInvalidArgument ? 2 : 1;
+}

@@ -1,0 +1,84 @@
+#include "worker/daemon/rank_ending.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lynx {
+namespace {
+
+std::string WithLastLine(std::string text, const std::string& line) {
+  if (!line.empty()) absl::StrAppend(&text, "; the last it wrote was: ", line);
+  return text;
+}
+
+// It said itself why it failed.
+RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& exit) {
+  const int32_t own = failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;
+  const bool has_code = exit.has_value() && exit->code != kRankExitOk;
+  return {.exit_code = has_code ? exit->code : own,
+          .reason = failure.reason,
+          .peer_lost = failure.peer_lost,
+          .outcome = failure.peer_lost ? RankOutcome::kPeerLost : RankOutcome::kFailed};
+}
+
+// It said that it was done. An exit code that says otherwise is kept: its last checkpoint may be missing.
+RankEnding Done(const EndingFacts& facts) {
+  if (!facts.exit.has_value() || facts.exit->code == kRankExitOk) return {};
+  return {.exit_code = facts.exit->code,
+          .reason = WithLastLine(absl::StrCat("reported that it was done, but ended with ", ExitText(*facts.exit)),
+                                 facts.last_line),
+          .outcome = RankOutcome::kFailed};
+}
+
+RankEnding Silent(const EndingFacts& facts) {
+  if (!facts.exit.has_value()) {
+    return {.exit_code = kRankExitFailure,
+            .reason = WithLastLine("ended without a report while the worker daemon was being restarted or after",
+                                   facts.last_line),
+            .outcome = RankOutcome::kFailed};
+  }
+  RankEnding ending{.exit_code = facts.exit->code,
+                    .reason = WithLastLine(ExitText(*facts.exit), facts.last_line),
+                    .peer_lost = facts.exit->code == kRankExitPeerLost,
+                    .outcome = facts.exit->signal != 0 ? RankOutcome::kKilled : RankOutcome::kFailed};
+  if (ending.peer_lost) ending.outcome = RankOutcome::kPeerLost;
+  if (ending.exit_code == kRankExitOk) {
+    ending.exit_code = kRankExitFailure;
+    ending.reason = WithLastLine("ended with exit code 0 but never reported that it was done", facts.last_line);
+  }
+  return ending;
+}
+
+}  // namespace
+
+const char* RankOutcomeName(RankOutcome outcome) {
+  switch (outcome) {
+    case RankOutcome::kDone: return "done";
+    case RankOutcome::kFailed: return "failed";
+    case RankOutcome::kPeerLost: return "peer_lost";
+    case RankOutcome::kStopped: return "stopped";
+    case RankOutcome::kKilled: return "killed";
+  }
+  return "";
+}
+
+RankEnding DescribeEnding(const EndingFacts& facts) {
+  RankEnding ending;
+  if (facts.last_report.has_value() && std::holds_alternative<RankDone>(*facts.last_report)) {
+    ending = Done(facts);
+  } else if (facts.last_report.has_value() && std::holds_alternative<RankFailure>(*facts.last_report)) {
+    ending = Failed(std::get<RankFailure>(*facts.last_report), facts.exit);
+  } else {
+    ending = Silent(facts);
+  }
+  if (facts.stop == StopStage::kNone || ending.exit_code == kRankExitOk) return ending;
+  // Whatever it says: it ended because it was told to.
+  ending.outcome = RankOutcome::kStopped;
+  ending.peer_lost = false;
+  ending.reason = facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed"
+                                                   : "was asked to end";
+  return ending;
+}
+
+}  // namespace lynx

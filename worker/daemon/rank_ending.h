@@ -1,0 +1,39 @@
+// DescribeEnding: how a rank process ended, from its exit status, its last report and what it wrote last. Pure.
+#ifndef LYNX_WORKER_DAEMON_RANK_ENDING_H_
+#define LYNX_WORKER_DAEMON_RANK_ENDING_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "node/process.h"
+#include "worker/daemon/reconcile.h"
+#include "worker/rank_report.h"
+
+namespace lynx {
+
+// For metrics and logs.
+enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled };
+const char* RankOutcomeName(RankOutcome outcome);  // "done", "failed", "peer_lost", "stopped", "killed"
+
+struct RankEnding {
+  int32_t exit_code = 0;  // 0 = all its steps are done; 128 + signal
+  std::string reason;     // a sentence; empty when exit_code is 0
+  bool peer_lost = false;
+  RankOutcome outcome = RankOutcome::kDone;
+  bool operator==(const RankEnding&) const = default;
+};
+
+struct EndingFacts {
+  // Absent for a process that is not a child of this daemon (adopted after a restart): then the report decides.
+  std::optional<ExitStatus> exit;
+  std::optional<RankReport> last_report;  // the last done or failure report, if there is one
+  std::string last_line;                  // last line of standard error
+  StopStage stop = StopStage::kNone;      // whether this daemon was ending it
+};
+
+RankEnding DescribeEnding(const EndingFacts& facts);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_RANK_ENDING_H_

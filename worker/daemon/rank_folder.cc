@@ -1,0 +1,131 @@
+#include "worker/daemon/rank_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::pair<RecordedPhase, const char*> kPhaseNames[] = {
+    {RecordedPhase::kStarting, "starting"}, {RecordedPhase::kRunning, "running"}, {RecordedPhase::kExited, "exited"}};
+
+const char* PhaseName(RecordedPhase phase) {
+  for (const auto& [value, name] : kPhaseNames) {
+    if (value == phase) return name;
+  }
+  LYNX_CHECK(false);
+}
+
+bool ParsePhase(const std::string& text, RecordedPhase& phase) {
+  for (const auto& [value, name] : kPhaseNames) {
+    if (text != name) continue;
+    phase = value;
+    return true;
+  }
+  return false;
+}
+
+// "JOB.gG.rR"; a job's id may hold dots itself, so it is read from the end.
+bool ParseFolderName(const std::string& name, RankKey& key) {
+  const size_t r = name.rfind(".r");
+  if (r == std::string::npos || r == 0) return false;
+  const size_t g = name.rfind(".g", r - 1);
+  if (g == std::string::npos || g == 0) return false;
+  key.job = JobId(name.substr(0, g));
+  return absl::SimpleAtoi(name.substr(g + 2, r - g - 2), &key.generation.value) && key.generation.value > 0 &&
+         absl::SimpleAtoi(name.substr(r + 2), &key.rank) && key.rank >= 0;
+}
+
+}  // namespace
+
+std::string RankRecordText(const RankRecord& record) {
+  return json{{"job", record.key.job.value},
+              {"generation", record.key.generation.value},
+              {"rank", record.key.rank},
+              {"phase", PhaseName(record.phase)},
+              {"host", record.address.host},
+              {"port", record.address.port},
+              {"pid", record.process.pid},
+              {"start_ticks", record.process.start_ticks},
+              {"machine_boot", record.process.machine_boot},
+              {"exit_code", record.exit_code},
+              {"reason", record.reason},
+              {"peer_lost", record.peer_lost}}
+      // A reason may quote bytes of a file that are no UTF-8.
+      .dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+absl::StatusOr<RankRecord> ParseRankRecord(const std::string& text) {
+  try {
+    const json value = json::parse(text);
+    RankRecord record;
+    record.key = {JobId(value.at("job").get<std::string>()), Generation(value.at("generation").get<int64_t>()),
+                  value.at("rank").get<int32_t>()};
+    if (!ParsePhase(value.at("phase").get<std::string>(), record.phase)) {
+      return absl::DataLossError(absl::StrCat("unknown phase ", value.at("phase").dump()));
+    }
+    record.address = {value.at("host").get<std::string>(), value.at("port").get<int32_t>()};
+    record.process = {value.at("pid").get<pid_t>(), value.at("start_ticks").get<int64_t>(),
+                      value.at("machine_boot").get<std::string>()};
+    record.exit_code = value.at("exit_code").get<int32_t>();
+    record.reason = value.at("reason").get<std::string>();
+    record.peer_lost = value.at("peer_lost").get<bool>();
+    return record;
+  } catch (const json::exception& error) {
+    return absl::DataLossError(error.what());
+  }
+}
+
+RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key) {
+  return {absl::StrCat(ranks_directory, "/", key.job.value, ".g", key.generation.value, ".r", key.rank)};
+}
+
+std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory) {
+  std::vector<RankKey> keys;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(ranks_directory, error)) {
+    RankKey key;
+    if (entry.is_directory(error) && ParseFolderName(entry.path().filename().string(), key)) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+absl::Status StoreRecord(const RankFolder& folder, const RankRecord& record) {
+  return WriteFileDurably(folder.state(), RankRecordText(record));
+}
+
+absl::StatusOr<RankRecord> LoadRecord(const RankFolder& folder, const RankKey& key) {
+  LYNX_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.state(), 1 << 20));
+  absl::StatusOr<RankRecord> record = ParseRankRecord(text);
+  if (!record.ok()) return Annotate(record.status(), folder.state());
+  if (record->key != key) {
+    return absl::DataLossError(absl::StrCat(folder.state(), " is of ", RankKeyText(record->key)));
+  }
+  return record;
+}
+
+void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest) {
+  std::vector<std::pair<fs::file_time_type, std::string>> folders;
+  std::error_code error;
+  for (const RankKey& key : RanksOnDisk(ranks_directory)) {
+    if (kept.contains(key)) continue;
+    const std::string path = FolderOf(ranks_directory, key).path;
+    folders.push_back({fs::last_write_time(path, error), path});
+  }
+  std::sort(folders.rbegin(), folders.rend());
+  for (size_t i = newest; i < folders.size(); ++i) fs::remove_all(folders[i].second, error);
+}
+
+}  // namespace lynx

@@ -1,0 +1,66 @@
+// RankFolder: what the daemon keeps on disk of each rank that it started, in DATA_DIR/ranks/JOB.gGENERATION.rRANK/:
+//
+//   config.json    RankConfig, what the rank process is told
+//   report.jsonl   what it reports, one RankReport a line
+//   stderr.log     what it wrote to its standard error
+//   state.json     RankRecord, by which a restarted daemon recognises the process and its end
+//
+// The state is written before the process starts (kStarting), after (kRunning) and at its end (kExited), each time
+// durably, so that a daemon that is killed at any point neither loses a rank nor starts one twice. Not thread-safe; the
+// daemon holds the data directory's lock.
+#ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
+#define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "node/process.h"
+#include "worker/collectives/communicator.h"
+#include "worker/daemon/rank_key.h"
+
+namespace lynx {
+
+enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited };
+
+struct RankRecord {
+  RankKey key;
+  RecordedPhase phase = RecordedPhase::kStarting;
+  PeerAddress address;
+  ProcessIdentity process;  // kRunning, kExited; pid 0: it never ran
+  // kExited
+  int32_t exit_code = 0;
+  std::string reason;
+  bool peer_lost = false;
+  bool operator==(const RankRecord&) const = default;
+};
+
+std::string RankRecordText(const RankRecord& record);
+absl::StatusOr<RankRecord> ParseRankRecord(const std::string& text);
+
+struct RankFolder {
+  std::string path;
+  std::string config() const { return path + "/config.json"; }
+  std::string report() const { return path + "/report.jsonl"; }
+  std::string log() const { return path + "/stderr.log"; }
+  std::string state() const { return path + "/state.json"; }
+};
+
+// `ranks_directory` is DATA_DIR/ranks.
+RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key);
+// Every rank that has a folder there. Other names are passed over.
+std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory);
+
+absl::Status StoreRecord(const RankFolder& folder, const RankRecord& record);
+// NotFound when there is none, DataLoss when it is damaged or of another rank.
+absl::StatusOr<RankRecord> LoadRecord(const RankFolder& folder, const RankKey& key);
+
+// Removes folders of ranks that are not in `kept`, but the `newest` youngest of them.
+void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_RANK_FOLDER_H_

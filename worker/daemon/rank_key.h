@@ -1,0 +1,28 @@
+// RankKey: names one rank of one generation of a job on this node. Plain data.
+#ifndef LYNX_WORKER_DAEMON_RANK_KEY_H_
+#define LYNX_WORKER_DAEMON_RANK_KEY_H_
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/ids.h"
+
+namespace lynx {
+
+struct RankKey {
+  JobId job;
+  Generation generation;
+  int32_t rank = 0;
+  auto operator<=>(const RankKey&) const = default;
+};
+
+// "rank 3 of job j-12 (generation 2)", for messages.
+inline std::string RankKeyText(const RankKey& key) {
+  return absl::StrCat("rank ", key.rank, " of job ", key.job.value, " (generation ", key.generation.value, ")");
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_RANK_KEY_H_

@@ -1,0 +1,72 @@
+#include "worker/daemon/rank_launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "node/file.h"
+#include "proto/convert_worker.h"
+
+namespace lynx {
+namespace {
+
+absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const std::string& rank_binary) {
+  const UniqueFd log(::open(folder.log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) {
+    return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
+  }
+  return SpawnInSession({rank_binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
+                         "--report-file", folder.report()},
+                        {.out = log.get(), .error = log.get(), .passed = socket});
+}
+
+}  // namespace
+
+RankKey KeyOf(const v1::RankAssignment& assignment) {
+  return {JobId(assignment.job_id()), Generation(assignment.generation()), assignment.rank()};
+}
+
+absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64_t pacing_bytes_per_second) {
+  LYNX_ASSIGN_OR_RETURN(RankConfig config, RankConfigFromProto(assignment));
+  if (config.peers.empty()) return absl::InvalidArgumentError("assignment.peers is empty");
+  if (config.checkpoint_directory.empty()) {
+    return absl::InvalidArgumentError("assignment.checkpoint_directory is empty; the server must give one");
+  }
+  config.threads = std::max<int32_t>(1, static_cast<int32_t>(config.cores.size()));
+  config.pacing_bytes_per_second = pacing_bytes_per_second;
+  return config;
+}
+
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
+                                        int socket, const std::string& rank_binary) {
+  LaunchedRank launched;
+  launched.record = {.key = {config.job, config.generation, config.rank},
+                     .phase = RecordedPhase::kStarting,
+                     .address = address};
+  LYNX_RETURN_IF_ERROR(MakeDirectories(folder.path));
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config)));
+  // From here on a restarted daemon looks for the process by its arguments.
+  LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
+  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, rank_binary));
+  launched.record.phase = RecordedPhase::kRunning;
+  launched.record.process.pid = launched.child.pid;
+  // None if it has ended already, which the caller will see by its pidfd.
+  if (const std::optional<ProcessIdentity> identity = IdentifyProcess(launched.child.pid)) {
+    launched.record.process = *identity;
+  }
+  const absl::Status stored = StoreRecord(folder, launched.record);
+  if (!stored.ok()) {
+    SignalProcess(launched.child.pidfd, SIGKILL);
+    ::waitpid(launched.child.pid, nullptr, 0);
+    return stored;
+  }
+  return launched;
+}
+
+}  // namespace lynx

@@ -1,0 +1,33 @@
+// Starting a rank process from what the server assigned. Free functions; not thread-safe for the same folder.
+#ifndef LYNX_WORKER_DAEMON_RANK_LAUNCH_H_
+#define LYNX_WORKER_DAEMON_RANK_LAUNCH_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/cluster.pb.h"
+#include "node/process.h"
+#include "worker/daemon/rank_folder.h"
+#include "worker/rank_config.h"
+
+namespace lynx {
+
+RankKey KeyOf(const v1::RankAssignment& assignment);
+
+// The whole assignment, checked, with the daemon's own settings: one compute thread per core, at least one.
+// InvalidArgument names the field; the peers must be complete and the checkpoint directory given.
+absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64_t pacing_bytes_per_second);
+
+struct LaunchedRank {
+  Child child;
+  RankRecord record;  // kRunning, as stored
+};
+
+// Writes the configuration and the record, starts `rank_binary` with the socket as descriptor 3, and records the process.
+// The socket stays the caller's. On an error nothing runs; what the record then says is the caller's to write.
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
+                                        int socket, const std::string& rank_binary);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_RANK_LAUNCH_H_

@@ -1,0 +1,64 @@
+#include "worker/daemon/reconcile.h"
+
+#include <map>
+
+namespace lynx {
+namespace {
+
+std::string AddressText(const PeerAddress& address) { return absl::StrCat(address.host, ":", address.port); }
+
+// What to do with a rank that nobody wants; nothing while it is given time to end.
+void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperation>& operations) {
+  if (rank.phase != RankPhase::kRunning) {
+    operations.push_back({OperationKind::kForget, rank.key, ""});
+  } else if (rank.stop == StopStage::kNone) {
+    operations.push_back({OperationKind::kTerminate, rank.key, ""});
+  } else if (rank.stop == StopStage::kAsked && now - rank.asked_at >= grace) {
+    operations.push_back({OperationKind::kKill, rank.key, ""});
+  }
+}
+
+}  // namespace
+
+std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual,
+                                     Nanos now, Nanos grace) {
+  std::map<RankKey, const DesiredRank*> wanted;
+  for (const DesiredRank& rank : desired) wanted[rank.key] = &rank;
+  std::map<RankKey, const ActualRank*> known;
+  for (const ActualRank& rank : actual) known[rank.key] = &rank;
+
+  std::vector<RankOperation> operations;
+  for (const auto& [key, rank] : known) {
+    // One that was asked to end keeps its course even if it is wanted again.
+    if (!wanted.contains(key) || rank->stop != StopStage::kNone) {
+      if (rank->phase == RankPhase::kExited && wanted.contains(key)) continue;
+      End(*rank, now, grace, operations);
+    }
+  }
+  for (const auto& [key, rank] : wanted) {
+    const auto found = known.find(key);
+    if (found == known.end()) {
+      if (!rank->start) {
+        operations.push_back({OperationKind::kListen, key, ""});
+      } else {
+        operations.push_back({OperationKind::kRefuse, key,
+                              "the worker daemon was restarted before it started the rank, so the socket that its peers "
+                              "know is gone"});
+      }
+      continue;
+    }
+    const ActualRank& now_there = *found->second;
+    if (now_there.phase != RankPhase::kListening || !rank->start) continue;
+    if (now_there.address == rank->address) {
+      operations.push_back({OperationKind::kStart, key, ""});
+    } else {
+      operations.push_back({OperationKind::kRefuse, key,
+                            absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
+                                         AddressText(now_there.address),
+                                         ": the worker daemon was restarted in between")});
+    }
+  }
+  return operations;
+}
+
+}  // namespace lynx

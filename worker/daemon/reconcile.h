@@ -1,0 +1,65 @@
+// Reconcile: what to do so that the ranks of a node become those that the server wants. Pure: no clock, no processes.
+//
+//                    wanted, no peers yet            wanted, peers complete
+//      (unknown) ----------------------> LISTENING ------------------------> RUNNING ----> EXITED
+//          |  wanted, peers complete         |                                  |             |
+//          +--> EXITED (refused: its         | not wanted                       | not wanted  | not wanted
+//               socket is gone)              v                                  v             v
+//                                        forgotten              SIGTERM, after the grace   forgotten
+//                                                               SIGKILL, EXITED, forgotten
+//
+// A rank that has been asked to end is not taken back: a generation is started once.
+#ifndef LYNX_WORKER_DAEMON_RECONCILE_H_
+#define LYNX_WORKER_DAEMON_RECONCILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/units.h"
+#include "worker/collectives/communicator.h"
+#include "worker/daemon/rank_key.h"
+
+namespace lynx {
+
+enum class RankPhase : uint8_t { kListening, kRunning, kExited };
+// How far the daemon has gone in ending a running rank.
+enum class StopStage : uint8_t { kNone, kAsked, kKilled };
+
+struct DesiredRank {
+  RankKey key;
+  bool start = false;   // the peers are complete
+  PeerAddress address;  // with `start`: where the peers expect this rank
+};
+
+struct ActualRank {
+  RankKey key;
+  RankPhase phase = RankPhase::kListening;
+  PeerAddress address;                // kListening: where its socket is bound
+  StopStage stop = StopStage::kNone;  // kRunning
+  Nanos asked_at;                     // stop kAsked: when, on the clock of `now`
+};
+
+enum class OperationKind : uint8_t {
+  kListen,     // bind a socket
+  kStart,      // start the process
+  kRefuse,     // record as EXITED with `reason`, without having run
+  kTerminate,  // SIGTERM
+  kKill,       // SIGKILL
+  kForget,     // close its socket, if it has one, and drop it from the table
+};
+
+struct RankOperation {
+  OperationKind kind;
+  RankKey key;
+  std::string reason;  // kRefuse
+};
+
+// In the order: endings first, so that what they free is free for what starts. `desired` and `actual` name each rank at
+// most once.
+std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, const std::vector<ActualRank>& actual,
+                                     Nanos now, Nanos grace);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_RECONCILE_H_

@@ -1,0 +1,120 @@
+#include "worker/daemon/report_tail.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_split.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kReadBytes = 1 << 20;
+constexpr int64_t kFinalReportBytes = 256 << 10;
+constexpr size_t kLogLinesHeld = 1000;
+constexpr int64_t kLogBacklogBytes = 256 << 10;
+constexpr int64_t kLogKeptBytes = 64 << 10;
+
+// Length of the UTF-8 character at `i`, 0 when there is none. Overlong forms and surrogates are refused as protobuf does.
+size_t Utf8Length(const std::string& text, size_t i) {
+  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
+  const unsigned char lead = byte(i);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
+  if (length == 0 || lead > 0xF4 || i + length > text.size()) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(i + k) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(i + 1);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) || (lead == 0xF0 && second < 0x90) ||
+      (lead == 0xF4 && second >= 0x90)) {
+    return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+std::string CleanLine(const std::string& line, size_t limit) {
+  std::string clean;
+  for (size_t i = 0; i < line.size() && clean.size() < limit;) {
+    const size_t length = Utf8Length(line, i);
+    if (length == 0) {
+      clean += '?';
+      ++i;
+      continue;
+    }
+    if (clean.size() + length > limit) break;
+    clean.append(line, i, length);
+    i += length;
+  }
+  return clean;
+}
+
+std::vector<RankReport> ReportTail::Read() {
+  std::vector<RankReport> fresh;
+  if (held_.size() >= kWindow) return fresh;
+  for (const std::string& line : file_.Read(kReadBytes)) {
+    ++lines_;
+    absl::StatusOr<RankReport> report = ParseRankReport(line);
+    if (!report.ok()) {
+      spdlog::warn("{}: line {} of its reports is damaged and passed over: {}", RankKeyText(key_), lines_,
+                   std::string(report.status().message()));
+      continue;
+    }
+    fresh.push_back(*report);
+    if (lines_ > acknowledged_) held_.push_back({lines_, *std::move(report)});
+  }
+  return fresh;
+}
+
+void ReportTail::Acknowledge(int64_t sequence) {
+  acknowledged_ = std::max(acknowledged_, sequence);
+  while (!held_.empty() && held_.front().sequence <= acknowledged_) {
+    held_.pop_front();
+    if (sent_ > 0) --sent_;
+  }
+}
+
+const NumberedReport* ReportTail::Next() { return HasNext() ? &held_[sent_++] : nullptr; }
+
+std::optional<RankReport> FinalReport(const std::string& path) {
+  std::vector<std::string> lines = absl::StrSplit(FileEnd(path, kFinalReportBytes), '\n');
+  lines.pop_back();  // "" after the last line's end, or a line that was never completed
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    absl::StatusOr<RankReport> report = ParseRankReport(*line);
+    if (!report.ok()) continue;
+    if (std::holds_alternative<RankDone>(*report) || std::holds_alternative<RankFailure>(*report)) return *report;
+  }
+  return std::nullopt;
+}
+
+void LogTail::Add(std::string line) {
+  // An older line goes for a newer one: the newest tell why a rank failed.
+  if (lines_.size() >= kLogLinesHeld) lines_.pop_front();
+  lines_.push_back(CleanLine(line));
+}
+
+void LogTail::Read() {
+  if (file_.Unread() > kLogBacklogBytes) {
+    const int64_t skipped = file_.SkipTo(kLogKeptBytes);
+    Add(absl::StrCat("[", skipped, " bytes of output were passed over]"));
+  }
+  for (std::string& line : file_.Read(kLogKeptBytes)) Add(std::move(line));
+}
+
+void LogTail::Finish() {
+  while (file_.Unread() > 0) Read();
+  std::string rest = file_.TakeRest();
+  if (!rest.empty()) Add(std::move(rest));
+}
+
+std::vector<std::string> LogTail::Take(size_t limit) {
+  const size_t count = std::min(limit, lines_.size());
+  const auto end = lines_.begin() + static_cast<std::ptrdiff_t>(count);
+  std::vector<std::string> taken(std::make_move_iterator(lines_.begin()), std::make_move_iterator(end));
+  lines_.erase(lines_.begin(), end);
+  return taken;
+}
+
+}  // namespace lynx

@@ -1,0 +1,121 @@
+// RankSupervisor: the ranks of this node. It holds the table of what is, brings it to what the server wants (Reconcile),
+// starts, stops and reaps rank processes, and composes reports about them.
+//
+// Ranks outlive it: they lead sessions of their own, and a new supervisor on the same data directory finds them by their
+// records and watches them by pidfd, though they are no longer its children. What is lost with a supervisor is the bound
+// socket of a rank that had not been started (kListening): it is then not in the table, the next supervisor binds a new
+// one, and if the server had told the old address to the peers, the rank is refused with a sentence that says so.
+//
+// The end of a rank is reported in or after the message with the last of its reports, never before.
+//
+// Not thread-safe: one owner thread. Step does not block but for writes to the data directory.
+#ifndef LYNX_WORKER_DAEMON_SUPERVISOR_H_
+#define LYNX_WORKER_DAEMON_SUPERVISOR_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "lynx/v1/cluster.pb.h"
+#include "worker/daemon/rank_ending.h"
+#include "worker/daemon/rank_folder.h"
+#include "worker/daemon/report_tail.h"
+#include "worker/daemon/worker_metrics.h"
+
+namespace lynx {
+
+struct SupervisorOptions {
+  std::string data_directory;  // absolute
+  std::string rank_binary;
+  std::string address;         // numeric, of this node; ranks listen there
+  int64_t pacing_bytes_per_second = 0;
+  Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
+  size_t kept_folders = 50;    // of ranks that are over
+};
+
+class RankSupervisor {
+ public:
+  // Takes the data directory's lock and adopts the ranks that run. FailedPrecondition when another daemon has the lock.
+  static absl::StatusOr<std::unique_ptr<RankSupervisor>> Open(SupervisorOptions options, const Clock& clock,
+                                                              WorkerMetrics& metrics);
+
+  // What the server wants, as a whole. Until the first call, everything stays as it is.
+  void SetDesired(const v1::WorkerDesired& desired);
+  // Ends every rank; later calls of SetDesired change nothing.
+  void StopAll();
+  // Sees what has happened and does what is to be done now. Call it when a watched descriptor is readable, after SetDesired,
+  // and every kTick while Busy.
+  void Step();
+
+  bool Busy() const;      // there is something to look at or to wait for
+  bool AnyRuns() const;   // a rank process
+  std::vector<int> WatchedFds() const;
+
+  // A new stream: what the server has not acknowledged is sent again.
+  void Rewind();
+  bool HasNews() const;
+  // All ranks, and as many reports and log lines as one message may hold.
+  void Fill(v1::WorkerReport& report);
+
+  static constexpr Nanos kTick{100'000'000};
+
+ private:
+  struct Rank {
+    RankPhase phase = RankPhase::kListening;
+    RankRecord record;
+    UniqueFd socket;                    // kListening
+    UniqueFd pidfd;                     // kRunning
+    StopStage stop = StopStage::kNone;  // kRunning
+    Nanos asked_at;
+    ReportTail reports;
+    LogTail log;
+    bool measured = false;              // its series exist in the metrics
+    bool end_reported = false;          // kExited has been told
+  };
+  struct Wanted {
+    v1::RankAssignment assignment;
+    DesiredRank rank;
+  };
+
+  RankSupervisor(SupervisorOptions options, UniqueFd lock, const Clock& clock, WorkerMetrics& metrics);
+
+  RankFolder Folder(const RankKey& key) const { return FolderOf(ranks_directory_, key); }
+  Rank& Insert(const RankKey& key, RankPhase phase);
+  void Adopt(const RankKey& key);
+  void TakeUpEnded(const RankKey& key);
+  std::optional<ProcessIdentity> FindStarted(const RankKey& key) const;
+
+  void Reap();
+  void ReadTails();
+  void ReadTails(Rank& rank);
+  void ReconcileOnce();
+  void Execute(const RankOperation& operation);
+  void Listen(const RankKey& key);
+  void Start(const RankKey& key);
+  void Refuse(const RankKey& key, const std::string& reason);
+  void Signal(Rank& rank, StopStage stage);
+  void Forget(const RankKey& key);
+  void End(Rank& rank, const RankEnding& ending);
+  void CountRunning();
+
+  void FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report) const;
+  void FillStatus(const RankKey& key, Rank& rank, v1::RankStatus& status) const;
+
+  const SupervisorOptions options_;
+  const std::string ranks_directory_;
+  const UniqueFd lock_;
+  const Clock& clock_;
+  WorkerMetrics& metrics_;
+  std::map<RankKey, Rank> ranks_;
+  std::optional<std::map<RankKey, Wanted>> wanted_;  // nullopt: not yet known
+  bool stopping_ = false;
+  bool changed_ = true;  // since the last Fill
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_SUPERVISOR_H_

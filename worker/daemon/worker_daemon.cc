@@ -1,0 +1,123 @@
+#include "worker/daemon/worker_daemon.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/rng.h"
+#include "common/version.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "node/daemon.h"
+#include "node/heartbeat.h"
+#include "node/stream.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
+
+// Sleeps until one of the descriptors is readable or the time has passed.
+void WaitFor(std::vector<int> fds, Nanos limit) {
+  std::vector<pollfd> polled;
+  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  ::poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(0, limit.value / 1'000'000)) + 1);
+}
+
+class Loop {
+ public:
+  Loop(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics, const Clock& clock)
+      : options_(options),
+        boot_id_(NewBootId()),
+        supervisor_(supervisor),
+        metrics_(metrics),
+        clock_(clock),
+        stream_({.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+                [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+                  return v1::Cluster::NewStub(channel)->AttachWorker(context);
+                },
+                wake_) {}
+
+  // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
+  void Round(int signal_fd) {
+    wake_.Clear();
+    for (const v1::WorkerDesired& desired : stream_.TakeDesired()) {
+      supervisor_.SetDesired(desired);
+      heartbeat_.SetInterval(Nanos(desired.heartbeat_ns()));
+    }
+    supervisor_.Step();
+    Report();
+
+    std::vector<int> fds = supervisor_.WatchedFds();
+    fds.push_back(wake_.fd());
+    fds.push_back(signal_fd);
+    const Nanos idle = stream_.attachment() != 0 ? heartbeat_.Left(clock_.Monotonic()) : Nanos(1'000'000'000);
+    WaitFor(std::move(fds), supervisor_.Busy() ? std::min(idle, RankSupervisor::kTick) : idle);
+  }
+
+  void Stop() { stream_.Stop(); }
+
+ private:
+  void Report() {
+    const int64_t attachment = stream_.attachment();
+    metrics_.SetAttached(attachment != 0);
+    if (attachment != 0 && attachment != attachment_) {
+      spdlog::info("attached to the server at {}", options_.server);
+      supervisor_.Rewind();
+      heartbeat_.MakeDue();
+    }
+    attachment_ = attachment;
+    const Nanos now = clock_.Monotonic();
+    if (!stream_.CanSend() || (!supervisor_.HasNews() && !heartbeat_.Due(now))) return;
+    v1::WorkerReport report;
+    report.set_node(options_.node);
+    report.set_boot_id(boot_id_);
+    report.set_address(options_.address);
+    report.set_version(kVersion);
+    supervisor_.Fill(report);
+    // If the stream has just ended, the next one sends everything again.
+    stream_.TrySend(report);
+    heartbeat_.Sent(now);
+  }
+
+  const WorkerDaemonOptions& options_;
+  const std::string boot_id_;
+  RankSupervisor& supervisor_;
+  WorkerMetrics& metrics_;
+  const Clock& clock_;
+  Heartbeat heartbeat_;
+  int64_t attachment_ = 0;
+  WakeEvent wake_;
+  WorkerStream stream_;  // last: it uses wake_
+};
+
+}  // namespace
+
+void RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
+                     StopSignals& signals, const Clock& clock) {
+  Loop loop(options, supervisor, metrics, clock);
+  bool stopping = false;
+  while (!stopping || (options.stop_ranks_on_exit && supervisor.AnyRuns())) {
+    loop.Round(signals.fd());
+    if (const std::optional<int> signal = signals.Take(); signal.has_value() && !stopping) {
+      stopping = true;
+      spdlog::info("{}: {}", ::strsignal(*signal),
+                   options.stop_ranks_on_exit ? "ending the ranks" : "leaving; ranks go on");
+      if (options.stop_ranks_on_exit) supervisor.StopAll();
+    }
+  }
+  loop.Stop();
+}
+
+void StopAllRanks(RankSupervisor& supervisor) {
+  supervisor.StopAll();
+  supervisor.Step();
+  while (supervisor.AnyRuns()) {
+    WaitFor(supervisor.WatchedFds(), RankSupervisor::kTick);
+    supervisor.Step();
+  }
+}
+
+}  // namespace lynx

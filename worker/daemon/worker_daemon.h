@@ -1,0 +1,29 @@
+// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has threads of its own.
+#ifndef LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
+#define LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
+
+#include <string>
+
+#include "node/wake.h"
+#include "worker/daemon/supervisor.h"
+
+namespace lynx {
+
+struct WorkerDaemonOptions {
+  std::string node;
+  std::string server;   // host:port
+  std::string address;  // numeric
+  bool stop_ranks_on_exit = false;
+};
+
+// Runs until a stop signal. Ranks stay running, or with stop_ranks_on_exit are ended first (SIGTERM, after the grace
+// SIGKILL), which takes a little more than the grace at most.
+void RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
+                     StopSignals& signals, const Clock& clock);
+
+// Ends all ranks that the supervisor has taken up and returns when they are gone.
+void StopAllRanks(RankSupervisor& supervisor);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
