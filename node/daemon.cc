@@ -1,5 +1,6 @@
 #include "node/daemon.h"
 
+#include <arpa/inet.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ absl::Status CheckNodeName(const std::string& name) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--node '", name, "' is not a node name; use 1 to 63 letters, digits, '.', '_' and '-'"));
+}
+
+absl::Status CheckNumericAddress(const std::string& address, const std::string& flag) {
+  in6_addr parsed;
+  if (::inet_pton(AF_INET, address.c_str(), &parsed) == 1 || ::inet_pton(AF_INET6, address.c_str(), &parsed) == 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " '", address, "' is not an address in numbers such as 10.0.0.7"));
 }
 
 std::string BesideThisBinary(const std::string& name) {

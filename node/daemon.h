@@ -16,6 +16,9 @@ std::string DefaultNodeName();
 // InvalidArgument unless [a-zA-Z0-9._-]{1,63}.
 absl::Status CheckNodeName(const std::string& name);
 
+// InvalidArgument unless an IPv4 or IPv6 address in numbers; names the flag.
+absl::Status CheckNumericAddress(const std::string& address, const std::string& flag);
+
 // The file beside the running binary.
 std::string BesideThisBinary(const std::string& name);
 // NotFound or PermissionDenied unless the path is a file that may be executed; says which flag to give.

@@ -109,10 +109,10 @@ TEST(Identity, IsTrustedOnlyIfStartTimeAndBootMatch) {
 TEST(FindProcesses, ByOneOfTheirArguments) {
   const std::string mark = absl::StrCat("/tmp/lynx-process-test-mark-", ::getpid());
   EXPECT_TRUE(FindProcessesByArgument(mark).empty());
-  absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "sleep 60; exit", "--config", mark}, {});
+  absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "kill -STOP $$", "--config", mark}, {});
   ASSERT_TRUE(child.ok());
   EXPECT_EQ(FindProcessesByArgument(mark), std::vector<pid_t>{child->pid});
-  ::kill(-child->pid, SIGKILL);
+  SignalProcess(child->pidfd, SIGKILL);
   WaitFor(*child);
 }
 

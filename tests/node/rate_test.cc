@@ -27,6 +27,16 @@ TEST(ParseRate, RefusesWhatIsNoRate) {
   }
 }
 
+TEST(ParseBytes, ReadsBinaryUnits) {
+  EXPECT_EQ(*ParseBytes("8GiB"), kGiB * 8);
+  EXPECT_EQ(*ParseBytes("0.5MiB"), kKiB * 512);
+  EXPECT_EQ(*ParseBytes("123"), Bytes(123));
+  EXPECT_EQ(*ParseBytes(""), Bytes(0));
+  for (const char* text : {"8GB", "much", "-1KiB", "KiB", "1e30"}) {
+    EXPECT_EQ(ParseBytes(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
 TEST(ParseCores, ReadsNumbersAndRanges) {
   EXPECT_EQ(*ParseCores("0-3,6"), (std::vector<int32_t>{0, 1, 2, 3, 6}));
   EXPECT_EQ(*ParseCores("5"), (std::vector<int32_t>{5}));

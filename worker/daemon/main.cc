@@ -1,8 +1,6 @@
 // lynx-worker: the daemon of a node that runs its ranks. See worker/daemon/supervisor.h.
 //
 // Exit codes: 0 after SIGTERM, SIGINT or --stop-all; 1 when it cannot start; 2 for wrong flags.
-#include <arpa/inet.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -53,21 +51,13 @@ struct WorkerFlags {
   }
 };
 
-bool IsNumericAddress(const std::string& text) {
-  in6_addr parsed;
-  return ::inet_pton(AF_INET, text.c_str(), &parsed) == 1 || ::inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
-}
-
 absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) {
   SupervisorOptions options;
   std::error_code error;
   options.data_directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   options.rank_binary = flags.rank_binary;
   options.address = flags.address;
-  if (!IsNumericAddress(options.address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--address '", options.address, "' is not a numeric address such as 10.0.0.7"));
-  }
+  LYNX_RETURN_IF_ERROR(CheckNumericAddress(options.address, "--address"));
   absl::StatusOr<int64_t> rate = ParseRate(flags.link_rate);
   if (!rate.ok()) return Annotate(rate.status(), "--link-rate");
   options.pacing_bytes_per_second = *rate;

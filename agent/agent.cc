@@ -1,0 +1,149 @@
+#include "agent/agent.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include <utility>
+
+#include "common/rng.h"
+#include "common/version.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "node/daemon.h"
+#include "node/heartbeat.h"
+#include "node/stream.h"
+#include "proto/convert.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
+
+class Loop {
+ public:
+  Loop(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
+       MeasuringThread& measuring, WakeEvent& wake, AgentMetrics& metrics, const Clock& clock)
+      : options_(options),
+        boot_id_(NewBootId()),
+        devices_(devices),
+        profile_(std::move(profile)),
+        measuring_(measuring),
+        wake_(wake),
+        metrics_(metrics),
+        clock_(clock),
+        stream_({.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+                [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+                  return v1::Cluster::NewStub(channel)->AttachAgent(context);
+                },
+                wake_) {}
+
+  // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
+  void Round(int signal_fd) {
+    wake_.Clear();
+    for (const v1::AgentDesired& desired : stream_.TakeDesired()) TakeDesired(desired);
+    TakeOutcome();
+    if (!measuring_.Busy()) {
+      if (const std::optional<MeasureTask> task = profile_.Next()) measuring_.Begin(*task);
+    }
+    Report();
+    pollfd fds[] = {{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
+                    {.fd = signal_fd, .events = POLLIN, .revents = 0}};
+    const bool attached = stream_.attachment() != 0;
+    const Nanos idle = attached ? heartbeat_.Left(clock_.Monotonic()) : Nanos(1'000'000'000);
+    ::poll(fds, 2, static_cast<int>(idle.value / 1'000'000) + 1);
+  }
+
+  void Stop() { stream_.Stop(); }
+
+ private:
+  void TakeDesired(const v1::AgentDesired& desired) {
+    heartbeat_.SetInterval(Nanos(desired.heartbeat_ns()));
+    std::vector<LayerShape> shapes;
+    for (const v1::LayerShape& message : desired.shapes()) {
+      const absl::StatusOr<LayerShape> shape = FromProto(message);
+      if (shape.ok()) {
+        shapes.push_back(*shape);
+      } else {
+        spdlog::error("passed over a shape to measure: {}", std::string(shape.status().message()));
+      }
+    }
+    profile_.SetWanted(shapes);
+  }
+
+  void TakeOutcome() {
+    const std::optional<MeasureOutcomeOf> outcome = measuring_.Take();
+    if (!outcome.has_value()) return;
+    if (const auto* link = std::get_if<absl::StatusOr<LinkResult>>(&outcome->result)) {
+      profile_.RecordLink(*link);
+    } else {
+      profile_.RecordDevices(outcome->task, std::get<absl::StatusOr<MeasureResult>>(outcome->result));
+    }
+    changed_ = true;
+  }
+
+  void Report() {
+    const int64_t attachment = stream_.attachment();
+    metrics_.SetAttached(attachment != 0);
+    if (attachment != 0 && attachment != attachment_) {
+      spdlog::info("attached to the server at {}", options_.server);
+      heartbeat_.MakeDue();
+    }
+    attachment_ = attachment;
+    const Nanos now = clock_.Monotonic();
+    if (!stream_.CanSend() || (!changed_ && !heartbeat_.Due(now))) return;
+    v1::AgentReport report = Compose();
+    // If the stream has just ended, the next one begins with the same.
+    stream_.TrySend(report);
+    changed_ = false;
+    heartbeat_.Sent(now);
+  }
+
+  v1::AgentReport Compose() const {
+    v1::AgentReport report;
+    report.set_node(options_.node);
+    report.set_boot_id(boot_id_);
+    report.set_version(kVersion);
+    for (const NodeDevice& device : devices_) {
+      v1::Device& message = *report.add_devices();
+      message.set_index(device.index);
+      message.set_kind(device.kind);
+      message.set_model(device.model);
+      message.set_memory_bytes(device.memory.value);
+      message.mutable_cores()->Assign(device.cores.begin(), device.cores.end());
+    }
+    if (const std::optional<HardwareProfile> profile = profile_.Profile()) *report.mutable_profile() = ToProto(*profile);
+    for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);
+    report.set_failure(profile_.Failure());
+    return report;
+  }
+
+  const AgentOptions& options_;
+  const std::string boot_id_;
+  const std::vector<NodeDevice>& devices_;
+  AgentProfile profile_;
+  MeasuringThread& measuring_;
+  WakeEvent& wake_;
+  AgentMetrics& metrics_;
+  const Clock& clock_;
+  Heartbeat heartbeat_;
+  int64_t attachment_ = 0;
+  bool changed_ = true;  // since the last report
+  AgentStream stream_;
+};
+
+}  // namespace
+
+void RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
+              MeasuringThread& measuring, WakeEvent& wake, AgentMetrics& metrics, StopSignals& signals,
+              const Clock& clock) {
+  Loop loop(options, devices, std::move(profile), measuring, wake, metrics, clock);
+  std::optional<int> signal;
+  while (!signal.has_value()) {
+    loop.Round(signals.fd());
+    signal = signals.Take();
+  }
+  spdlog::info("{}: leaving", ::strsignal(*signal));
+  loop.Stop();
+}
+
+}  // namespace lynx

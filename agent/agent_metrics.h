@@ -1,0 +1,34 @@
+// AgentMetrics: what lynx-agent serves about its measurements. Thread-safe.
+#ifndef LYNX_AGENT_AGENT_METRICS_H_
+#define LYNX_AGENT_AGENT_METRICS_H_
+
+#include <memory>
+
+#include "common/units.h"
+#include "prometheus/counter.h"
+#include "prometheus/gauge.h"
+#include "prometheus/registry.h"
+
+namespace lynx {
+
+enum class MeasureSubject : uint8_t { kShape, kLink };  // the general rates count as a shape
+enum class MeasureOutcome : uint8_t { kMeasured, kCached, kFailed };
+
+class AgentMetrics {
+ public:
+  AgentMetrics();
+  const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
+
+  void SetAttached(bool attached);
+  void Count(MeasureSubject subject, MeasureOutcome outcome, Nanos duration);
+
+ private:
+  std::shared_ptr<prometheus::Registry> registry_;
+  prometheus::Gauge& attached_;
+  prometheus::Family<prometheus::Counter>& measurements_;
+  prometheus::Family<prometheus::Counter>& seconds_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_AGENT_METRICS_H_

@@ -1,0 +1,45 @@
+// MeasurementCache: measurements kept in files, so that a restarted agent need not measure again. A key is a text that
+// holds all that the result depends on; a result is found only under exactly the same key. A damaged file is as good as
+// none. Not thread-safe; one process per directory.
+#ifndef LYNX_AGENT_MEASUREMENT_CACHE_H_
+#define LYNX_AGENT_MEASUREMENT_CACHE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/measurement.h"
+
+namespace lynx {
+
+// The part of the keys that is the same for all measurements of a node: the devices, the link's pacing and address, and the
+// digest of the rank binary. NotFound when the binary is missing.
+absl::StatusOr<std::string> NodeKey(const MeasurementOptions& options, const std::vector<NodeDevice>& devices);
+
+class MeasurementCache {
+ public:
+  MeasurementCache(std::string directory, std::string node_key)
+      : directory_(std::move(directory)), node_key_(std::move(node_key)) {}
+
+  // `shapes` as in MeasureDevices.
+  std::optional<MeasureResult> FindDevices(const std::vector<LayerShape>& shapes) const;
+  std::optional<LinkResult> FindLink() const;
+  // Best effort: what cannot be written is logged, and measured again another time.
+  void KeepDevices(const std::vector<LayerShape>& shapes, const MeasureResult& result);
+  void KeepLink(const LinkResult& result);
+
+  static constexpr size_t kMaxFiles = 256;  // the oldest go
+
+ private:
+  std::string PathOf(const std::string& key) const;
+  std::optional<std::string> Find(const std::string& key) const;
+  void Keep(const std::string& key, const std::string& result);
+
+  const std::string directory_;
+  const std::string node_key_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_MEASUREMENT_CACHE_H_

@@ -1,0 +1,68 @@
+// MeasuringThread: carries out one measurement at a time beside the agent's loop, from the cache if it is there. The owner
+// asks with Begin, is woken when it is done, and takes the outcome. Owner calls: one thread.
+#ifndef LYNX_AGENT_MEASURING_THREAD_H_
+#define LYNX_AGENT_MEASURING_THREAD_H_
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "agent/agent_metrics.h"
+#include "agent/agent_profile.h"
+#include "agent/measurement.h"
+#include "agent/measurement_cache.h"
+#include "common/clock.h"
+
+namespace lynx {
+
+struct MeasureOutcomeOf {
+  MeasureTask task;
+  std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<MeasureResult>> result;  // by the kind of the task
+};
+
+class MeasuringThread {
+ public:
+  // All references outlive it; `wake` is raised when an outcome is there.
+  MeasuringThread(MeasurementOptions options, std::vector<NodeDevice> devices, MeasurementCache cache,
+                  const Clock& clock, AgentMetrics& metrics, WakeEvent& wake);
+  // Kills what runs.
+  ~MeasuringThread();
+
+  // Only when not Busy.
+  void Begin(const MeasureTask& task);
+  // From Begin until the outcome is taken.
+  bool Busy() const;
+  std::optional<MeasureOutcomeOf> Take();
+
+ private:
+  void Run();
+  MeasureOutcomeOf Measure(const MeasureTask& task);
+  absl::StatusOr<LinkResult> Link();
+  absl::StatusOr<MeasureResult> Devices(const std::vector<LayerShape>& shapes);
+
+  const MeasurementOptions options_;
+  const std::vector<NodeDevice> devices_;
+  const Clock& clock_;
+  AgentMetrics& metrics_;
+  WakeEvent& wake_;
+  WakeEvent cancel_;
+  MeasurementCache cache_;  // of the thread
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::optional<MeasureTask> task_;        // to be begun
+  std::optional<MeasureOutcomeOf> outcome_;
+  bool busy_ = false;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_MEASURING_THREAD_H_

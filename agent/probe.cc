@@ -1,0 +1,82 @@
+#include "agent/probe.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/status.h"
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+// The text behind the colon of the first "KEY : value" line; "" when there is none.
+std::string ValueOf(const std::string& text, const std::string& key) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n'))) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || absl::StripAsciiWhitespace(line.substr(0, colon)) != key) continue;
+    return std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<int32_t> AvailableCores() {
+  std::vector<int32_t> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int32_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::string CpuModel(const std::string& cpuinfo) {
+  const std::string model = ValueOf(cpuinfo, "model name");
+  return model.empty() ? "unknown" : model;
+}
+
+Bytes AvailableMemory(const std::string& meminfo) {
+  const std::vector<std::string> words = absl::StrSplit(ValueOf(meminfo, "MemAvailable"), ' ');
+  int64_t kibibytes = 0;
+  if (words.size() != 2 || words[1] != "kB" || !absl::SimpleAtoi(words[0], &kibibytes)) return Bytes(0);
+  return kKiB * kibibytes;
+}
+
+absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
+  const std::vector<int32_t> available = AvailableCores();
+  const std::vector<int32_t> cores = options_.cores.empty() ? available : options_.cores;
+  if (cores.empty()) return absl::FailedPreconditionError("this process may not run on any core");
+  for (const int32_t core : cores) {
+    if (std::find(available.begin(), available.end(), core) == available.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("core ", core, " may not be used here; available are ",
+                                                     absl::StrJoin(available, ","), ", see --cores"));
+    }
+  }
+  const int64_t most = kMaxDevices;
+  const int64_t count = options_.devices > 0 ? options_.devices : std::min<int64_t>(most, std::ssize(cores));
+  if (count > most) {
+    return absl::InvalidArgumentError(absl::StrCat("--devices ", count, " is more than a node may have, ", most));
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::string cpuinfo, ReadFile("/proc/cpuinfo"));
+  LYNX_ASSIGN_OR_RETURN(const std::string meminfo, ReadFile("/proc/meminfo"));
+  Bytes memory = options_.memory_per_device;
+  if (memory == Bytes(0)) memory = AvailableMemory(meminfo) * 4 / 5 / count;
+  std::vector<NodeDevice> devices;
+  for (int32_t i = 0; i < count; ++i) {
+    devices.push_back({.index = i,
+                       .kind = "cpu",
+                       .model = CpuModel(cpuinfo),
+                       .memory = memory,
+                       .cores = {cores[static_cast<size_t>(i) % cores.size()]}});
+  }
+  return devices;
+}
+
+}  // namespace lynx

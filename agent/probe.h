@@ -1,0 +1,58 @@
+// DeviceProbe: finds the devices of a node on which ranks may run. One implementation per kind of device.
+#ifndef LYNX_AGENT_PROBE_H_
+#define LYNX_AGENT_PROBE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+
+namespace lynx {
+
+struct NodeDevice {
+  int32_t index = 0;           // 0, 1, ... on the node
+  std::string kind;            // "cpu"
+  std::string model;           // "AMD EPYC ..."
+  Bytes memory;                // that a rank on it may use
+  std::vector<int32_t> cores;  // that a rank on it is pinned to; devices may share cores
+  bool operator==(const NodeDevice&) const = default;
+};
+
+class DeviceProbe {
+ public:
+  virtual ~DeviceProbe() = default;
+  // In the order of their index. At least one, or an error that says what is missing.
+  virtual absl::StatusOr<std::vector<NodeDevice>> Find() = 0;
+};
+
+inline constexpr int kMaxDevices = 64;
+
+struct CpuProbeOptions {
+  int64_t devices = 0;         // 0 = as many as cores, at most kMaxDevices
+  std::vector<int32_t> cores;  // empty = all that this process may use
+  Bytes memory_per_device;     // 0 = an equal share of 80% of the memory that is available now
+};
+
+// A device is one core, so that a rank has it for itself; with more devices than cores, device i has cores[i % count].
+class CpuProbe : public DeviceProbe {
+ public:
+  explicit CpuProbe(CpuProbeOptions options) : options_(std::move(options)) {}
+  // InvalidArgument for more than kMaxDevices, or for a core that this process may not use.
+  absl::StatusOr<std::vector<NodeDevice>> Find() override;
+
+ private:
+  const CpuProbeOptions options_;
+};
+
+// The cores that the calling thread may run on.
+std::vector<int32_t> AvailableCores();
+// From the text of /proc/cpuinfo: the model name of the first processor; "unknown" when it has none.
+std::string CpuModel(const std::string& cpuinfo);
+// From the text of /proc/meminfo: MemAvailable; 0 when it is missing.
+Bytes AvailableMemory(const std::string& meminfo);
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_PROBE_H_
