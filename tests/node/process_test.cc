@@ -53,11 +53,15 @@ TEST(Spawn, PassesOneDescriptorAndClosesAllOthers) {
   // Both would be inherited: neither is close-on-exec.
   UniqueFd passed(::fcntl(out.get(), F_DUPFD, 40));
   UniqueFd leaked(::fcntl(out.get(), F_DUPFD, 50));
-  absl::StatusOr<Child> child = Shell("ls -l /proc/$$/fd | awk '{print $9}' | xargs; echo passed >&3",
-                                      {.out = out.get(), .error = -1, .passed = passed.get()});
-  ASSERT_TRUE(child.ok());
-  EXPECT_EQ(WaitFor(*child).code, 0);
-  EXPECT_EQ(*ReadFile(path), "0 1 2 3\npassed\n");
+  const SpawnFds fds{.out = out.get(), .error = -1, .passed = passed.get()};
+  absl::StatusOr<Child> list = SpawnInSession({"/bin/ls", "/proc/self/fd"}, fds);
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(WaitFor(*list).code, 0);
+  absl::StatusOr<Child> writer = Shell("echo passed >&3", fds);
+  ASSERT_TRUE(writer.ok());
+  EXPECT_EQ(WaitFor(*writer).code, 0);
+  // 4 is the folder that ls reads.
+  EXPECT_EQ(*ReadFile(path), "0\n1\n2\n3\n4\npassed\n");
   ::unlink(path);
 }
 
@@ -111,7 +115,10 @@ TEST(FindProcesses, ByOneOfTheirArguments) {
   EXPECT_TRUE(FindProcessesByArgument(mark).empty());
   absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "kill -STOP $$", "--config", mark}, {});
   ASSERT_TRUE(child.ok());
-  EXPECT_EQ(FindProcessesByArgument(mark), std::vector<pid_t>{child->pid});
+  // The kernel shows a new process' arguments a little after it has started.
+  std::vector<pid_t> found;
+  while (found.empty()) found = FindProcessesByArgument(mark);
+  EXPECT_EQ(found, std::vector<pid_t>{child->pid});
   SignalProcess(child->pidfd, SIGKILL);
   WaitFor(*child);
 }
