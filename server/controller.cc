@@ -1,0 +1,209 @@
+// The controller's bookkeeping: one Step, restoring, queries. See controller.h.
+#include "server/controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace lynx {
+
+const char* JobStateName(JobState state) {
+  static constexpr std::array<const char*, kJobStateCount> kNames = {"queued",    "planning", "starting", "running",
+                                                                     "succeeded", "failed",   "cancelled"};
+  return kNames.at(static_cast<size_t>(state));
+}
+
+Controller::Controller(ControllerOptions options) : options_(std::move(options)) {
+  LYNX_CHECK(options_.wanted_shapes != nullptr);
+}
+
+std::vector<Effect> Controller::Step(const Event& event) {
+  LYNX_CHECK(event.now >= now_);
+  now_ = event.now;
+  wall_ = event.wall;
+  struct Visitor {
+    Controller& c;
+    void operator()(const JobSubmitted& e) const { c.OnSubmitted(e); }
+    void operator()(const SubmissionLost& e) const { c.OnSubmissionLost(e); }
+    void operator()(const CancelRequested& e) const { c.OnCancel(e); }
+    void operator()(const AgentReported& e) const { c.OnAgentReported(e); }
+    void operator()(const WorkerReported& e) const { c.OnWorkerReported(e); }
+    void operator()(const AgentGone& e) const { c.OnAgentGone(e); }
+    void operator()(const WorkerGone& e) const { c.OnWorkerGone(e); }
+    void operator()(const PlanReady& e) const { c.OnPlanReady(e); }
+    void operator()(const Tick&) const { c.OnTick(); }
+  };
+  std::visit(Visitor{*this}, event.body);
+  return Finish();
+}
+
+std::vector<Effect> Controller::Finish() {
+  if (std::exchange(schedule_, false)) Schedule();
+  for (const JobId& id : std::exchange(touched_, {})) {
+    Job* job = FindJob(id);
+    if (job == nullptr) continue;
+    JobRecord& record = job->record;
+    for (size_t r = 0; r < job->ranks.size(); ++r) {
+      if (job->ranks[r].received <= record.ranks[r].acknowledged) continue;
+      record.ranks[r].acknowledged = job->ranks[r].received;
+      worker_dirty_.insert(record.ranks[r].where.node);
+    }
+    if (!job->ranks.empty()) record.measured = job->statistics.Measured();
+    job->persisted = now_;
+    job->persist_at = Nanos(0);
+    effects_.push_back(UpdateJob{record});
+  }
+  for (const NodeId& name : std::exchange(agent_dirty_, {})) {
+    const auto node = nodes_.find(name);
+    if (node == nodes_.end() || !node->second.agent_attached()) continue;
+    effects_.push_back(SendAgent{node->second.agent_link.stream, ShapesFor(node->second)});
+  }
+  for (const NodeId& name : std::exchange(worker_dirty_, {})) {
+    const auto node = nodes_.find(name);
+    if (node == nodes_.end() || !node->second.worker_attached()) continue;
+    effects_.push_back(SendWorker{node->second.worker_link.stream, WishOf(node->second)});
+  }
+  stray_acks_.clear();
+  for (auto& [id, events] : std::exchange(notices_, {})) effects_.push_back(NotifyWatchers{id, std::move(events)});
+  return std::exchange(effects_, {});
+}
+
+std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall) {
+  LYNX_CHECK(jobs_.empty());
+  now_ = now;
+  wall_ = wall;
+  for (StoredJob& stored : jobs) {
+    const JobId id = stored.record.id;
+    Job& job = jobs_[id];
+    job.record = std::move(stored.record);
+    job.plan = std::move(stored.plan);
+    by_key_[job.record.idempotency_key] = id;
+    by_submission_[job.record.submission] = id;
+    last_submission_ = std::max(last_submission_, job.record.submission);
+    if (IsFinal(job.record.state)) continue;
+    unfinished_.insert(id);
+    switch (job.record.state) {
+      case JobState::kPlanning:
+        SetState(job, JobState::kQueued, "server-restarted", "the server restarted; the job is planned again");
+        [[fallthrough]];
+      case JobState::kQueued:
+        queue_.insert(job.record.submission);
+        break;
+      default:
+        RestoreGeneration(job);
+    }
+  }
+  schedule_ = !queue_.empty();
+  return Finish();
+}
+
+void Controller::RestoreGeneration(Job& job) {
+  LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
+  AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
+  Touch(job);
+  job.statistics = StepStatistics(job.plan->layout, job.record.measured);
+  job.ranks.resize(job.record.ranks.size());
+  std::vector<RankAddress> peers;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankRecord& rank = job.record.ranks[r];
+    job.ranks[r].received = rank.acknowledged;
+    job.ranks[r].started = job.record.state == JobState::kRunning;
+    job.ranks[r].finished_at = now_;
+    Node& node = NodeOf(rank.where.node);
+    node.jobs.insert(job.record.id);
+    node.worker_gone_at = now_;
+    if (rank.port > 0) peers.push_back({rank.host, rank.port});
+  }
+  if (peers.size() == job.ranks.size()) {
+    job.peers = std::make_shared<const std::vector<RankAddress>>(std::move(peers));
+  } else {
+    job.listen_deadline = now_ + options_.node_timeout + options_.listen_timeout;
+  }
+}
+
+void Controller::AddEvent(Job& job, const std::string& kind, const std::string& reason) {
+  JobEvent event{.sequence = ++job.record.events, .time = wall_, .state = job.record.state, .kind = kind,
+                 .reason = reason};
+  notices_[job.record.id].push_back(event);
+  effects_.push_back(InsertEvent{job.record.id, std::move(event)});
+}
+
+void Controller::SetState(Job& job, JobState state, const std::string& kind, const std::string& reason) {
+  job.record.state = state;
+  job.record.reason = reason;
+  AddEvent(job, kind, reason);
+  Touch(job);
+}
+
+void Controller::TouchNodesOf(const Job& job) {
+  for (const RankRecord& rank : job.record.ranks) worker_dirty_.insert(rank.where.node);
+}
+
+Controller::Job* Controller::FindJob(const JobId& id) {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+const JobRecord* Controller::Find(const JobId& id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second.record;
+}
+
+std::shared_ptr<const Plan> Controller::PlanOf(const JobId& id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : found->second.plan;
+}
+
+absl::StatusOr<JobId> Controller::Resolve(const std::string& text) const {
+  if (jobs_.contains(JobId(text))) return JobId(text);
+  for (auto it = by_submission_.rbegin(); it != by_submission_.rend(); ++it) {
+    if (jobs_.at(it->second).record.spec->name == text) return it->second;
+  }
+  const auto begins = [&](const JobId& id) { return !text.empty() && id.value.compare(0, text.size(), text) == 0; };
+  const auto first = jobs_.lower_bound(JobId(text));
+  if (first == jobs_.end() || !begins(first->first)) {
+    return absl::NotFoundError(absl::StrCat("no job has the id or name \"", text.substr(0, 80), "\""));
+  }
+  if (const auto second = std::next(first); second != jobs_.end() && begins(second->first)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" begins the ids of several jobs, among them ",
+                                                   first->first.value, " and ", second->first.value,
+                                                   "; give more characters"));
+  }
+  return first->first;
+}
+
+std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states) const {
+  std::vector<const JobRecord*> records;
+  for (auto it = by_submission_.rbegin(); it != by_submission_.rend() && records.size() < limit; ++it) {
+    const JobRecord& record = jobs_.at(it->second).record;
+    const bool wanted = states.empty() || std::find(states.begin(), states.end(), record.state) != states.end();
+    if (wanted) records.push_back(&record);
+  }
+  return records;
+}
+
+std::vector<NodeView> Controller::Nodes() const {
+  std::vector<NodeView> views;
+  for (const auto& [name, node] : nodes_) {
+    NodeView view{.name = name, .address = node.address, .agent_attached = node.agent_attached(),
+                  .worker_attached = node.worker_attached(), .devices = node.agent.devices, .last_seen = node.seen,
+                  .profile = node.agent.profile};
+    if (view.address.empty()) view.address = node.agent_link.host;
+    for (const JobId& id : node.jobs) {
+      view.jobs.push_back(id);
+      for (const RankRecord& rank : jobs_.at(id).record.ranks) view.devices_used += rank.where.node == name ? 1 : 0;
+    }
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+std::array<int64_t, kJobStateCount> Controller::JobCounts() const {
+  std::array<int64_t, kJobStateCount> counts{};
+  for (const auto& [id, job] : jobs_) ++counts.at(static_cast<size_t>(job.record.state));
+  return counts;
+}
+
+}  // namespace lynx

@@ -1,0 +1,235 @@
+// Controller: decides everything. A pure state machine: Step(event) changes its state and returns the effects that it
+// wants; time arrives in the event; no I/O, clock, threads, randomness or protobuf. Not thread-safe: one owner thread.
+//
+// A job:
+//
+//             submit
+//               |
+//               v       devices free, its turn        plan, placement
+//      +----> QUEUED ------------------------> PLANNING ------> STARTING ------> RUNNING ------> SUCCEEDED
+//      |        |  \__ has a plan, devices free __________________^  |  all ready   |   all ranks done
+//      |        |                                  |                 | or a step    |
+//      |        |           infeasible, no layout  |                 |              |
+//      |        |                                  v                 v              v
+//      |        |                                FAILED <--- [stopping: ranks of this generation end]
+//      |        |                                  budget spent,     |    |         ^ ^
+//      |        |                                  own first fault   |    |         | rank lost, node lost, cancel
+//      |        |                                                    |    |
+//      |        |                          restart, new generation: STARTING (same devices, or others)
+//      +--------|---------------------- no devices for a restart ----+
+//               +--- cancel: CANCELLED (at once, or when the ranks have stopped)
+//
+// A generation, rank by rank: listening (desired without peers) -> all listen -> running (desired with all peers) ->
+// finished and exited 0. Every rank's worker must show that the rank is gone before a next generation begins, or its node
+// be lost.
+//
+// FIFO: jobs get devices in the order in which they were submitted; none passes an older one that waits.
+#ifndef LYNX_SERVER_CONTROLLER_H_
+#define LYNX_SERVER_CONTROLLER_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/events.h"
+#include "server/job.h"
+#include "server/node_state.h"
+#include "server/placement.h"
+#include "server/progress.h"
+#include "server/rank_logs.h"
+
+namespace lynx {
+
+struct ControllerOptions {
+  // Absence of a worker daemon after which its node counts as lost. After a start of the server, too: no node is lost
+  // earlier.
+  Nanos node_timeout{60'000'000'000};
+  Nanos measure_timeout{60'000'000'000};  // for agents to measure the shapes that a plan wants
+  Nanos listen_timeout{60'000'000'000};   // for all ranks of a generation to listen
+  // Ranks that end because a peer is gone often report it before the rank that is at fault: how long to wait for that.
+  Nanos culprit_grace{2'000'000'000};
+  // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
+  Nanos exit_grace{10'000'000'000};
+  Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
+  int64_t max_unfinished_jobs = 10'000;
+  size_t max_nodes = 10'000;
+  // The shapes whose op times a plan wants (planner/plan.h WantedShapes). Required.
+  std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
+};
+
+class Controller {
+ public:
+  explicit Controller(ControllerOptions options);
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  struct StoredJob {
+    JobRecord record;
+    std::shared_ptr<const Plan> plan;  // null: none, or the job has ended
+  };
+  // Takes up what an earlier server left. Call once, before the first Step.
+  std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
+
+  std::vector<Effect> Step(const Event& event);
+
+  // nullptr: unknown.
+  const JobRecord* Find(const JobId& id) const;
+  // null: none, or the job has ended and the store has it.
+  std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
+  // An id, the newest job of that name, or a unique prefix of an id. NotFound, or InvalidArgument for an ambiguous prefix.
+  absl::StatusOr<JobId> Resolve(const std::string& text) const;
+  // Newest first; `states` empty = all.
+  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
+  std::vector<NodeView> Nodes() const;
+  const RankLogs& logs() const { return logs_; }
+  std::array<int64_t, kJobStateCount> JobCounts() const;
+
+ private:
+  // What is known of a rank of the current generation beside its record.
+  struct LiveRank {
+    std::optional<RankPhase> phase;  // unset: not heard of since the generation or this server began
+    bool started = false;
+    bool fault_reported = false;  // by the rank itself
+    bool failed = false;
+    bool peer_lost = false;       // failed, but only because a peer was gone
+    bool during_stop = false;     // failed after the stop had begun
+    int32_t exit_code = 0;
+    std::string reason;
+    int64_t order = 0;            // of the failure among those of the job
+    Nanos exited_at, finished_at;
+    int64_t received = 0;         // newest report that was folded in
+  };
+  struct Job {
+    JobRecord record;
+    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
+    std::vector<LiveRank> ranks;
+    StepStatistics statistics;
+    // PLANNING
+    Reservation reservation;
+    std::vector<LayerShape> wanted;
+    bool plan_asked = false;
+    int64_t attempt = 0;
+    int32_t min_devices = 0;  // at least so many for the next plan: fewer have been tried
+    // timers, monotonic; 0 = off
+    Nanos measure_deadline, listen_deadline, stop_deadline, persist_at;
+    Nanos persisted;
+    int64_t failures = 0;
+  };
+  struct Attachment {
+    int64_t stream = 0;  // 0 = none
+    std::string host, boot;
+  };
+  struct Node {
+    NodeId name;
+    Attachment agent_link, worker_link;
+    AgentState agent;          // the last report
+    std::string address;       // of the worker, for peers
+    std::set<JobId> jobs;      // that have ranks of a live generation here
+    std::map<RankKey, RankObservation> ranks;  // of the last report
+    bool heard = false;        // a worker has reported since this server began
+    bool lost = false;
+    Nanos worker_gone_at;      // monotonic; while there is no worker
+    Nanos seen;                // wall clock
+    Nanos seen_monotonic;
+
+    bool agent_attached() const { return agent_link.stream != 0; }
+    bool worker_attached() const { return worker_link.stream != 0; }
+  };
+
+  // controller.cc: bookkeeping of one Step
+  std::vector<Effect> Finish();
+  void AddEvent(Job& job, const std::string& kind, const std::string& reason);
+  void SetState(Job& job, JobState state, const std::string& kind, const std::string& reason);
+  void Touch(Job& job) { touched_.insert(job.record.id); }
+  void TouchNodesOf(const Job& job);
+  Job* FindJob(const JobId& id);
+
+  // controller_jobs.cc: submission, queue, planning, placement
+  void OnSubmitted(const JobSubmitted& event);
+  void OnSubmissionLost(const SubmissionLost& event);
+  void OnCancel(const CancelRequested& event);
+  void OnPlanReady(const PlanReady& event);
+  void Schedule();
+  bool TryBegin(Job& job);
+  Demand DemandOf(const Job& job) const;
+  void PlanRefused(Job& job, const std::string& reason);
+  void BeginPlanning(Job& job, Reservation reservation);
+  void AdvancePlanning(Job& job);
+  void EndPlanning(Job& job);
+  void AskForPlan(Job& job);
+  void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,
+                       const std::string& reason);
+  std::vector<NodeDevices> FreeDevices(const Job* for_job) const;
+  void LeaveNodes(Job& job);
+  void EndJob(Job& job, JobState state, const std::string& kind, const std::string& reason);
+  void SetWaiting(Job& job, const std::string& reason);
+
+  // controller_ranks.cc: generations: starting, running, failing, stopping
+  void OnRankMessage(const RankMessage& message);
+  void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
+  void FoldStep(Job& job, int32_t rank, const RankStep& step);
+  void FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint);
+  void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);
+  void ObserveMissing(Job& job, const Node& node);
+  void ObserveExit(Job& job, int32_t rank, const RankObservation& seen);
+  void RankFailed(Job& job, int32_t rank, const std::string& reason, bool peer_lost, bool reported);
+  void CheckListening(Job& job);
+  void CheckRunning(Job& job);
+  void CheckSucceeded(Job& job);
+  void BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason);
+  void CheckStopped(Job& job);
+  void EndGeneration(Job& job);
+  void Restart(Job& job, const std::string& reason);
+  bool NodesServe(const Job& job) const;
+  bool RankGone(const Job& job, int32_t rank) const;
+  bool RankOver(const Job& job, int32_t rank) const;
+  const LiveRank* Culprit(const Job& job, int32_t& rank) const;
+  std::string FailureText(const Job& job, int32_t rank) const;
+  void JobTimers(Job& job);
+  void RestoreGeneration(Job& job);
+
+  // controller_nodes.cc: streams, nodes, what they should do
+  void OnAgentReported(const AgentReported& event);
+  void OnWorkerReported(const WorkerReported& event);
+  void OnAgentGone(const AgentGone& event);
+  void OnWorkerGone(const WorkerGone& event);
+  void OnTick();
+  enum class Party : uint8_t { kAgent, kWorker };
+  Node* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
+  Node& NodeOf(const NodeId& name);
+  void LoseNode(Node& node);
+  WorkerWish WishOf(const Node& node) const;
+  AgentWish ShapesFor(const Node& node) const;
+  RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
+
+  const ControllerOptions options_;
+  std::map<JobId, Job> jobs_;
+  std::map<std::string, JobId> by_key_;
+  std::map<int64_t, JobId> by_submission_;
+  std::set<int64_t> queue_;        // submissions of QUEUED jobs
+  std::set<JobId> unfinished_;
+  std::map<NodeId, Node> nodes_;
+  std::map<int64_t, NodeId> streams_;  // of admitted streams
+  RankLogs logs_;
+  int64_t last_submission_ = 0;
+
+  // Of the Step that is running.
+  Nanos now_, wall_;
+  std::vector<Effect> effects_;
+  std::set<JobId> touched_;                              // records to write
+  std::map<JobId, std::vector<JobEvent>> notices_;       // for watchers
+  std::set<NodeId> agent_dirty_, worker_dirty_;          // nodes to send to
+  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // of ranks that are nobody's
+  bool schedule_ = false;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CONTROLLER_H_

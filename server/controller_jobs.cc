@@ -1,0 +1,379 @@
+// Jobs: submission, the queue, planning, placement, the end. See controller.h.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/controller.h"
+#include "server/slowest_profile.h"
+
+namespace lynx {
+namespace {
+
+constexpr size_t kMaxShapes = 64;  // of one AgentDesired
+
+std::string NodeNames(const std::vector<DeviceRef>& devices) {
+  std::set<NodeId> names;
+  for (const DeviceRef& device : devices) names.insert(device.node);
+  std::string text;
+  for (const NodeId& name : names) absl::StrAppend(&text, text.empty() ? "" : ", ", name.value);
+  return text;
+}
+
+// Only the devices among `wanted`.
+std::vector<NodeDevices> Among(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& wanted) {
+  std::vector<NodeDevices> result;
+  for (const NodeDevices& node : free) {
+    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device};
+    for (const int32_t device : node.free) {
+      if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
+        kept.free.push_back(device);
+      }
+    }
+    result.push_back(std::move(kept));
+  }
+  return result;
+}
+
+int32_t CountDevices(const std::vector<NodeDevices>& nodes) {
+  int32_t count = 0;
+  for (const NodeDevices& node : nodes) count += static_cast<int32_t>(node.free.size());
+  return count;
+}
+
+}  // namespace
+
+void Controller::OnSubmitted(const JobSubmitted& event) {
+  if (const auto known = by_key_.find(event.idempotency_key); known != by_key_.end()) {
+    const JobRecord& earlier = jobs_.at(known->second).record;
+    absl::Status status;
+    if (earlier.spec_digest != event.spec_digest) {
+      status = absl::AlreadyExistsError(absl::StrCat("idempotency key \"", event.idempotency_key,
+                                                     "\" was used for job ", earlier.id.value,
+                                                     " with another spec; use a new key for a new job"));
+    }
+    effects_.push_back(Reply{event.request, status, earlier.id, true});
+    return;
+  }
+  if (static_cast<int64_t>(unfinished_.size()) >= options_.max_unfinished_jobs) {
+    effects_.push_back(Reply{event.request,
+                             absl::ResourceExhaustedError(absl::StrCat("the server holds ", unfinished_.size(),
+                                                                       " jobs that have not ended, its limit; "
+                                                                       "submit again when some have")),
+                             JobId(), false});
+    return;
+  }
+  Job& job = jobs_[event.id];
+  LYNX_CHECK(job.record.submission == 0);
+  job.record.id = event.id;
+  job.record.submission = ++last_submission_;
+  job.record.idempotency_key = event.idempotency_key;
+  job.record.spec = std::make_shared<const JobSpec>(event.spec);
+  job.record.spec_digest = event.spec_digest;
+  job.record.submitted = wall_;
+  job.record.reason = "waits for its turn";
+  by_key_[event.idempotency_key] = event.id;
+  by_submission_[job.record.submission] = event.id;
+  queue_.insert(job.record.submission);
+  unfinished_.insert(event.id);
+  effects_.push_back(InsertJob{job.record});
+  AddEvent(job, "submitted", "");
+  Touch(job);
+  effects_.push_back(Reply{event.request, absl::OkStatus(), event.id, false});
+  schedule_ = true;
+}
+
+void Controller::OnSubmissionLost(const SubmissionLost& event) {
+  const Job* job = FindJob(event.job);
+  if (job == nullptr) return;
+  LYNX_CHECK(job->record.ranks.empty());
+  by_key_.erase(job->record.idempotency_key);
+  by_submission_.erase(job->record.submission);
+  queue_.erase(job->record.submission);
+  unfinished_.erase(event.job);
+  notices_.erase(event.job);
+  jobs_.erase(event.job);
+  schedule_ = true;
+}
+
+void Controller::OnCancel(const CancelRequested& event) {
+  Job* job = FindJob(event.job);
+  if (job == nullptr) {
+    effects_.push_back(Reply{event.request, absl::NotFoundError(absl::StrCat("no job ", event.job.value)), event.job});
+    return;
+  }
+  effects_.push_back(Reply{event.request, absl::OkStatus(), event.job});
+  if (IsFinal(job->record.state) || job->record.cancel_requested) return;
+  job->record.cancel_requested = true;
+  const std::string reason = event.reason.empty() ? "cancelled on request" : absl::StrCat("cancelled: ", event.reason);
+  if (job->record.state == JobState::kQueued || job->record.state == JobState::kPlanning) {
+    EndPlanning(*job);
+    EndJob(*job, JobState::kCancelled, "cancelled", reason);
+    return;
+  }
+  if (job->record.stop == StopKind::kNone) {
+    BeginStop(*job, StopKind::kCancel, "", reason);
+    return;
+  }
+  job->record.stop = StopKind::kCancel;
+  job->record.stop_reason = reason;
+  job->record.reason = absl::StrCat("stopping: ", reason);
+  notices_[event.job];
+  Touch(*job);
+}
+
+void Controller::Schedule() {
+  while (!queue_.empty()) {
+    Job& head = jobs_.at(by_submission_.at(*queue_.begin()));
+    if (!TryBegin(head)) return;
+    LYNX_CHECK(queue_.empty() || *queue_.begin() != head.record.submission);
+  }
+}
+
+Demand Controller::DemandOf(const Job& job) const {
+  const JobSpec& spec = *job.record.spec;
+  const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
+  const ParallelSpec& pinned = spec.parallel;
+  const int32_t product = at_least_one(pinned.tp) * at_least_one(pinned.pp) * at_least_one(pinned.dp);
+  return {.min_ranks = std::max({spec.resources.min_ranks, product, job.min_devices}),
+          .max_ranks = spec.resources.max_ranks, .group = at_least_one(pinned.tp)};
+}
+
+// False when the job must go on waiting; then its reason says for what.
+bool Controller::TryBegin(Job& job) {
+  const std::vector<NodeDevices> free = FreeDevices(nullptr);
+  int32_t needed = 0;
+  if (job.plan != nullptr) {
+    needed = job.plan->layout.ranks();
+    if (const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free)) {
+      StartGeneration(job, *placement, "placed",
+                      absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
+      return true;
+    }
+  } else {
+    const Demand demand = DemandOf(job);
+    needed = demand.min_ranks;
+    if (std::optional<Reservation> reservation = Reserve(free, demand)) {
+      BeginPlanning(job, *std::move(reservation));
+      return true;
+    }
+  }
+  int32_t all = 0;
+  for (const auto& [name, node] : nodes_) {
+    if (node.worker_attached()) all += static_cast<int32_t>(node.agent.devices.size());
+  }
+  const std::string waits = absl::StrCat("waits for ", needed, needed == 1 ? " device" : " devices");
+  if (needed > all) {
+    SetWaiting(job, absl::StrCat(waits, ", but the attached nodes have ", all,
+                                 "; attach more nodes or ask for fewer ranks"));
+  } else if (CountDevices(free) >= needed) {
+    SetWaiting(job, absl::StrCat(waits, " with its tensor-parallel groups inside nodes; of ", all, " devices ",
+                                 CountDevices(free), " are free"));
+  } else {
+    SetWaiting(job, absl::StrCat(waits, "; of ", all, " devices ", CountDevices(free), " are free"));
+  }
+  return false;
+}
+
+void Controller::SetWaiting(Job& job, const std::string& reason) {
+  if (job.record.reason == reason) return;
+  job.record.reason = reason;
+  notices_[job.record.id];
+}
+
+std::vector<NodeDevices> Controller::FreeDevices(const Job* for_job) const {
+  std::set<DeviceRef> used;
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    if (&job == for_job || job.record.state == JobState::kQueued) continue;
+    for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
+    used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
+  }
+  std::vector<NodeDevices> free;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.worker_attached()) continue;
+    NodeDevices devices{.node = name};
+    for (const Device& device : node.agent.devices) {
+      if (used.contains(DeviceRef{name, device.index})) continue;
+      devices.free.push_back(device.index);
+      const bool first = devices.free.size() == 1;
+      devices.memory_per_device = first ? device.memory : std::min(devices.memory_per_device, device.memory);
+    }
+    std::sort(devices.free.begin(), devices.free.end());
+    if (!devices.free.empty()) free.push_back(std::move(devices));
+  }
+  return free;
+}
+
+void Controller::BeginPlanning(Job& job, Reservation reservation) {
+  queue_.erase(job.record.submission);
+  job.reservation = std::move(reservation);
+  job.wanted = options_.wanted_shapes(*job.record.spec, job.reservation.topology);
+  if (job.wanted.size() > kMaxShapes) job.wanted.resize(kMaxShapes);
+  job.plan_asked = false;
+  ++job.attempt;
+  job.measure_deadline = now_ + options_.measure_timeout;
+  SetState(job, JobState::kPlanning, "planning",
+           absl::StrCat("measures ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
+                        " and plans for ", job.reservation.devices.size(), " devices on ",
+                        NodeNames(job.reservation.devices)));
+  for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
+  AdvancePlanning(job);
+}
+
+void Controller::AdvancePlanning(Job& job) {
+  if (job.record.state != JobState::kPlanning || job.plan_asked) return;
+  if (now_ < job.measure_deadline) {
+    for (const DeviceRef& device : job.reservation.devices) {
+      const Node& node = NodeOf(device.node);
+      if (!node.agent_attached()) continue;
+      for (const LayerShape& shape : job.wanted) {
+        const AgentState& agent = node.agent;
+        const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
+        const bool measured = agent.profile != nullptr && std::any_of(agent.profile->measured.begin(),
+                                                                      agent.profile->measured.end(), has);
+        const bool failed = std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) !=
+                            agent.failed_shapes.end();
+        if (!measured && !failed) return;
+      }
+    }
+  }
+  AskForPlan(job);
+}
+
+void Controller::AskForPlan(Job& job) {
+  job.plan_asked = true;
+  job.measure_deadline = Nanos(0);
+  std::set<NodeId> names;
+  for (const DeviceRef& device : job.reservation.devices) names.insert(device.node);
+  std::vector<std::shared_ptr<const HardwareProfile>> profiles;
+  for (const NodeId& name : names) {
+    profiles.push_back(NodeOf(name).agent.profile);
+    agent_dirty_.insert(name);  // nothing more to measure for this job
+  }
+  effects_.push_back(PlanJob{job.record.id, job.attempt,
+                             PlanRequest{.spec = *job.record.spec, .cluster = job.reservation.topology,
+                                         .profile = SlowestProfile(profiles)}});
+}
+
+// Gives back what the job holds while it is planned.
+void Controller::EndPlanning(Job& job) {
+  for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
+  job.reservation = {};
+  job.wanted.clear();
+  job.plan_asked = false;
+  job.measure_deadline = Nanos(0);
+  schedule_ = true;
+}
+
+void Controller::OnPlanReady(const PlanReady& event) {
+  Job* job = FindJob(event.job);
+  const bool awaited = job != nullptr && job->record.state == JobState::kPlanning && job->plan_asked &&
+                       job->attempt == event.attempt;
+  if (!awaited) return;
+  if (const auto* status = std::get_if<absl::Status>(&event.result)) {
+    PlanRefused(*job, std::string(status->message()));
+    return;
+  }
+  if (const auto* infeasible = std::get_if<Infeasible>(&event.result)) {
+    std::string reason = infeasible->reason;
+    if (!infeasible->suggestion.empty()) {
+      absl::StrAppend(&reason, "; the smallest change that fits: ", infeasible->suggestion);
+    }
+    PlanRefused(*job, reason);
+    return;
+  }
+  const std::shared_ptr<const Plan> plan = std::get<std::shared_ptr<const Plan>>(event.result);
+  const std::vector<DeviceRef> reserved = job->reservation.devices;
+  EndPlanning(*job);
+  const std::vector<NodeDevices> free = FreeDevices(job);
+  std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, reserved));
+  if (!placement.has_value()) placement = PlaceRanks(plan->layout, free);
+  if (!placement.has_value()) {
+    queue_.insert(job->record.submission);
+    SetState(*job, JobState::kQueued, "queued",
+             absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
+    return;
+  }
+  job->plan = plan;
+  job->record.plan_digest = plan->digest;
+  effects_.push_back(InsertPlan{job->record.id, plan});
+  AddEvent(*job, "planned",
+           absl::StrCat(LayoutText(plan->layout), ", micro-batch ", plan->micro_batch, ", ", plan->microbatches,
+                        " microbatches, ", RecomputeModeName(plan->mode), "; predicted step ",
+                        FormatDuration(plan->step),
+                        plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
+  StartGeneration(*job, *placement, "placed",
+                  absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
+}
+
+// The planner found nothing for the devices it was given. If the cluster has more of use to the job, which others hold
+// now, the job waits for them; else no wait helps.
+void Controller::PlanRefused(Job& job, const std::string& reason) {
+  const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
+  EndPlanning(job);
+  int32_t all = 0;
+  for (const auto& [name, node] : nodes_) {
+    if (node.worker_attached()) all += static_cast<int32_t>(node.agent.devices.size());
+  }
+  if (tried >= std::min(all, job.record.spec->resources.max_ranks)) {
+    EndJob(job, JobState::kFailed, "failed", reason);
+    return;
+  }
+  job.min_devices = tried + 1;
+  queue_.insert(job.record.submission);
+  SetState(job, JobState::kQueued, "queued",
+           absl::StrCat("no plan for the ", tried, " devices that were free (", reason, "); waits for more"));
+}
+
+void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,
+                                 const std::string& reason) {
+  LYNX_CHECK(job.plan != nullptr && placement.size() == static_cast<size_t>(job.plan->layout.ranks()));
+  JobRecord& record = job.record;
+  queue_.erase(record.submission);
+  LeaveNodes(job);
+  record.generation = Generation(record.generation.value + 1);
+  record.stop = StopKind::kNone;
+  record.stop_reason.clear();
+  record.resume_step = record.checkpoint_step;
+  record.base_steps = record.best_steps;
+  record.ranks.clear();
+  record.measured.clear();
+  for (const DeviceRef& device : placement) {
+    record.ranks.push_back({.where = device});
+    NodeOf(device.node).jobs.insert(record.id);
+  }
+  job.ranks.assign(placement.size(), LiveRank());
+  job.peers.reset();
+  job.statistics = StepStatistics(job.plan->layout, {});
+  job.failures = 0;
+  job.stop_deadline = Nanos(0);
+  job.listen_deadline = now_ + options_.listen_timeout;
+  SetState(job, JobState::kStarting, kind, reason);
+  TouchNodesOf(job);
+}
+
+void Controller::LeaveNodes(Job& job) {
+  TouchNodesOf(job);
+  for (const RankRecord& rank : job.record.ranks) NodeOf(rank.where.node).jobs.erase(job.record.id);
+}
+
+void Controller::EndJob(Job& job, JobState state, const std::string& kind, const std::string& reason) {
+  JobRecord& record = job.record;
+  queue_.erase(record.submission);
+  unfinished_.erase(record.id);
+  LeaveNodes(job);
+  if (!job.ranks.empty()) record.measured = job.statistics.Measured();
+  job.ranks.clear();
+  job.peers.reset();
+  job.plan.reset();
+  job.listen_deadline = job.stop_deadline = Nanos(0);
+  record.stop = StopKind::kNone;
+  record.stop_reason.clear();
+  record.ended = wall_;
+  SetState(job, state, kind, reason);
+  schedule_ = true;
+}
+
+}  // namespace lynx

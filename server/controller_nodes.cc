@@ -1,0 +1,227 @@
+// Nodes: streams that come and go, reports, what each node should do. See controller.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/controller.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for so long is no longer listed
+constexpr size_t kMaxShapes = 64;              // of one AgentDesired
+
+}  // namespace
+
+Controller::Node& Controller::NodeOf(const NodeId& name) {
+  Node& node = nodes_[name];
+  node.name = name;
+  return node;
+}
+
+// The node if the stream may speak for it; else nullptr, and the stream is closed.
+Controller::Node* Controller::Admit(Party party, int64_t stream, const NodeId& name, const std::string& host,
+                                    const std::string& boot) {
+  if (const auto known = streams_.find(stream); known != streams_.end()) {
+    if (known->second == name) return &NodeOf(name);
+    effects_.push_back(CloseStream{stream, absl::InvalidArgumentError(absl::StrCat(
+                                               "node is \"", name.value, "\": this stream began as node \"",
+                                               known->second.value, "\""))});
+    return nullptr;
+  }
+  if (!nodes_.contains(name) && nodes_.size() >= options_.max_nodes) {
+    effects_.push_back(CloseStream{stream, absl::ResourceExhaustedError(absl::StrCat(
+                                               "the server knows ", nodes_.size(), " nodes, its limit"))});
+    return nullptr;
+  }
+  Node& node = NodeOf(name);
+  Attachment& link = party == Party::kAgent ? node.agent_link : node.worker_link;
+  if (link.stream != 0) {
+    if (link.host != host || link.boot != boot) {
+      const char* what = party == Party::kAgent ? "agent" : "worker daemon";
+      effects_.push_back(CloseStream{
+          stream, absl::AlreadyExistsError(absl::StrCat("another ", what, " is attached as node \"", name.value,
+                                                        "\" from ", link.host,
+                                                        "; give this one a name of its own with --node"))});
+      return nullptr;
+    }
+    // The same process dialled again before the server noticed that its old connection was lost.
+    effects_.push_back(CloseStream{link.stream, absl::AbortedError("the node opened a newer stream")});
+    streams_.erase(link.stream);
+  }
+  link = {.stream = stream, .host = host, .boot = boot};
+  streams_[stream] = name;
+  (party == Party::kAgent ? agent_dirty_ : worker_dirty_).insert(name);
+  schedule_ = true;
+  return &node;
+}
+
+void Controller::OnAgentReported(const AgentReported& event) {
+  Node* node = Admit(Party::kAgent, event.stream, event.state.node, event.host, event.state.boot);
+  if (node == nullptr) return;
+  node->seen = wall_;
+  node->seen_monotonic = now_;
+  if (node->agent.devices != event.state.devices) schedule_ = true;
+  node->agent = event.state;
+  const std::set<JobId> jobs = unfinished_;  // planning may end, and with it the job
+  for (const JobId& id : jobs) {
+    Job& job = jobs_.at(id);
+    if (job.record.state == JobState::kPlanning) AdvancePlanning(job);
+  }
+}
+
+void Controller::OnWorkerReported(const WorkerReported& event) {
+  const WorkerState& state = event.state;
+  Node* node = Admit(Party::kWorker, event.stream, state.node, event.host, state.boot);
+  if (node == nullptr) return;
+  node->seen = wall_;
+  node->seen_monotonic = now_;
+  node->address = state.address;
+  node->heard = true;
+  node->lost = false;
+  node->ranks.clear();
+  for (const RankObservation& rank : state.ranks) node->ranks[rank.key] = rank;
+  for (const RankLogLines& lines : state.logs) {
+    if (jobs_.contains(lines.key.job)) logs_.Add(lines);
+  }
+
+  const auto live = [&](const RankKey& key) {
+    Job* job = FindJob(key.job);
+    const bool current = job != nullptr && job->record.generation == key.generation && key.rank >= 0 &&
+                         static_cast<size_t>(key.rank) < job->ranks.size() &&
+                         job->record.ranks[static_cast<size_t>(key.rank)].where.node == node->name;
+    return current ? job : nullptr;
+  };
+  std::map<RankKey, int64_t> stray;
+  for (const RankMessage& message : state.messages) {
+    if (live(message.key) != nullptr) {
+      OnRankMessage(message);
+    } else {
+      // Of a job or generation that is over: refused, but not sent for ever.
+      stray[message.key] = std::max(stray[message.key], message.sequence);
+    }
+  }
+  for (const RankObservation& rank : state.ranks) {
+    if (Job* job = live(rank.key)) ObserveRank(*job, rank.key.rank, rank);
+  }
+  for (const auto& [key, sequence] : stray) stray_acks_[node->name].push_back({key, sequence});
+  if (!stray.empty()) worker_dirty_.insert(node->name);
+
+  const std::set<JobId> jobs = node->jobs;  // a job may leave the node meanwhile
+  for (const JobId& id : jobs) {
+    Job& job = jobs_.at(id);
+    ObserveMissing(job, *node);
+    CheckListening(job);
+    CheckSucceeded(job);
+    CheckStopped(job);
+  }
+}
+
+void Controller::OnAgentGone(const AgentGone& event) {
+  const auto known = streams_.find(event.stream);
+  if (known == streams_.end()) return;
+  const NodeId name = known->second;
+  streams_.erase(known);
+  NodeOf(name).agent_link = {};
+  const std::set<JobId> jobs = unfinished_;
+  for (const JobId& id : jobs) AdvancePlanning(jobs_.at(id));  // nothing more to wait for there
+}
+
+void Controller::OnWorkerGone(const WorkerGone& event) {
+  const auto known = streams_.find(event.stream);
+  if (known == streams_.end()) return;
+  Node& node = NodeOf(known->second);
+  streams_.erase(known);
+  node.worker_link = {};
+  node.worker_gone_at = now_;
+}
+
+void Controller::OnTick() {
+  std::vector<NodeId> lost, idle;
+  for (const auto& [name, node] : nodes_) {
+    if (node.worker_attached()) continue;
+    if (!node.jobs.empty()) {
+      if (!node.lost && now_ - node.worker_gone_at >= options_.node_timeout) lost.push_back(name);
+    } else if (!node.agent_attached() && now_ - node.seen_monotonic >= kForgetNode) {
+      idle.push_back(name);
+    }
+  }
+  for (const NodeId& name : lost) LoseNode(NodeOf(name));
+  const std::set<JobId> jobs = unfinished_;
+  for (const JobId& id : jobs) JobTimers(jobs_.at(id));
+  for (const NodeId& name : idle) {
+    const auto reserved = [&](const JobId& id) {
+      const std::vector<DeviceRef>& devices = jobs_.at(id).reservation.devices;
+      return std::any_of(devices.begin(), devices.end(), [&](const DeviceRef& d) { return d.node == name; });
+    };
+    if (std::none_of(unfinished_.begin(), unfinished_.end(), reserved)) nodes_.erase(name);
+  }
+}
+
+void Controller::LoseNode(Node& node) {
+  node.lost = true;
+  const std::string reason = absl::StrCat("node ", node.name.value, " has not been heard of for ",
+                                          FormatDuration(options_.node_timeout));
+  const std::set<JobId> jobs = node.jobs;
+  for (const JobId& id : jobs) {
+    Job& job = jobs_.at(id);
+    CheckSucceeded(job);
+    if (IsFinal(job.record.state)) continue;
+    if (job.record.stop == StopKind::kNone) {
+      BeginStop(job, StopKind::kRestart, "node-lost", reason);
+      continue;
+    }
+    AddEvent(job, "node-lost", reason);
+    if (job.record.stop == StopKind::kRestart) job.record.stop_reason = reason;
+    Touch(job);
+    CheckStopped(job);
+  }
+}
+
+AgentWish Controller::ShapesFor(const Node& node) const {
+  AgentWish wish;
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    if (job.record.state != JobState::kPlanning || job.plan_asked) continue;
+    const std::vector<DeviceRef>& devices = job.reservation.devices;
+    const auto here = [&](const DeviceRef& device) { return device.node == node.name; };
+    if (std::none_of(devices.begin(), devices.end(), here)) continue;
+    for (const LayerShape& shape : job.wanted) {
+      const bool known = std::find(wish.shapes.begin(), wish.shapes.end(), shape) != wish.shapes.end();
+      if (!known && wish.shapes.size() < kMaxShapes) wish.shapes.push_back(shape);
+    }
+  }
+  return wish;
+}
+
+RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node& node) const {
+  const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
+  RankAssignment assignment{.key = {job.record.id, job.record.generation, rank}, .device = record.where.device,
+                            .spec = job.record.spec, .plan = job.plan, .peers = job.peers,
+                            .resume_step = job.record.resume_step};
+  for (const Device& device : node.agent.devices) {
+    if (device.index == record.where.device) assignment.cores = device.cores;
+  }
+  return assignment;
+}
+
+WorkerWish Controller::WishOf(const Node& node) const {
+  WorkerWish wish;
+  for (const JobId& id : node.jobs) {
+    const Job& job = jobs_.at(id);
+    for (size_t r = 0; r < job.record.ranks.size(); ++r) {
+      const RankRecord& rank = job.record.ranks[r];
+      if (rank.where.node != node.name) continue;
+      const RankAssignment assignment = AssignmentOf(job, static_cast<int32_t>(r), node);
+      if (job.record.stop == StopKind::kNone) wish.ranks.push_back(assignment);
+      if (rank.acknowledged > 0) wish.acks.push_back({assignment.key, rank.acknowledged});
+    }
+  }
+  if (const auto stray = stray_acks_.find(node.name); stray != stray_acks_.end()) {
+    wish.acks.insert(wish.acks.end(), stray->second.begin(), stray->second.end());
+  }
+  return wish;
+}
+
+}  // namespace lynx

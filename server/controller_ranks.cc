@@ -1,0 +1,366 @@
+// Generations: ranks that start, run, report, fail, stop and start again. See controller.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "server/controller.h"
+
+namespace lynx {
+namespace {
+
+constexpr int kExitOk = 0;
+// Exit codes of a rank that was told to end: its own answer to SIGTERM, SIGTERM, SIGKILL.
+constexpr int kExitCancelled = 4;
+constexpr int kExitTerminated = 128 + 15;
+constexpr int kExitKilled = 128 + 9;
+constexpr size_t kLogLinesInReason = 3;
+constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
+
+std::string RankText(const JobRecord& record, int32_t rank) {
+  return absl::StrCat("rank ", rank, " on node ", record.ranks[static_cast<size_t>(rank)].where.node.value);
+}
+
+bool LooksStopped(int exit_code) {
+  return exit_code == kExitCancelled || exit_code == kExitTerminated || exit_code == kExitKilled;
+}
+
+}  // namespace
+
+void Controller::OnRankMessage(const RankMessage& message) {
+  Job* job = FindJob(message.key.job);
+  LYNX_CHECK(job != nullptr && job->record.generation == message.key.generation);
+  LiveRank& live = job->ranks[static_cast<size_t>(message.key.rank)];
+  if (message.sequence <= live.received) return;
+  live.received = message.sequence;
+  FoldMessage(*job, message.key.rank, message);
+}
+
+void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message) {
+  const size_t r = static_cast<size_t>(rank);
+  if (const auto* started = std::get_if<RankStarted>(&message.body)) {
+    job.ranks[r].started = true;
+    job.statistics.AddStarted(rank, *started);
+    Touch(job);
+    CheckRunning(job);
+  } else if (const auto* step = std::get_if<RankStep>(&message.body)) {
+    FoldStep(job, rank, *step);
+  } else if (const auto* checkpoint = std::get_if<RankCheckpoint>(&message.body)) {
+    FoldCheckpoint(job, *checkpoint);
+  } else if (const auto* unsaved = std::get_if<RankCheckpointFailed>(&message.body)) {
+    AddEvent(job, "checkpoint-failed",
+             absl::StrCat("no checkpoint of step ", unsaved->step, ": ", unsaved->reason, "; training goes on"));
+    Touch(job);
+  } else if (std::holds_alternative<RankFinished>(message.body)) {
+    job.record.ranks[r].finished = true;
+    job.ranks[r].finished_at = now_;
+    Touch(job);
+    CheckSucceeded(job);
+  } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
+    RankFailed(job, rank, fault->reason, fault->peer_lost, true);
+  }
+}
+
+void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
+  JobRecord& record = job.record;
+  job.ranks[static_cast<size_t>(rank)].started = true;
+  job.statistics.AddStep(rank, step, wall_, record.progress);
+  const bool new_step = step.step + 1 > record.best_steps;
+  record.best_steps = std::max(record.best_steps, step.step + 1);
+  effects_.push_back(StepRecorded{record.id, rank, CoordinatesOf(job.plan->layout, rank).stage, new_step, step});
+  notices_[record.id];
+  // A step is worth no write of its own; what is lost with the server is reported again.
+  if (now_ - job.persisted >= options_.progress_interval) {
+    Touch(job);
+  } else if (job.persist_at == Nanos(0)) {
+    job.persist_at = job.persisted + options_.progress_interval;
+  }
+  CheckRunning(job);
+}
+
+void Controller::FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint) {
+  Touch(job);
+  effects_.push_back(InsertCheckpoint{job.record.id, job.record.generation, checkpoint.step, checkpoint.path,
+                                      checkpoint.bytes, wall_});
+  AddEvent(job, "checkpoint",
+           absl::StrCat("step ", checkpoint.step, ": ", checkpoint.path, " (", FormatBytes(checkpoint.bytes), ")"));
+  if (checkpoint.step < job.record.checkpoint_step) return;
+  job.record.checkpoint_step = checkpoint.step;
+  job.record.checkpoint_path = checkpoint.path;
+}
+
+// What the worker says of a rank of the current generation that should be on its node.
+void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen) {
+  LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
+  switch (seen.phase) {
+    case RankPhase::kListening: {
+      const bool had_process = live.phase == RankPhase::kRunning || live.phase == RankPhase::kExited || live.started;
+      const bool moved = record.port > 0 && (record.port != seen.port || record.host != seen.host);
+      if (had_process && !record.finished) {
+        RankFailed(job, rank, kForgotten, false, false);
+      } else if (moved && !record.finished) {
+        RankFailed(job, rank, "its worker daemon restarted while the job was starting", false, false);
+      } else {
+        live.phase = RankPhase::kListening;
+      }
+      break;
+    }
+    case RankPhase::kRunning:
+      live.phase = RankPhase::kRunning;
+      break;
+    case RankPhase::kExited:
+      if (live.phase != RankPhase::kExited) ObserveExit(job, rank, seen);
+      break;
+  }
+}
+
+// A worker lists every rank that it should run from the time it first did. One that it no longer knows was lost with the
+// daemon's state or the machine, even if the worker has begun to start it again.
+void Controller::ObserveMissing(Job& job, const Node& node) {
+  for (size_t r = 0; r < job.ranks.size() && job.record.stop == StopKind::kNone; ++r) {
+    const RankRecord& record = job.record.ranks[r];
+    const LiveRank& live = job.ranks[r];
+    const bool was_there = live.phase.has_value() || live.started || record.port > 0;
+    const RankKey key{job.record.id, job.record.generation, static_cast<int32_t>(r)};
+    if (record.where.node != node.name || !was_there || record.finished || node.ranks.contains(key)) continue;
+    RankFailed(job, key.rank, kForgotten, false, false);
+  }
+}
+
+void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen) {
+  LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  live.phase = RankPhase::kExited;
+  live.exited_at = now_;
+  live.exit_code = seen.exit_code;
+  if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
+    RankFailed(job, rank, seen.reason, seen.peer_lost, false);
+  }
+}
+
+// A rank's failure comes twice as a rule: its own report, then its exit. The first counts, but its own words win.
+void Controller::RankFailed(Job& job, int32_t rank, const std::string& reason, bool peer_lost, bool reported) {
+  LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  if (live.failed && !(reported && !live.fault_reported)) return;
+  if (!live.failed) {
+    live.during_stop = job.record.stop != StopKind::kNone;
+    live.order = ++job.failures;
+  }
+  live.failed = true;
+  live.fault_reported = reported;
+  live.peer_lost = peer_lost;
+  live.reason = reason;
+  if (job.record.stop != StopKind::kNone) return;
+  if (!peer_lost) {
+    BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, rank));
+  } else if (job.stop_deadline == Nanos(0)) {
+    job.stop_deadline = now_ + options_.culprit_grace;
+  }
+}
+
+std::string Controller::FailureText(const Job& job, int32_t rank) const {
+  const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  std::string text = RankText(job.record, rank);
+  if (live.fault_reported) return absl::StrCat(text, ": ", live.reason);
+  if (live.exit_code > 128) {
+    absl::StrAppend(&text, " was killed by signal ", live.exit_code - 128);
+  } else if (!live.reason.empty()) {
+    absl::StrAppend(&text, ": ", live.reason);
+  } else {
+    absl::StrAppend(&text, " ended with exit code ", live.exit_code);
+  }
+  const std::vector<std::string> lines =
+      logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesInReason);
+  if (!lines.empty()) absl::StrAppend(&text, "; its last lines: ", absl::StrJoin(lines, " | "));
+  return text;
+}
+
+// The rank whose failure explains the others; nullptr when every failed rank only noticed one.
+const Controller::LiveRank* Controller::Culprit(const Job& job, int32_t& rank) const {
+  const LiveRank* best = nullptr;
+  const auto rank_of = [](const LiveRank& live) { return std::pair(live.during_stop, live.order); };
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const LiveRank& live = job.ranks[r];
+    if (!live.failed || live.peer_lost) continue;
+    if (live.during_stop && !live.fault_reported && LooksStopped(live.exit_code)) continue;
+    if (best != nullptr && rank_of(*best) < rank_of(live)) continue;
+    best = &live;
+    rank = static_cast<int32_t>(r);
+  }
+  return best;
+}
+
+void Controller::CheckListening(Job& job) {
+  JobRecord& record = job.record;
+  if (record.state != JobState::kStarting || record.stop != StopKind::kNone || job.peers != nullptr) return;
+  std::vector<RankAddress> peers;
+  for (size_t r = 0; r < record.ranks.size(); ++r) {
+    const Node& node = NodeOf(record.ranks[r].where.node);
+    const auto seen = node.ranks.find({record.id, record.generation, static_cast<int32_t>(r)});
+    if (seen == node.ranks.end() || seen->second.phase == RankPhase::kExited || seen->second.port == 0) return;
+    peers.push_back({seen->second.host, seen->second.port});
+  }
+  for (size_t r = 0; r < peers.size(); ++r) {
+    record.ranks[r].host = peers[r].host;
+    record.ranks[r].port = peers[r].port;
+  }
+  job.peers = std::make_shared<const std::vector<RankAddress>>(std::move(peers));
+  job.listen_deadline = Nanos(0);
+  Touch(job);
+  TouchNodesOf(job);
+}
+
+void Controller::CheckRunning(Job& job) {
+  JobRecord& record = job.record;
+  if (record.state != JobState::kStarting || record.stop != StopKind::kNone) return;
+  const bool ready = std::all_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.started; });
+  const bool stepped = record.best_steps > record.base_steps;
+  if (!ready && !stepped) return;
+  if (record.started == Nanos(0)) record.started = wall_;
+  SetState(job, JobState::kRunning, "running",
+           record.resume_step < 0 ? "all ranks run, from initial weights"
+                                  : absl::StrCat("all ranks run, from the checkpoint of step ", record.resume_step));
+}
+
+bool Controller::RankGone(const Job& job, int32_t rank) const {
+  const auto found = nodes_.find(job.record.ranks[static_cast<size_t>(rank)].where.node);
+  LYNX_CHECK(found != nodes_.end());
+  const Node& node = found->second;
+  if (node.lost) return true;
+  if (!node.heard) return false;
+  const auto seen = node.ranks.find({job.record.id, job.record.generation, rank});
+  return seen == node.ranks.end() || seen->second.phase == RankPhase::kExited;
+}
+
+// Whether the rank has done its work and nothing more is to come from it.
+bool Controller::RankOver(const Job& job, int32_t rank) const {
+  const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  if (job.record.ranks[static_cast<size_t>(rank)].finished) {
+    return RankGone(job, rank) || now_ - live.finished_at >= options_.exit_grace;
+  }
+  return live.phase == RankPhase::kExited && live.exit_code == kExitOk && !live.failed &&
+         now_ - live.exited_at >= options_.exit_grace;
+}
+
+void Controller::CheckSucceeded(Job& job) {
+  JobRecord& record = job.record;
+  const bool runs = record.state == JobState::kRunning || record.state == JobState::kStarting;
+  if (!runs || record.stop != StopKind::kNone) return;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (!RankOver(job, static_cast<int32_t>(r))) return;
+  }
+  EndJob(job, JobState::kSucceeded, "succeeded",
+         absl::StrCat(record.progress.steps_done, " steps done; last loss ", record.progress.loss));
+}
+
+// The nodes are told to stop the ranks of this generation; EndGeneration goes on when all are gone.
+void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason) {
+  LYNX_CHECK(job.record.stop == StopKind::kNone && kind != StopKind::kNone);
+  job.record.stop = kind;
+  job.record.stop_reason = reason;
+  job.record.reason = absl::StrCat("stopping: ", reason);
+  job.stop_deadline = job.listen_deadline = Nanos(0);
+  if (!event_kind.empty()) AddEvent(job, event_kind, reason);
+  notices_[job.record.id];
+  Touch(job);
+  TouchNodesOf(job);
+  CheckStopped(job);
+}
+
+void Controller::CheckStopped(Job& job) {
+  if (IsFinal(job.record.state) || job.record.stop == StopKind::kNone) return;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (!RankGone(job, static_cast<int32_t>(r))) return;
+  }
+  EndGeneration(job);
+}
+
+void Controller::EndGeneration(Job& job) {
+  JobRecord& record = job.record;
+  if (record.stop == StopKind::kCancel) {
+    EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
+    return;
+  }
+  int32_t rank = 0;
+  const LiveRank* culprit = Culprit(job, rank);
+  const std::string reason = culprit != nullptr ? FailureText(job, rank) : record.stop_reason;
+  // A rank that refuses its data or its program before it ever trained would refuse it again.
+  const bool hopeless = culprit != nullptr && culprit->fault_reported && !culprit->started &&
+                        record.generation == Generation(1) && record.best_steps == 0;
+  if (hopeless) {
+    EndJob(job, JobState::kFailed, "failed", reason);
+    return;
+  }
+  const bool fruitless = record.generation > Generation(1) && record.best_steps <= record.base_steps;
+  record.restart_charge += fruitless ? 2 : 1;
+  if (record.restart_charge > record.spec->max_restarts) {
+    EndJob(job, JobState::kFailed, "failed",
+           absl::StrCat(reason, "; after ", record.restarts, " restarts the budget, max_restarts ",
+                        record.spec->max_restarts, ", is spent (a restart without a new step counts twice)"));
+    return;
+  }
+  Restart(job, reason);
+}
+
+bool Controller::NodesServe(const Job& job) const {
+  return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [this](const RankRecord& rank) {
+    const auto node = nodes_.find(rank.where.node);
+    if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
+    const std::vector<Device>& devices = node->second.agent.devices;
+    // Before its agent is back, a node's devices are taken to be what they were.
+    return devices.empty() || std::any_of(devices.begin(), devices.end(),
+                                          [&](const Device& d) { return d.index == rank.where.device; });
+  });
+}
+
+void Controller::Restart(Job& job, const std::string& reason) {
+  JobRecord& record = job.record;
+  ++record.restarts;
+  std::optional<std::vector<DeviceRef>> placement;
+  if (NodesServe(job)) {
+    placement.emplace();
+    for (const RankRecord& rank : record.ranks) placement->push_back(rank.where);
+  } else {
+    placement = PlaceRanks(job.plan->layout, FreeDevices(&job));
+  }
+  if (placement.has_value()) {
+    StartGeneration(job, *placement, "restarting", reason);
+    return;
+  }
+  LeaveNodes(job);
+  record.ranks.clear();
+  record.stop = StopKind::kNone;
+  record.stop_reason.clear();
+  job.ranks.clear();
+  job.peers.reset();
+  queue_.insert(record.submission);
+  SetState(job, JobState::kQueued, "restarting",
+           absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(), " devices"));
+  schedule_ = true;
+}
+
+void Controller::JobTimers(Job& job) {
+  const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && now_ >= deadline; };
+  if (due(job.persist_at)) Touch(job);
+  if (due(job.measure_deadline)) AdvancePlanning(job);
+  CheckSucceeded(job);
+  if (IsFinal(job.record.state) || job.record.stop != StopKind::kNone) return;
+  if (due(job.stop_deadline)) {
+    // Nobody but ranks that lost a peer: the first of them tells what it saw.
+    const auto first = std::min_element(job.ranks.begin(), job.ranks.end(), [](const LiveRank& a, const LiveRank& b) {
+      return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order);
+    });
+    BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, static_cast<int32_t>(first - job.ranks.begin())));
+    return;
+  }
+  if (due(job.listen_deadline)) {
+    size_t r = 0;
+    while (r + 1 < job.ranks.size() && job.ranks[r].phase.has_value()) ++r;
+    BeginStop(job, StopKind::kRestart, "rank-lost",
+              absl::StrCat(RankText(job.record, static_cast<int32_t>(r)), " did not come up within ",
+                           FormatDuration(options_.listen_timeout)));
+  }
+}
+
+}  // namespace lynx

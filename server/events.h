@@ -1,0 +1,142 @@
+// What happens to the controller (events) and what it wants done (effects). Plain values: time arrives in the event, and
+// everything that touches the world is an effect that someone else carries out. Thread-safe as values are.
+//
+// The one who carries effects out first commits all durable ones (InsertJob to InsertCheckpoint) of a Step in one
+// transaction, then the others in their order. So a reply, an acknowledgement or an order to a node never precedes the
+// decision that it rests on.
+#ifndef LYNX_SERVER_EVENTS_H_
+#define LYNX_SERVER_EVENTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/units.h"
+#include "planner/plan.h"
+#include "server/job.h"
+#include "server/node_state.h"
+
+namespace lynx {
+
+// ---- Events ----
+
+struct JobSubmitted {
+  int64_t request = 0;  // whom to Reply to
+  JobId id;             // for the job if it is new; unique
+  std::string idempotency_key;
+  JobSpec spec;         // normalized and valid
+  std::string spec_digest;
+};
+// The store could not take the job: it never was. Only for a job whose InsertJob was not committed.
+struct SubmissionLost {
+  JobId job;
+};
+struct CancelRequested {
+  int64_t request = 0;
+  JobId job;
+  std::string reason;
+};
+// `stream` is a number of the connection, never used twice. `host` is the other end's address.
+struct AgentReported {
+  int64_t stream = 0;
+  std::string host;
+  AgentState state;
+};
+struct WorkerReported {
+  int64_t stream = 0;
+  std::string host;
+  WorkerState state;
+};
+struct AgentGone {
+  int64_t stream = 0;
+};
+struct WorkerGone {
+  int64_t stream = 0;
+};
+struct PlanReady {
+  JobId job;
+  int64_t attempt = 0;  // of PlanJob
+  std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
+};
+struct Tick {};
+
+using EventBody = std::variant<JobSubmitted, SubmissionLost, CancelRequested, AgentReported, WorkerReported, AgentGone,
+                               WorkerGone, PlanReady, Tick>;
+struct Event {
+  Nanos now;   // monotonic: for timers
+  Nanos wall;  // since the Unix epoch: for people
+  EventBody body;
+};
+
+// ---- Effects ----
+
+struct InsertJob {
+  JobRecord job;
+};
+// Everything of the record but the spec and the plan.
+struct UpdateJob {
+  JobRecord job;
+};
+struct InsertPlan {
+  JobId job;
+  std::shared_ptr<const Plan> plan;
+};
+struct InsertEvent {
+  JobId job;
+  JobEvent event;
+};
+struct InsertCheckpoint {
+  JobId job;
+  Generation generation;
+  int64_t step = 0;
+  std::string path;
+  Bytes bytes;
+  Nanos time;  // wall clock
+};
+
+struct PlanJob {
+  JobId job;
+  int64_t attempt = 0;
+  PlanRequest request;
+};
+struct SendAgent {
+  int64_t stream = 0;
+  AgentWish wish;
+};
+struct SendWorker {
+  int64_t stream = 0;
+  WorkerWish wish;
+};
+struct CloseStream {
+  int64_t stream = 0;
+  absl::Status reason;
+};
+struct NotifyWatchers {
+  JobId job;
+  std::vector<JobEvent> events;  // new ones; empty: only progress
+};
+struct Reply {
+  int64_t request = 0;
+  absl::Status status;
+  JobId job;
+  bool existed = false;
+};
+// For metrics.
+struct StepRecorded {
+  JobId job;
+  int32_t rank = 0;
+  int32_t stage = 0;
+  bool new_step = false;  // the first report of this step, and further than the job ever was
+  RankStep step;
+};
+
+using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, PlanJob, SendAgent,
+                            SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded>;
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_EVENTS_H_

@@ -1,0 +1,157 @@
+// What agents and worker daemons say of their nodes, and what they are told, as plain values: the protocol's messages
+// after decoding and before encoding (proto/lynx/v1/cluster.proto says what the fields mean). Thread-safe as values are.
+#ifndef LYNX_SERVER_NODE_STATE_H_
+#define LYNX_SERVER_NODE_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/units.h"
+#include "planner/hardware_profile.h"
+#include "server/job.h"
+
+namespace lynx {
+
+struct Device {
+  int32_t index = 0;
+  std::string kind;
+  std::string model;
+  Bytes memory;
+  std::vector<int32_t> cores;
+  bool operator==(const Device&) const = default;
+};
+
+struct AgentState {
+  NodeId node;
+  std::string boot;
+  std::vector<Device> devices;
+  std::shared_ptr<const HardwareProfile> profile;  // null: nothing measured yet
+  std::vector<LayerShape> failed_shapes;
+  std::string failure;
+  std::string version;
+};
+
+struct AgentWish {
+  std::vector<LayerShape> shapes;
+};
+
+// A rank of a generation of a job.
+struct RankKey {
+  JobId job;
+  Generation generation;
+  int32_t rank = 0;
+  auto operator<=>(const RankKey&) const = default;
+};
+
+enum class RankPhase : uint8_t { kListening, kRunning, kExited };
+
+struct RankObservation {
+  RankKey key;
+  RankPhase phase = RankPhase::kListening;
+  std::string host;
+  int32_t port = 0;
+  int32_t exit_code = 0;
+  std::string reason;
+  bool peer_lost = false;
+};
+
+// What one rank process says, in its order.
+struct RankStarted {
+  int64_t next_step = 0;
+  Bytes arena, states;
+  std::string backend;
+};
+struct RankStep {
+  int64_t step = 0;
+  double loss = 0, gradient_norm = 0, lr = 0;
+  int64_t tokens = 0;
+  Nanos duration;
+  Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
+  Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
+  Nanos optimizer, checkpoint;
+  Bytes arena_peak;
+};
+struct RankCheckpoint {
+  int64_t step = 0;
+  std::string path;
+  Bytes bytes;
+};
+struct RankCheckpointFailed {
+  int64_t step = 0;
+  std::string reason;
+};
+struct RankFinished {
+  int64_t steps = 0;
+};
+struct RankFault {
+  std::string reason;
+  bool peer_lost = false;
+};
+struct RankMessage {
+  RankKey key;
+  int64_t sequence = 0;
+  std::variant<RankStarted, RankStep, RankCheckpoint, RankCheckpointFailed, RankFinished, RankFault> body;
+};
+
+struct RankLogLines {
+  RankKey key;
+  std::vector<std::string> lines;
+};
+
+struct WorkerState {
+  NodeId node;
+  std::string boot;
+  std::string address;
+  std::vector<RankObservation> ranks;  // complete
+  std::vector<RankMessage> messages;
+  std::vector<RankLogLines> logs;
+  std::string version;
+};
+
+struct RankAddress {
+  std::string host;
+  int32_t port = 0;
+  bool operator==(const RankAddress&) const = default;
+};
+
+// One rank that should be on a node.
+struct RankAssignment {
+  RankKey key;
+  int32_t device = 0;
+  std::vector<int32_t> cores;
+  std::shared_ptr<const JobSpec> spec;
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: only listen
+  int64_t resume_step = -1;
+};
+
+struct ReportAck {
+  RankKey key;
+  int64_t sequence = 0;
+};
+
+struct WorkerWish {
+  std::vector<RankAssignment> ranks;
+  std::vector<ReportAck> acks;
+};
+
+// A node as people see it.
+struct NodeView {
+  NodeId name;
+  std::string address;
+  bool agent_attached = false;
+  bool worker_attached = false;
+  std::vector<Device> devices;
+  int32_t devices_used = 0;
+  Nanos last_seen;  // wall clock
+  std::shared_ptr<const HardwareProfile> profile;
+  std::vector<JobId> jobs;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_NODE_STATE_H_
