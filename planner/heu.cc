@@ -274,6 +274,21 @@ std::vector<LayerChoice> Worthwhile(const std::vector<LayerChoice>& front, Bytes
   return kept;
 }
 
+// Of choices in order of held, those on the lower convex hull of exposed over held.
+std::vector<LayerChoice> Hull(const std::vector<LayerChoice>& choices) {
+  std::vector<LayerChoice> hull;
+  for (const LayerChoice& c : choices) {
+    // The middle one of three leaves the hull unless the slope before it is steeper than the slope after it.
+    const auto above = [&](const LayerChoice& a, const LayerChoice& b) {
+      return static_cast<__int128>((a.exposed - b.exposed).value) * (c.held - b.held).value <=
+             static_cast<__int128>((b.exposed - c.exposed).value) * (b.held - a.held).value;
+    };
+    while (hull.size() >= 2 && above(hull[hull.size() - 2], hull.back())) hull.pop_back();
+    hull.push_back(c);
+  }
+  return hull;
+}
+
 // `fast_layers` of the inner layers have policy `fast`, the others `slow`.
 struct Mix {
   const LayerChoice* slow = nullptr;
@@ -299,11 +314,10 @@ StageChoice ChoiceOf(const Mix& mix, int32_t layers) {
   return choice;
 }
 
-// Tries all pairs of inner choices beside `top`; as many layers as fit get the faster of the two.
+// Tries all pairs of inner choices beside `top`, with `left` bytes for the inner layers; as many layers as fit get the
+// faster of the two.
 void TryPairs(const std::vector<LayerChoice>& inner, const LayerChoice& top, int32_t inner_layers, Bytes transient,
-              Bytes held_budget, Mix& best) {
-  const Bytes left = held_budget - top.held;
-  if (left.value < 0) return;
+              Bytes left, Mix& best) {
   if (inner_layers == 0) {
     const Mix mix{nullptr, nullptr, &top, 0, top.held, top.held + transient, top.exposed};
     if (Better(mix, best)) best = mix;
@@ -335,9 +349,24 @@ StageMixer::StageMixer(const std::vector<LayerChoice>& inner, const std::vector<
   for (const LayerChoice& choice : inner) transients.insert(choice.transient);
   for (const LayerChoice& choice : top) transients.insert(choice.transient);
   for (Bytes transient : transients) {
-    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient)};
-    if (!level.inner.empty() && !level.top.empty()) levels_.push_back(std::move(level));
+    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}};
+    if (level.inner.empty() || level.top.empty()) continue;
+    level.hull = Hull(level.inner);
+    levels_.push_back(std::move(level));
   }
+}
+
+// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be divided.
+// It exists if `held` suffices for the choice of least memory.
+Nanos StageMixer::LeastExposed(const Level& level, int32_t layers, Bytes held) {
+  const std::vector<LayerChoice>& hull = level.hull;
+  size_t after = 1;
+  while (after < hull.size() && hull[after].held * layers <= held) ++after;
+  const LayerChoice& low = hull[after - 1];
+  if (after == hull.size()) return low.exposed * layers;
+  const LayerChoice& high = hull[after];
+  const __int128 saved = static_cast<__int128>((low.exposed - high.exposed).value) * (held - low.held * layers).value;
+  return low.exposed * layers - Nanos(static_cast<int64_t>(saved / (high.held - low.held).value) + 1);
 }
 
 std::optional<StageChoice> StageMixer::Best(int32_t layers, Bytes budget) const {
@@ -346,7 +375,10 @@ std::optional<StageChoice> StageMixer::Best(int32_t layers, Bytes budget) const 
   for (const Level& level : levels_) {
     if (level.transient > budget) break;
     for (const LayerChoice& top : level.top) {
-      TryPairs(level.inner, top, layers - 1, level.transient, budget - level.transient, best);
+      const Bytes left = budget - level.transient - top.held;
+      if (left < level.inner.front().held * (layers - 1)) break;  // choices further on need even more memory
+      const bool hopeless = best.top != nullptr && top.exposed + LeastExposed(level, layers - 1, left) > best.exposed;
+      if (!hopeless) TryPairs(level.inner, top, layers - 1, level.transient, left, best);
     }
   }
   if (best.top == nullptr) return std::nullopt;

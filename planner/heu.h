@@ -54,6 +54,8 @@ struct LayerProblem {
   // the head, the window of the head's backward.
   Nanos early;
   int32_t in_flight = 1;  // microbatches
+
+  auto operator<=>(const LayerProblem&) const = default;
 };
 
 // What stands above a layer in its stage.
@@ -105,7 +107,10 @@ class StageMixer {
     Bytes transient;
     std::vector<LayerChoice> inner;
     std::vector<LayerChoice> top;
+    std::vector<LayerChoice> hull;  // the convex hull of inner
   };
+  static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
+
   std::vector<Level> levels_;
 };
 

@@ -52,8 +52,9 @@ struct Plan {
   ParallelLayout layout;
   int32_t micro_batch = 1;
   int32_t microbatches = 1;  // per replica and step
-  RecomputeMode mode = RecomputeMode::kAuto;
-  Bytes activation_limit;    // 0 = none
+  RecomputeMode mode = RecomputeMode::kAuto;  // what the policies come from; auto: HEU
+  Bytes activation_limit;    // for each stage's arena; 0 = none. Where the devices' memory sets it, the largest of the
+                             // stages' limits
   std::vector<StagePlan> stages;
   Nanos step;                // predicted
   bool measured_profile = false;
@@ -82,7 +83,8 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
 
 // Canonical text: the digest's input. Human-readable.
 std::string PlanText(const Plan& plan);
-// Checks digest, programs (ValidatePrograms) and that the arenas are what PlanMemory gives.
+// FailedPrecondition unless the plan is whole: stages that cover the model, its digest, programs that are valid
+// (ValidatePrograms), arenas, peaks and states that are what the memory model gives, and arenas within the limit.
 absl::Status CheckPlan(const Plan& plan);
 
 }  // namespace lynx

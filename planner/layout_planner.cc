@@ -1,0 +1,512 @@
+#include "planner/layout_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "common/check.h"
+#include "planner/lower.h"
+#include "planner/partition.h"
+
+namespace lynx {
+namespace {
+
+// Estimated cost of a stage that seems not to fit: worse than any that does, and the worse the more it lacks. Only
+// the memory model shows that it really does not.
+constexpr int64_t kSeemsNotToFit = int64_t{1} << 60;
+// Microbatches beyond those in flight in the programs whose memory the search looks at: by then it repeats itself.
+constexpr int32_t kProbeMicrobatches = 2;
+constexpr int kBudgetTries = 40;
+constexpr int kSimulatedPartitions = 3;
+
+// A candidate whose slowest stage alone takes longer than the step to beat is dropped, with this allowance for HEU's
+// estimates.
+constexpr int64_t kEstimateAllowancePercent = 98;
+// How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
+constexpr int64_t kMemoryAllowancePercent = 10;
+
+int32_t Sum(const std::vector<int32_t>& values) {
+  int32_t sum = 0;
+  for (int32_t value : values) sum += value;
+  return sum;
+}
+
+}  // namespace
+
+const std::vector<LayerChoice>& FrontCache::Solve(const LayerProblem& problem) {
+  auto [it, inserted] = fronts_.try_emplace(problem);
+  if (inserted) it->second = SolveLayer(problem);
+  return it->second;
+}
+
+bool Faster(const Draft& a, const Draft& b) {
+  return std::tie(a.simulation.step, a.peaks) < std::tie(b.simulation.step, b.peaks);
+}
+
+LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, FrontCache& fronts)
+    : request_(request), candidate_(candidate), fronts_(fronts),
+      costs_(request.profile, request.spec.model, candidate.layout, candidate.micro_batch,
+             request.cluster.devices_per_node),
+      shape_(ShapeOf(request.spec.model, candidate.layout.tp, candidate.micro_batch)),
+      layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+  Nanos passes;
+  for (Segment segment : SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+    for (Op op : OpsOf(LayerType::kTransformer, segment, Pass::kForward)) {
+      passes += costs_.OpTime(op, Pass::kForward) + costs_.OpTime(op, Pass::kBackward);
+    }
+  }
+  pass_permille_ = passes.value / std::max<int64_t>(1, layer_time_.value / 1000);
+  pass_permille_ = std::clamp<int64_t>(pass_permille_, 0, 1000);
+}
+
+StageContext LayoutPlanner::Context(int32_t stage, int32_t first_layer, int32_t layers, int32_t microbatches) const {
+  return {.model = request_.spec.model,
+          .layout = candidate_.layout,
+          .micro_batch = candidate_.micro_batch,
+          .microbatches = microbatches,
+          .stage = stage,
+          .first_layer = first_layer,
+          .end_layer = first_layer + layers};
+}
+
+std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
+  std::vector<StageContext> contexts;
+  int32_t first = 0;
+  for (int32_t stage = 0; stage < stages(); first += layers[stage], ++stage) {
+    contexts.push_back(Context(stage, first, layers[stage], candidate_.microbatches));
+  }
+  return contexts;
+}
+
+int32_t LayoutPlanner::InFlightOf(int32_t stage) const { return InFlight(stage, stages(), candidate_.microbatches); }
+
+Nanos LayoutPlanner::BusyTime(LayerType type) const {
+  return costs_.LayerTime(type, Pass::kForward) + costs_.LayerTime(type, Pass::kBackward);
+}
+
+Nanos LayoutPlanner::BusyTime(int32_t stage, int32_t layers) const {
+  Nanos time = layer_time_ * layers;
+  if (stage == 0) time += BusyTime(LayerType::kEmbedding);
+  if (stage == stages() - 1) time += BusyTime(LayerType::kHead);
+  return time;
+}
+
+// Let x_s be the time per microbatch of stage s, which adds up to T. Stage s takes M x_s, and cannot begin before the
+// forwards of the stages before it have run once, nor end the step before their backwards have: with g the share of a
+// stage's time that these two are, at least M x_s + g (x_0 + ... + x_{s-1}). The largest of these is least when all are
+// equal: g T / (1 - (1 - g/M)^p). Rounded down by a thousandth for the sake of the arithmetic.
+Nanos LayoutPlanner::LowerBound() const {
+  Nanos total = layer_time_ * request_.spec.model.layers;
+  for (LayerType type : {LayerType::kEmbedding, LayerType::kHead}) total += BusyTime(type);
+  const double microbatches = candidate_.microbatches;
+  const double share = std::max<double>(1, static_cast<double>(pass_permille_)) / 1000;
+  double rest = 1;
+  for (int32_t stage = 0; stage < stages(); ++stage) rest *= 1 - share / microbatches;
+  const double step = share * static_cast<double>(total.value) / (1 - rest);
+  return Nanos(static_cast<int64_t>(step * 0.999));
+}
+
+// As above, for known stages.
+Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
+  int64_t bound = 0, before = 0;
+  for (int64_t cost : stage_costs) {
+    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * pass_permille_);
+    before += cost;
+  }
+  return Nanos(bound);
+}
+
+StateBytes LayoutPlanner::States(int32_t stage, int32_t layers) const {
+  return StatesOf(Context(stage, 0, layers, candidate_.microbatches));
+}
+
+std::optional<Bytes> LayoutPlanner::Limit(int32_t stage, int32_t layers) const {
+  const Bytes activation = request_.spec.resources.activation_memory_per_rank;
+  const Bytes device = request_.cluster.memory_per_device;
+  std::optional<Bytes> limit;
+  if (device.value > 0) limit = device - States(stage, layers).total();
+  if (activation.value > 0) limit = limit ? std::min(*limit, activation) : activation;
+  if (limit) *limit -= reserves_[stage];
+  return limit;
+}
+
+bool LayoutPlanner::Fits(int32_t stage, int32_t layers, Bytes peak) const {
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  return !limit || peak <= *limit;
+}
+
+StageContext LayoutPlanner::ProbeContext(int32_t stage, int32_t layers) const {
+  return Context(stage, 0, layers, std::min(candidate_.microbatches, InFlightOf(stage) + kProbeMicrobatches));
+}
+
+Bytes LayoutPlanner::Peak(int32_t stage, const StagePolicy& policy) {
+  auto [it, inserted] = peaks_.try_emplace({stage, policy.layers});
+  if (inserted) {
+    const StageContext context = ProbeContext(stage, static_cast<int32_t>(policy.layers.size()));
+    const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
+    LYNX_CHECK(memory.ok());
+    it->second = memory->live_peak;
+  }
+  return it->second;
+}
+
+Bytes LayoutPlanner::Arena(int32_t stage, const StagePolicy& policy) const {
+  const StageContext context = ProbeContext(stage, static_cast<int32_t>(policy.layers.size()));
+  const absl::StatusOr<MemoryPlan> memory = PlanMemory(LowerStage(context, policy), context);
+  LYNX_CHECK(memory.ok());
+  return memory->arena;
+}
+
+LayerProblem LayoutPlanner::Problem(int32_t stage, int32_t layers, bool top) const {
+  LayerPosition position = LayerPosition::kInner;
+  if (top) position = stage == stages() - 1 ? LayerPosition::kTopBelowHead : LayerPosition::kTop;
+  return MakeLayerProblem(costs_, shape_, InFlightOf(stage), position, stalls_[stage] / layers);
+}
+
+const StageMixer& LayoutPlanner::Mixer(int32_t stage, int32_t layers) {
+  // Without stalls a mixer serves all numbers of layers.
+  const std::pair key{stage, stalls_[stage].value == 0 ? 0 : layers};
+  auto it = mixers_.find(key);
+  if (it == mixers_.end()) {
+    it = mixers_.emplace(key, StageMixer(fronts_.Solve(Problem(stage, layers, false)),
+                                         fronts_.Solve(Problem(stage, layers, true)))).first;
+  }
+  return it->second;
+}
+
+Bytes LayoutPlanner::LayerInputs(int32_t stage, int32_t layers) const {
+  return TensorBytes(Tensor::kX, shape_) * layers * InFlightOf(stage);
+}
+
+const LayoutPlanner::NamedChoices& LayoutPlanner::ChoicesOf(RecomputeMode mode, int32_t stage) {
+  auto [it, inserted] = named_.try_emplace({mode, stage});
+  if (inserted) {
+    // No named policy uses the stall, so the number of layers that share it does not matter.
+    const LayerPolicy policy = NamedPolicy(mode, 1).layers[0];
+    const std::optional<LayerChoice> inner = EvaluateLayer(Problem(stage, 1, false), policy);
+    const std::optional<LayerChoice> top = EvaluateLayer(Problem(stage, 1, true), policy);
+    LYNX_CHECK(inner && top);
+    it->second = {*inner, *top};
+  }
+  return it->second;
+}
+
+LayoutPlanner::Estimate LayoutPlanner::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const auto& [inner, top] = ChoicesOf(mode, stage);
+  const Bytes transient = layers == 1 ? top.transient : std::max(inner.transient, top.transient);
+  return {inner.exposed * (layers - 1) + top.exposed, inner.held * (layers - 1) + top.held + transient};
+}
+
+Bytes LayoutPlanner::Fixed(int32_t stage) {
+  auto it = fixed_.find(stage);
+  if (it == fixed_.end()) {
+    const int32_t layers = EvenPartition(stages(), request_.spec.model.layers)[stage];
+    const Bytes peak = Peak(stage, NamedPolicy(RecomputeMode::kNone, layers));
+    const Bytes model = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + LayerInputs(stage, layers);
+    it = fixed_.emplace(stage, peak - model).first;
+  }
+  return it->second;
+}
+
+LayoutPlanner::Estimate LayoutPlanner::EstimateHeu(int32_t stage, int32_t layers) {
+  const StageMixer& mixer = Mixer(stage, layers);
+  const Bytes least = mixer.LeastBytes(layers);
+  Bytes budget = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes;
+  if (const std::optional<Bytes> limit = Limit(stage, layers)) {
+    budget = std::min(budget, *limit - Fixed(stage) - LayerInputs(stage, layers));
+  }
+  const std::optional<StageChoice> choice = mixer.Best(layers, std::max(budget, least));
+  LYNX_CHECK(choice.has_value());
+  return {choice->exposed, choice->bytes()};
+}
+
+int64_t LayoutPlanner::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const Nanos busy = BusyTime(stage, layers);
+  const auto known = fits_.find({mode, stage, layers});
+  if (known != fits_.end() && known->second) return (busy + known->second->exposed).value;
+  const Estimate estimate =
+      mode == RecomputeMode::kAuto ? EstimateHeu(stage, layers) : EstimateNamed(mode, stage, layers);
+  if (const std::optional<Bytes> limit = Limit(stage, layers)) {
+    const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(stage) - *limit;
+    if (lacking.value > 0) return kSeemsNotToFit + lacking.value;
+  }
+  return (busy + estimate.exposed).value;
+}
+
+bool LayoutPlanner::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  if (!limit) return true;
+  const Bytes estimate = EstimateNamed(mode, stage, layers).bytes + LayerInputs(stage, layers) + Fixed(stage);
+  return estimate / 100 * (100 - kMemoryAllowancePercent) <= *limit;
+}
+
+std::optional<LayoutPlanner::Fit> LayoutPlanner::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
+  Fit fit{.policy = NamedPolicy(mode, layers)};
+  fit.peak = Peak(stage, fit.policy);
+  if (!Fits(stage, layers, fit.peak)) return std::nullopt;
+  fit.exposed = EstimateNamed(mode, stage, layers).exposed;
+  return fit;
+}
+
+// HEU's policy of least exposed time whose peak is within the limit. HEU's model of memory is off by an unknown
+// amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside
+// of what is known to fit and not to fit, the budget halves the interval.
+std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(int32_t stage, int32_t layers, Bytes limit) {
+  const StageMixer& mixer = Mixer(stage, layers);
+  const Bytes least = mixer.LeastBytes(layers);
+  Bytes fits = least - Bytes(1);  // no larger budget is known to fit
+  Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
+  Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, std::max(least, exceeds - Bytes(1)));
+  std::optional<Fit> best;
+  for (int i = 0; i < kBudgetTries; ++i) {
+    const std::optional<StageChoice> choice = mixer.Best(layers, budget);
+    LYNX_CHECK(choice.has_value());
+    const Bytes peak = Peak(stage, choice->policy);
+    const Bytes spare = limit - peak;
+    fixed_[stage] = peak - choice->bytes() - LayerInputs(stage, layers);
+    if (spare.value >= 0) {
+      if (!best || std::tie(choice->exposed, peak) < std::tie(best->exposed, best->peak)) {
+        best = Fit{choice->policy, choice->exposed, peak};
+      }
+      fits = budget;
+    } else {
+      exceeds = choice->bytes();
+    }
+    if (exceeds - fits <= Bytes(1)) break;
+    budget = choice->bytes() + spare;
+    if (budget <= fits || budget >= exceeds) budget = fits + (exceeds - fits) / 2;
+  }
+  return best;
+}
+
+std::optional<LayoutPlanner::Fit> LayoutPlanner::FitHeu(int32_t stage, int32_t layers) {
+  std::optional<Fit> best;
+  if (MayFit(RecomputeMode::kNone, stage, layers)) best = FitNamed(RecomputeMode::kNone, stage, layers);
+  if (best) return best;
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  LYNX_CHECK(limit.has_value());
+  best = FitBudget(stage, layers, *limit);
+  // HEU knows the named policies too; they are looked at for what its estimate of memory may have missed.
+  for (RecomputeMode mode : {RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull}) {
+    if (best && EstimateNamed(mode, stage, layers).exposed >= best->exposed) continue;
+    if (best && !MayFit(mode, stage, layers)) continue;
+    const std::optional<Fit> named = FitNamed(mode, stage, layers);
+    if (named) best = named;
+  }
+  return best;
+}
+
+const std::optional<LayoutPlanner::Fit>& LayoutPlanner::FitOf(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const std::tuple key{mode, stage, layers};
+  auto it = fits_.find(key);
+  if (it == fits_.end()) {
+    it = fits_.emplace(key, mode == RecomputeMode::kAuto ? FitHeu(stage, layers) : FitNamed(mode, stage, layers)).first;
+  }
+  return it->second;
+}
+
+std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers) {
+  Draft draft{.candidate = candidate_, .mode = mode, .layers = layers};
+  bool all_stored = true;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const std::optional<Fit>& fit = FitOf(mode, stage, layers[stage]);
+    if (!fit) return std::nullopt;
+    draft.policies.push_back(fit->policy);
+    draft.peaks += fit->peak;
+    all_stored = all_stored && fit->policy == NamedPolicy(RecomputeMode::kNone, layers[stage]);
+  }
+  if (all_stored) draft.mode = RecomputeMode::kNone;
+  const std::vector<StageContext> contexts = Contexts(layers);
+  std::vector<Program> programs;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    programs.push_back(LowerStage(contexts[stage], draft.policies[stage]));
+  }
+  absl::StatusOr<Simulation> simulation = Simulate(programs, contexts, costs_);
+  LYNX_CHECK(simulation.ok());
+  draft.simulation = *std::move(simulation);
+  return draft;
+}
+
+// Whether, by what is known of its stages, the partition may be faster. One that seems not to fit at all may.
+bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat) {
+  std::vector<int64_t> stage_costs;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    stage_costs.push_back(EstimatedCost(mode, stage, layers[stage]));
+    if (stage_costs.back() >= kSeemsNotToFit) return true;
+  }
+  return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
+}
+
+// Balances by estimates; where a stage's peak shows that it does not fit, that many layers or more are ruled out
+// for it, and so on until all fit or nothing is left. What the fits teach can move the balance: a few more rounds.
+std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
+  std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
+  std::set<std::vector<int32_t>> tried;
+  std::optional<Draft> best;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    if (!MayFit(RecomputeMode::kFull, stage, 1) && !FitOf(mode, stage, 1)) return std::nullopt;
+  }
+  const auto attempt = [&](const std::vector<int32_t>& layers) {
+    std::optional<Draft> draft = TryPartition(mode, layers);
+    if (draft && (!best || Faster(*draft, *best))) best = std::move(draft);
+  };
+  for (int simulated = 0; simulated < kSimulatedPartitions;) {
+    const auto layers = BalancedPartition(stages(), request_.spec.model.layers,
+                                          [&](int32_t stage, int32_t count) -> std::optional<int64_t> {
+                                            if (count >= ruled_out[stage]) return std::nullopt;
+                                            return EstimatedCost(mode, stage, count);
+                                          });
+    if (!layers || tried.contains(*layers)) break;
+    if (!Promising(mode, *layers, to_beat)) return best;
+    bool fits = true;
+    for (int32_t stage = 0; stage < stages(); ++stage) {
+      if (FitOf(mode, stage, (*layers)[stage])) continue;
+      if (!FitOf(mode, stage, 1)) return std::nullopt;
+      ruled_out[stage] = std::min(ruled_out[stage], (*layers)[stage]);
+      fits = false;
+    }
+    if (!fits) continue;
+    tried.insert(*layers);
+    if (!Promising(mode, *layers, to_beat)) return best;
+    attempt(*layers);
+    ++simulated;
+  }
+  const std::vector<int32_t> even = EvenPartition(stages(), request_.spec.model.layers);
+  if (best && !tried.contains(even)) attempt(even);
+  return best;
+}
+
+bool LayoutPlanner::StoresEverythingInBalance() {
+  const auto layers = BalancedPartition(stages(), request_.spec.model.layers, [&](int32_t stage, int32_t count) {
+    return std::optional<int64_t>(BusyTime(stage, count).value);
+  });
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    if (!FitOf(RecomputeMode::kNone, stage, (*layers)[stage])) return false;
+  }
+  return true;
+}
+
+std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
+  const RecomputeMode wanted = request_.spec.recompute;
+  if (wanted != RecomputeMode::kAuto) return DraftOf(wanted, to_beat);
+  if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
+  // Where HEU finds nothing that fits or promises to be faster, no named policy does: it chooses among them too.
+  std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
+  if (!best) return best;
+  for (RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives,
+                             RecomputeMode::kFull}) {
+    std::optional<Draft> draft = DraftOf(mode, std::min(to_beat, best->simulation.step));
+    if (draft && Faster(*draft, *best)) best = std::move(draft);
+  }
+  return best;
+}
+
+std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  bool any = false;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const Program program = LowerStage(contexts[stage], draft.policies[stage]);
+    const std::vector<ActionSpan>& spans = draft.simulation.stages[stage].spans;
+    Nanos waited;
+    for (size_t i = 0; i < program.size(); ++i) {
+      if (program[i].kind == ActionKind::kRecvBackwardWait) waited += spans[i].end - spans[i].begin;
+    }
+    stalls_[stage] = waited / candidate_.microbatches;
+    any = any || stalls_[stage].value > 0;
+  }
+  if (!any) return std::nullopt;
+  fits_.clear();
+  mixers_.clear();
+  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers);
+  if (!better || !Faster(*better, draft)) return std::nullopt;
+  return better;
+}
+
+// The least memory that the request's mode needs: its own policy, or for auto the least of HEU's and of both ways to
+// recompute everything.
+Bytes LayoutPlanner::LeastArena(int32_t stage, int32_t layers, bool estimate) {
+  const RecomputeMode wanted = request_.spec.recompute;
+  std::vector<RecomputeMode> modes{wanted};
+  if (wanted == RecomputeMode::kAuto) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
+  const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(stage) : Bytes(0);
+  Bytes least(std::numeric_limits<int64_t>::max());
+  for (RecomputeMode mode : modes) {
+    least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
+                                     : Arena(stage, NamedPolicy(mode, layers)));
+  }
+  if (wanted == RecomputeMode::kAuto) {
+    const Bytes bytes = Mixer(stage, layers).LeastBytes(layers);
+    least = std::min(least, estimate ? bytes + rest : Arena(stage, Mixer(stage, layers).Best(layers, bytes)->policy));
+  }
+  return least;
+}
+
+Shortfall LayoutPlanner::LeastShortfall() {
+  const auto lacking = [&](int32_t stage, int32_t layers, bool estimate) {
+    const std::optional<Bytes> limit = Limit(stage, layers);
+    LYNX_CHECK(limit.has_value());  // without a limit everything fits
+    return LeastArena(stage, layers, estimate) - *limit;
+  };
+  const std::optional<std::vector<int32_t>> layers =
+      BalancedPartition(stages(), request_.spec.model.layers, [&](int32_t stage, int32_t count) {
+        return std::optional<int64_t>(lacking(stage, count, true).value);
+      });
+  LYNX_CHECK(layers && Sum(*layers) == request_.spec.model.layers);
+  Shortfall worst;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const int32_t count = (*layers)[stage];
+    const Bytes excess = lacking(stage, count, false);
+    if (stage > 0 && excess <= worst.excess()) continue;
+    const Bytes limit = *Limit(stage, count);
+    worst = {stage, limit + excess, limit, States(stage, count).total()};
+  }
+  return worst;
+}
+
+std::optional<Plan> LayoutPlanner::Assemble(const Draft& draft) {
+  Plan plan{.model = request_.spec.model,
+            .layout = candidate_.layout,
+            .micro_batch = candidate_.micro_batch,
+            .microbatches = candidate_.microbatches,
+            .mode = draft.mode,
+            .activation_limit = request_.spec.resources.activation_memory_per_rank,
+            .step = draft.simulation.step,
+            .measured_profile = costs_.measured()};
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  bool fits = true;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const StageContext& context = contexts[stage];
+    const StageTimes& times = draft.simulation.stages[stage];
+    StagePlan part{.first_layer = context.first_layer, .end_layer = context.end_layer, .policy = draft.policies[stage],
+                   .program = LowerStage(context, draft.policies[stage])};
+    const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);
+    LYNX_CHECK(memory.ok());
+    part.arena = memory->arena;
+    part.live_peak = memory->live_peak;
+    part.states = StatesOf(context);
+    part.forward = times.forward;
+    part.backward = times.backward;
+    part.weight = times.weight;
+    part.optimizer = times.optimizer;
+    part.recompute_hidden = times.recompute_hidden;
+    part.recompute_exposed = times.recompute_exposed;
+    part.communication_exposed = times.communication_exposed;
+    part.stall = times.stall;
+    if (const std::optional<Bytes> limit = Limit(stage, draft.layers[stage])) {
+      if (request_.spec.resources.activation_memory_per_rank.value == 0) {
+        plan.activation_limit = std::max(plan.activation_limit, *limit + reserves_[stage]);
+      }
+      const Bytes excess = part.arena - (*limit + reserves_[stage]);
+      if (excess.value > 0) {
+        reserves_[stage] += excess;
+        fits = false;
+      }
+    }
+    plan.stages.push_back(std::move(part));
+  }
+  if (fits) return plan;
+  fits_.clear();
+  return std::nullopt;
+}
+
+}  // namespace lynx

@@ -1,0 +1,136 @@
+// The canonical text of a plan, and the checks of a plan that came from elsewhere.
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/digest.h"
+#include "common/status.h"
+#include "planner/plan.h"
+#include "planner/validate.h"
+
+namespace lynx {
+namespace {
+
+// Decimal for people, the bits for exactness: neither depends on a platform's or a locale's way to print numbers.
+std::string ExactText(double value) {
+  return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
+}
+
+void AppendStage(const StagePlan& stage, int index, std::string* text) {
+  absl::StrAppend(text, "stage ", index, "\nlayers ", stage.first_layer, " to ", stage.end_layer, "\npolicy ",
+                  StagePolicyText(stage.policy, stage.first_layer), "\n");
+  absl::StrAppend(text, "bytes arena ", stage.arena.value, " live_peak ", stage.live_peak.value, " weights ",
+                  stage.states.weights.value, " gradients ", stage.states.gradients.value, " optimizer ",
+                  stage.states.optimizer.value, "\n");
+  absl::StrAppend(text, "nanos forward ", stage.forward.value, " backward ", stage.backward.value, " weight ",
+                  stage.weight.value, " optimizer ", stage.optimizer.value);
+  absl::StrAppend(text, " recompute_hidden ", stage.recompute_hidden.value, " recompute_exposed ",
+                  stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value,
+                  " stall ", stage.stall.value, "\n");
+  absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
+}
+
+// What the checks below rely on not to stumble.
+absl::Status CheckShape(const Plan& plan) {
+  const ModelSpec& m = plan.model;
+  const ParallelLayout& l = plan.layout;
+  const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 &&
+                     l.tp >= 1 && l.pp >= 1 && l.dp >= 1 && plan.micro_batch >= 1 && plan.microbatches >= 1;
+  if (!sizes || m.hidden % m.heads != 0 || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
+  }
+  if (static_cast<int64_t>(plan.stages.size()) != l.pp) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("plan: ", plan.stages.size(), " stages in a layout with pp ", l.pp));
+  }
+  int32_t next = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (stage.first_layer != next || stage.end_layer <= next) {
+      return absl::FailedPreconditionError(absl::StrCat("plan: a stage has layers ", stage.first_layer, " to ",
+                                                        stage.end_layer, ", but layer ", next, " comes next"));
+    }
+    if (static_cast<int64_t>(stage.policy.layers.size()) != stage.end_layer - stage.first_layer) {
+      return absl::FailedPreconditionError(absl::StrCat("plan: policies for ", stage.policy.layers.size(),
+                                                        " layers in a stage that has layers ", stage.first_layer,
+                                                        " to ", stage.end_layer));
+    }
+    next = stage.end_layer;
+  }
+  if (next != m.layers) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: stages cover ", next, " of ", m.layers, " layers"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMemory(const Plan& plan, int32_t index) {
+  const StagePlan& stage = plan.stages[index];
+  const StageContext context = plan.ContextOf(index);
+  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(stage.program, context));
+  if (memory.arena != stage.arena || memory.live_peak != stage.live_peak) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "plan: stage ", index, " states an arena of ", stage.arena.value, " bytes (peak ", stage.live_peak.value,
+        "), its program needs ", memory.arena.value, " (peak ", memory.live_peak.value, ")"));
+  }
+  const StateBytes states = StatesOf(context);
+  if (states.weights != stage.states.weights || states.gradients != stage.states.gradients ||
+      states.optimizer != stage.states.optimizer) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: stage ", index, " states ", stage.states.total().value,
+                                                      " bytes of model states, its layers have ",
+                                                      states.total().value));
+  }
+  if (plan.activation_limit.value > 0 && stage.arena > plan.activation_limit) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: the arena of stage ", index, " has ", stage.arena.value,
+                                                      " bytes, more than the limit of ",
+                                                      plan.activation_limit.value));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StageContext Plan::ContextOf(int32_t stage) const {
+  return {.model = model,
+          .layout = layout,
+          .micro_batch = micro_batch,
+          .microbatches = microbatches,
+          .stage = stage,
+          .first_layer = stages[stage].first_layer,
+          .end_layer = stages[stage].end_layer};
+}
+
+std::string PlanText(const Plan& plan) {
+  const ModelSpec& m = plan.model;
+  std::string text = "lynx plan 1\n";
+  absl::StrAppend(&text, "model layers ", m.layers, " hidden ", m.hidden, " heads ", m.heads, " ffn ", m.ffn, " seq ",
+                  m.seq);
+  absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), "\n");
+  absl::StrAppend(&text, "layout ", LayoutText(plan.layout), " micro_batch ", plan.micro_batch, " microbatches ",
+                  plan.microbatches, "\n");
+  absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ",
+                  plan.activation_limit.value, "\n");
+  absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ",
+                  plan.measured_profile ? "measured" : "not measured", "\n");
+  for (size_t i = 0; i < plan.stages.size(); ++i) AppendStage(plan.stages[i], static_cast<int>(i), &text);
+  return text;
+}
+
+absl::Status CheckPlan(const Plan& plan) {
+  LYNX_RETURN_IF_ERROR(CheckShape(plan));
+  if (const std::string digest = Sha256Hex(PlanText(plan)); digest != plan.digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("plan: its digest is ", digest, ", but it states ", plan.digest));
+  }
+  std::vector<Program> programs;
+  std::vector<StageContext> contexts;
+  for (int32_t stage = 0; stage < plan.layout.pp; ++stage) {
+    programs.push_back(plan.stages[stage].program);
+    contexts.push_back(plan.ContextOf(stage));
+  }
+  LYNX_RETURN_IF_ERROR(ValidatePrograms(programs, contexts));
+  for (int32_t stage = 0; stage < plan.layout.pp; ++stage) LYNX_RETURN_IF_ERROR(CheckMemory(plan, stage));
+  return absl::OkStatus();
+}
+
+}  // namespace lynx
