@@ -10,16 +10,20 @@ namespace {
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kFloatBytes = 4;
 
-// ceil(amount / per_second) in nanoseconds. 128 bits: 10^10 FLOPs times 10^9 does not fit into 64.
+// ceil(amount / per_second) in nanoseconds. 128 bits: 10^10 FLOPs times 10^9 does not fit into 64. At most
+// kLongestTime, so that the sum over a step does.
 Nanos TimeOf(int64_t amount, int64_t per_second) {
   LYNX_CHECK(amount >= 0 && per_second > 0);
   const __int128 nanos = (static_cast<__int128>(amount) * kNanosPerSecond + per_second - 1) / per_second;
-  return Nanos(static_cast<int64_t>(nanos));
+  return Nanos(static_cast<int64_t>(std::min<__int128>(nanos, kLongestTime.value)));
 }
 
-Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) { return link.latency + TimeOf(bytes, link.bytes_per_second); }
+Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) {
+  return link.latency + TimeOf(bytes, link.bytes_per_second);
+}
 
-// Roofline (Williams et al. 2009): the slower of arithmetic and memory. An op that does nothing in a pass costs nothing.
+// Roofline (Williams et al. 2009): the slower of arithmetic and memory. An op that does nothing in a pass costs
+// nothing.
 Nanos Roofline(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape) {
   const int64_t flops = OpFlops(op, pass, shape);
   const Bytes traffic = OpTraffic(op, pass, shape);
@@ -147,7 +151,8 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
     case ActionKind::kWeight: return segment_time(Pass::kWeight);
     case ActionKind::kRecompute: return OpSetTime(action.ops);
     case ActionKind::kOptimizer: {
-      const __int128 nanos = static_cast<__int128>(ParametersOf(context, shape_)) * optimizer_per_mega_parameter_.value;
+      const __int128 nanos =
+          static_cast<__int128>(ParametersOf(context, shape_)) * optimizer_per_mega_parameter_.value;
       return Nanos(static_cast<int64_t>(nanos >> 20));
     }
     default: return Nanos(0);
@@ -168,7 +173,8 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
     case ActionKind::kRecvForwardStart:
       return TransferTimeOf(TensorBytes(Tensor::kX, shape_).value, boundary_links_[context.stage - 1]);
     case ActionKind::kDataReduceStart:
-      return AllReduce(Bytes(LayerParameters(LayerTypeOf(start.layer), shape_) * kFloatBytes), layout_.dp, data_link_);
+      return AllReduce(Bytes(LayerParameters(LayerTypeOf(start.layer), shape_) * kFloatBytes), layout_.dp,
+                       data_link_);
     case ActionKind::kNormStart:  // two doubles: squared gradient norm and loss
       return AllReduce(Bytes(16), layout_.ranks(), world_link_);
     default: return Nanos(0);

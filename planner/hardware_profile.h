@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/units.h"
 #include "planner/layer_graph.h"
 
@@ -53,8 +54,15 @@ struct HardwareProfile {
   bool operator==(const HardwareProfile&) const = default;
 };
 
-// A conservative stated profile for a machine of which nothing is known (one CPU core, loopback). For offline planning
-// without a profile, and the fallback when no agent could measure.
+// No op or transfer counts as longer (about three hours), so that sums of times fit into 64 bits.
+inline constexpr Nanos kLongestTime{10'000'000'000'000};
+
+// InvalidArgument with the numbers unless rates and bandwidths are positive, times lie within 0 and kLongestTime, the
+// slowdown within 1000 and 100000 permille, and the share of communication within 0 and 1000.
+absl::Status CheckProfile(const HardwareProfile& profile);
+
+// A conservative stated profile for a machine of which nothing is known (one CPU core, loopback). For offline
+// planning without a profile, and the fallback when no agent could measure.
 HardwareProfile StatedCpuProfile();
 
 }  // namespace lynx

@@ -33,8 +33,8 @@ Moment MomentOfWindow(Placement placement) {
   LYNX_CHECK(false);
 }
 
-// A partial assignment: tensors [next, 8) have their placements. Tensors are decided from the last to the first, so that
-// all that would read a tensor is decided before it: when it is due, whether anything reads it at all.
+// A partial assignment: tensors [next, 8) have their placements. Tensors are decided from the last to the first, so
+// that all that would read a tensor is decided before it: when it is due, whether anything reads it at all.
 struct Partial {
   LayerPolicy policy{};
   std::array<Moment, kRecomputableCount> due{};  // latest moment that its recomputed readers allow
@@ -150,7 +150,8 @@ bool Betters(const LayerChoice& a, const LayerChoice& b) {
 // Depth first. A partial assignment only grows in all three values, so one that a known policy betters leads nowhere.
 void Branch(const LayerSearch& search, int undecided, const Partial& partial, std::vector<LayerChoice>& front) {
   const LayerChoice value = search.Value(partial);
-  if (std::any_of(front.begin(), front.end(), [&](const LayerChoice& known) { return Betters(known, value); })) return;
+  const auto betters_value = [&](const LayerChoice& known) { return Betters(known, value); };
+  if (std::any_of(front.begin(), front.end(), betters_value)) return;
   if (undecided == 0) {
     std::erase_if(front, [&](const LayerChoice& known) { return Betters(value, known); });
     front.push_back(value);
@@ -314,8 +315,8 @@ StageChoice ChoiceOf(const Mix& mix, int32_t layers) {
   return choice;
 }
 
-// Tries all pairs of inner choices beside `top`, with `left` bytes for the inner layers; as many layers as fit get the
-// faster of the two.
+// Tries all pairs of inner choices beside `top`, with `left` bytes for the inner layers; as many layers as fit get
+// the faster of the two.
 void TryPairs(const std::vector<LayerChoice>& inner, const LayerChoice& top, int32_t inner_layers, Bytes transient,
               Bytes left, Mix& best) {
   if (inner_layers == 0) {
@@ -356,8 +357,8 @@ StageMixer::StageMixer(const std::vector<LayerChoice>& inner, const std::vector<
   }
 }
 
-// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be divided.
-// It exists if `held` suffices for the choice of least memory.
+// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be
+// divided. It exists if `held` suffices for the choice of least memory.
 Nanos StageMixer::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   const std::vector<LayerChoice>& hull = level.hull;
   size_t after = 1;

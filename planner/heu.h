@@ -1,23 +1,23 @@
 // HEU: heuristic scheduling of recomputation. For one transformer layer it finds, exactly, every worthwhile trade of
 // memory against exposed recomputation: which tensors to store, and in which window (recompute_policy.h) each of the
-// others is made again. For a stage it mixes those choices over the stage's identical layers so that they use the memory
-// that one policy for all layers would leave.
+// others is made again. For a stage it mixes those choices over the stage's identical layers so that they use the
+// memory that one policy for all layers would leave.
 //
-// What is exact: SolveLayer, under the model below. What is heuristic: memory is estimated (the truth is PlanMemory on
-// the lowered program), layers are solved apart from each other, and a stage mixes at most two choices for its layers,
-// besides the one of its last layer, which has no layer above it and so no backward windows.
+// What is exact: SolveLayer, under the model below. What is heuristic: memory is estimated (the truth is PlanMemory
+// on the lowered program), layers are solved apart from each other, and a stage mixes at most two choices for its
+// layers, besides the one of its last layer, which has no layer above it and so no backward windows.
 //
 // The model, per microbatch in the steady state of 1F1B:
-//  - A tensor's inputs are stored or made again no later than it. Tensors on the critical path come in two moments: what
-//    the mlp segment of the layer's backward reads, directly or through recomputation, is made before that segment;
-//    the rest after it, before the attn segment. A collective is never repeated inside a window, so x1 is stored or
-//    critical, and its cost there includes the collective.
+//  - A tensor's inputs are stored or made again no later than it. Tensors on the critical path come in two moments:
+//    what the mlp segment of the layer's backward reads, directly or through recomputation, is made before that
+//    segment; the rest after it, before the attn segment. A collective is never repeated inside a window, so x1 is
+//    stored or critical, and its cost there includes the collective.
 //  - A window of length T holds CostModel::OverlapCapacity(T) of work, less the weight gradients that run there first.
-//    What exceeds it is exposed. b1 of layer l and b3 of layer l + 1 are the same window and share it. The lowering puts
-//    what the last layer needs first into the window of the head above it.
-//  - Held memory of a layer: in-flight microbatches x stored bytes + what is made again in forward windows or the stall
-//    (one microbatch of the whole stage). Transient memory, once per stage: what two neighbouring layers make again
-//    during their backward.
+//    What exceeds it is exposed. b1 of layer l and b3 of layer l + 1 are the same window and share it. The lowering
+//    puts what the last layer needs first into the window of the head above it.
+//  - Held memory of a layer: in-flight microbatches x stored bytes + what is made again in forward windows or the
+//    stall (one microbatch of the whole stage). Transient memory, once per stage: what two neighbouring layers make
+//    again during their backward.
 //
 // Pure; thread-safe.
 #ifndef LYNX_PLANNER_HEU_H_
@@ -50,8 +50,8 @@ struct LayerProblem {
   // Work that fits into each window, by Placement. 0: there is no such window. kStore and kCritical are not read;
   // kOwnMlp shares kAboveMlp's window where there is one.
   std::array<Nanos, kPlacementCount> capacity{};
-  // Work that is hidden although it is critical and before the mlp segment, up to the first repeated collective: below
-  // the head, the window of the head's backward.
+  // Work that is hidden although it is critical and before the mlp segment, up to the first repeated collective:
+  // below the head, the window of the head's backward.
   Nanos early;
   int32_t in_flight = 1;  // microbatches
 

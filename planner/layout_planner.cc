@@ -11,9 +11,9 @@
 namespace lynx {
 namespace {
 
-// Estimated cost of a stage that seems not to fit: worse than any that does, and the worse the more it lacks. Only
-// the memory model shows that it really does not.
-constexpr int64_t kSeemsNotToFit = int64_t{1} << 60;
+// Estimated cost of a stage that seems not to fit: worse than any that does, and the worse the more it lacks; sums
+// over a thousand stages stay within 64 bits. Only the memory model shows that it really does not fit.
+constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
 // Microbatches beyond those in flight in the programs whose memory the search looks at: by then it repeats itself.
 constexpr int32_t kProbeMicrobatches = 2;
 constexpr int kBudgetTries = 40;
@@ -24,12 +24,6 @@ constexpr int kSimulatedPartitions = 3;
 constexpr int64_t kEstimateAllowancePercent = 98;
 // How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
 constexpr int64_t kMemoryAllowancePercent = 10;
-
-int32_t Sum(const std::vector<int32_t>& values) {
-  int32_t sum = 0;
-  for (int32_t value : values) sum += value;
-  return sum;
-}
 
 }  // namespace
 
@@ -55,8 +49,7 @@ LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candid
       passes += costs_.OpTime(op, Pass::kForward) + costs_.OpTime(op, Pass::kBackward);
     }
   }
-  pass_permille_ = passes.value / std::max<int64_t>(1, layer_time_.value / 1000);
-  pass_permille_ = std::clamp<int64_t>(pass_permille_, 0, 1000);
+  pass_permille_ = std::clamp<int64_t>(passes.value / std::max<int64_t>(1, layer_time_.value / 1000), 0, 1000);
 }
 
 StageContext LayoutPlanner::Context(int32_t stage, int32_t first_layer, int32_t layers, int32_t microbatches) const {
@@ -93,8 +86,8 @@ Nanos LayoutPlanner::BusyTime(int32_t stage, int32_t layers) const {
 
 // Let x_s be the time per microbatch of stage s, which adds up to T. Stage s takes M x_s, and cannot begin before the
 // forwards of the stages before it have run once, nor end the step before their backwards have: with g the share of a
-// stage's time that these two are, at least M x_s + g (x_0 + ... + x_{s-1}). The largest of these is least when all are
-// equal: g T / (1 - (1 - g/M)^p). Rounded down by a thousandth for the sake of the arithmetic.
+// stage's time that these two are, at least M x_s + g (x_0 + ... + x_{s-1}). The largest of these is least when all
+// are equal: g T / (1 - (1 - g/M)^p). Rounded down by a thousandth for the sake of the arithmetic.
 Nanos LayoutPlanner::LowerBound() const {
   Nanos total = layer_time_ * request_.spec.model.layers;
   for (LayerType type : {LayerType::kEmbedding, LayerType::kHead}) total += BusyTime(type);
@@ -256,7 +249,8 @@ std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(int32_t stage, int32_
   const Bytes least = mixer.LeastBytes(layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
-  Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, std::max(least, exceeds - Bytes(1)));
+  const Bytes most = std::max(least, exceeds - Bytes(1));
+  Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, most);
   std::optional<Fit> best;
   for (int i = 0; i < kBudgetTries; ++i) {
     const std::optional<StageChoice> choice = mixer.Best(layers, budget);
@@ -300,7 +294,8 @@ const std::optional<LayoutPlanner::Fit>& LayoutPlanner::FitOf(RecomputeMode mode
   const std::tuple key{mode, stage, layers};
   auto it = fits_.find(key);
   if (it == fits_.end()) {
-    it = fits_.emplace(key, mode == RecomputeMode::kAuto ? FitHeu(stage, layers) : FitNamed(mode, stage, layers)).first;
+    it = fits_.emplace(key, mode == RecomputeMode::kAuto ? FitHeu(stage, layers) : FitNamed(mode, stage, layers))
+             .first;
   }
   return it->second;
 }
@@ -451,7 +446,7 @@ Shortfall LayoutPlanner::LeastShortfall() {
       BalancedPartition(stages(), request_.spec.model.layers, [&](int32_t stage, int32_t count) {
         return std::optional<int64_t>(lacking(stage, count, true).value);
       });
-  LYNX_CHECK(layers && Sum(*layers) == request_.spec.model.layers);
+  LYNX_CHECK(layers.has_value());
   Shortfall worst;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const int32_t count = (*layers)[stage];
@@ -477,7 +472,9 @@ std::optional<Plan> LayoutPlanner::Assemble(const Draft& draft) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const StageContext& context = contexts[stage];
     const StageTimes& times = draft.simulation.stages[stage];
-    StagePlan part{.first_layer = context.first_layer, .end_layer = context.end_layer, .policy = draft.policies[stage],
+    StagePlan part{.first_layer = context.first_layer,
+                   .end_layer = context.end_layer,
+                   .policy = draft.policies[stage],
                    .program = LowerStage(context, draft.policies[stage])};
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);
     LYNX_CHECK(memory.ok());

@@ -1,6 +1,6 @@
 // LayoutPlanner: the fastest way to run one candidate (parallel layout and micro-batch) within its memory: how many
-// layers each stage gets and what each of them recomputes where. Estimates (HEU's model of memory, busy times) lead the
-// search; what is kept has been lowered, its arena planned and its step simulated.
+// layers each stage gets and what each of them recomputes where. Estimates (HEU's model of memory, busy times) lead
+// the search; what is kept has been lowered, its arena planned and its step simulated.
 //
 // Not thread-safe; keeps references to the request and the front cache, which outlive it.
 #ifndef LYNX_PLANNER_LAYOUT_PLANNER_H_
@@ -56,16 +56,16 @@ class LayoutPlanner {
 
   // No step of this candidate is shorter.
   Nanos LowerBound() const;
-  // The fastest draft that the planner finds under the request's recompute mode; nullopt when none fits, or none promises
-  // to be faster than `to_beat`.
+  // The fastest draft that the planner finds under the request's recompute mode; nullopt when none fits, or none
+  // promises to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
-  // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt if
-  // that is no faster.
+  // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
+  // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
   Shortfall LeastShortfall();
 
-  // The plan, with the arenas of the whole step. nullopt if one of them exceeds its limit (the search looks at peaks of
-  // few microbatches only); the planner then asks less of that stage next time.
+  // The plan, with the arenas of the whole step. nullopt if one of them exceeds its limit (the search looks at peaks
+  // of few microbatches only); the planner then asks less of that stage next time.
   std::optional<Plan> Assemble(const Draft& draft);
 
  private:
@@ -101,8 +101,8 @@ class LayoutPlanner {
   };
   const NamedChoices& ChoicesOf(RecomputeMode mode, int32_t stage);
   const StageMixer& Mixer(int32_t stage, int32_t layers);
-  // Of the stage's memory under the mode, all but what HEU's model counts: gradients, workspace, the embedding's and the
-  // head's tensors. Learnt from the last peak found for the stage.
+  // Of the stage's memory under the mode, all but what HEU's model counts: gradients, workspace, the embedding's and
+  // the head's tensors. Learnt from the last peak found for the stage.
   Bytes Fixed(int32_t stage);
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   Estimate EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers);

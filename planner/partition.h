@@ -1,5 +1,5 @@
-// Partition: how many consecutive transformer layers each pipeline stage gets. What a stage costs is the caller's to say,
-// so that the time of recomputation, which depends on the stage's memory, counts. Pure.
+// Partition: how many consecutive transformer layers each pipeline stage gets. What a stage costs is the caller's to
+// say, so that the time of recomputation, which depends on the stage's memory, counts. Pure.
 #ifndef LYNX_PLANNER_PARTITION_H_
 #define LYNX_PLANNER_PARTITION_H_
 

@@ -19,19 +19,6 @@ namespace {
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 4;
 
-absl::Status CheckProfile(const HardwareProfile& profile) {
-  const bool usable = profile.flops_per_second > 0 && profile.memory_bytes_per_second > 0 &&
-                      profile.intra_node.bytes_per_second > 0 && profile.inter_node.bytes_per_second > 0 &&
-                      profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0;
-  if (usable) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the hardware profile of \"", profile.device_kind, "\" is unusable: rates and bandwidths must be positive (",
-      profile.flops_per_second, " FLOP/s, memory ", profile.memory_bytes_per_second, " B/s, links ",
-      profile.intra_node.bytes_per_second, " and ", profile.inter_node.bytes_per_second,
-      " B/s), the overlap slowdown at least 1000 permille (", profile.overlap_slowdown_permille,
-      "): measure the nodes again"));
-}
-
 // All candidates of a request, from the one with the best bound on.
 class Search {
  public:
@@ -138,7 +125,9 @@ std::optional<std::string> SuggestLayout(PlanRequest request, FrontCache& fronts
   if (!plan) return std::nullopt;
   std::vector<std::string> changes;
   const ParallelLayout& layout = plan->layout;
-  if (layout.ranks() > before.resources.max_ranks) changes.push_back(absl::StrCat("resources.ranks: ", layout.ranks()));
+  if (layout.ranks() > before.resources.max_ranks) {
+    changes.push_back(absl::StrCat("resources.ranks: ", layout.ranks()));
+  }
   const auto pin = [&](const char* field, int32_t pinned, int32_t value) {
     if (pinned != 0 && pinned != value) changes.push_back(absl::StrCat("parallel.", field, ": ", value));
   };
@@ -152,8 +141,8 @@ std::string Reason(const PlanRequest& request, const Candidate& candidate, const
   const RecomputeMode mode = request.spec.recompute;
   const std::string how = mode == RecomputeMode::kAuto ? std::string("with everything recomputed")
                                                        : absl::StrCat("with recompute ", RecomputeModeName(mode));
-  std::string text = absl::StrCat("stage ", shortfall.stage, " needs ", FormatBytes(shortfall.excess()), " more ", how,
-                                  ": its activations take ", FormatBytes(shortfall.needed));
+  std::string text = absl::StrCat("stage ", shortfall.stage, " needs ", FormatBytes(shortfall.excess()), " more ",
+                                  how, ": its activations take ", FormatBytes(shortfall.needed));
   const Bytes device = request.cluster.memory_per_device;
   if (shortfall.limit.value < 0) {
     absl::StrAppend(&text, " and its model states alone ", FormatBytes(shortfall.states), " of a device's ",

@@ -53,8 +53,7 @@ struct Plan {
   int32_t micro_batch = 1;
   int32_t microbatches = 1;  // per replica and step
   RecomputeMode mode = RecomputeMode::kAuto;  // what the policies come from; auto: HEU
-  Bytes activation_limit;    // for each stage's arena; 0 = none. Where the devices' memory sets it, the largest of the
-                             // stages' limits
+  Bytes activation_limit;    // of each arena; 0 = none. Where devices' memory sets it: the largest of the stages' limits
   std::vector<StagePlan> stages;
   Nanos step;                // predicted
   bool measured_profile = false;
@@ -75,7 +74,7 @@ struct Infeasible {
 using PlanResult = std::variant<Plan, Infeasible>;
 
 // InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits), naming the numbers.
+// divisor fits, a profile that CheckProfile refuses), naming the numbers.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 // Shapes whose op times MakePlan would like measured for this request: one per candidate (tp, micro_batch).

@@ -59,13 +59,15 @@ std::string RecomputedText(const StagePolicy& policy) {
   std::string text;
   for (int i = 1; i < kPlacementCount; ++i) {
     if (ops[i] == 0) continue;
-    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":", ops[i]);
+    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":",
+                    ops[i]);
   }
   return text.empty() ? "-" : text;
 }
 
 std::string StageTable(const Plan& plan) {
-  std::vector<Row> rows{{"stage", "layers", "stored", "recomputed ops", "hidden", "exposed", "peak", "limit", "states"}};
+  std::vector<Row> rows{
+      {"stage", "layers", "stored", "recomputed ops", "hidden", "exposed", "peak", "limit", "states"}};
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(stage.policy), RecomputedText(stage.policy),
@@ -83,7 +85,8 @@ std::string PolicyLines(const Plan& plan) {
     const std::vector<LayerPolicy>& layers = plan.stages[i].policy.layers;
     for (size_t begin = 0, end; begin < layers.size(); begin = end) {
       for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
-      const StagePolicy group{{layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
+      const StagePolicy group{
+          {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
       absl::StrAppend(&text, "stage ", i, ", ",
                       StagePolicyText(group, plan.stages[i].first_layer + static_cast<int32_t>(begin)), "\n");
     }
@@ -106,9 +109,9 @@ std::string Prediction(const Plan& plan) {
   }
   const int64_t tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
   const __int128 rate = static_cast<__int128>(tokens) * 1'000'000'000 / std::max<int64_t>(1, plan.step.value);
-  std::string text = absl::StrCat("predicted: step ", FormatDuration(plan.step), ", ", static_cast<int64_t>(rate),
-                                  " tokens/s, bubble ",
-                                  PercentText(stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
+  std::string text = absl::StrCat(
+      "predicted: step ", FormatDuration(plan.step), ", ", static_cast<int64_t>(rate), " tokens/s, bubble ",
+      PercentText(stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
   if ((hidden + exposed).value == 0) {
     absl::StrAppend(&text, ", nothing recomputed");
   } else {

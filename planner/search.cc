@@ -43,8 +43,9 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster, in
   return absl::InvalidArgumentError(absl::StrCat(
       "no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks, " ranks fits the model: tp must divide ",
       spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", cluster.devices_per_node,
-      " (devices of a node), pp be at most ", spec.model.layers, " layers, dp times the micro-batch divide the global batch ",
-      spec.train.global_batch, " (", PinnedText(spec), "); change train.globalBatch, resources.ranks or parallel"));
+      " (devices of a node), pp be at most ", spec.model.layers,
+      " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, " (", PinnedText(spec),
+      "); change train.globalBatch, resources.ranks or parallel"));
 }
 
 }  // namespace

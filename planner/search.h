@@ -18,10 +18,10 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// In order of ranks, tp, pp, micro-batch: never empty. Ranks lie within the spec's range and the cluster's devices; tp is
-// at most the devices of a node and divides heads and ffn; pp is at most the layers; dp * micro_batch divides the
-// global batch. Pinned values are obeyed; a micro-batch that is not is a power of two up to 8.
-// InvalidArgument names the rule that leaves nothing, and the numbers.
+// In order of ranks, tp, pp, micro-batch: never empty. Ranks lie within the spec's range and the cluster's devices;
+// tp is at most the devices of a node and divides heads and ffn; pp is at most the layers; dp * micro_batch divides
+// the global batch. Pinned values are obeyed; a micro-batch that is not is a power of two up to 8. InvalidArgument
+// names the rule that leaves nothing, and the numbers.
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster);
 
 }  // namespace lynx

@@ -201,7 +201,8 @@ void Simulator::Wait(int32_t stage, const Action& action) {
   StageTimes& times = result_.stages[stage];
   const Nanos waited = std::max(Nanos(0), TransferOfWait(stage, state.next).end - state.now);
   const Group group = InfoOf(action.kind).group;
-  (group == Group::kNextStage || group == Group::kPreviousStage ? times.stall : times.communication_exposed) += waited;
+  (group == Group::kNextStage || group == Group::kPreviousStage ? times.stall : times.communication_exposed) +=
+      waited;
   state.now += waited;
 }
 

@@ -3,14 +3,14 @@
 // recomputation, and finds deadlocks. Pure.
 //
 // Rule for hidden recomputation (the engine's trace uses the same): the part of an R action's time that passes before
-// the transfer completes which the next wait action (skipping R, W and start actions) waits for, if that transfer's start
-// stands before the R. Any other R is exposed whole: one followed by compute, or by a collective of its own.
+// the transfer completes which the next wait action (skipping R, W and start actions) waits for, if that transfer's
+// start stands before the R. Any other R is exposed whole: one followed by compute, or by a collective of its own.
 //
-// Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it (its
-// other members are symmetric); a transfer between stages when both have started it; the world's when all stages have.
-// Transfers of one group and direction run one after another. A compute action that begins while transfers of its stage
-// are in flight is slowed (CostModel::OverlappedTime) for as long as those run; transfers that begin in the middle of
-// an action do not slow it.
+// Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it
+// (its other members are symmetric); a transfer between stages when both have started it; the world's when all stages
+// have. Transfers of one group and direction run one after another. A compute action that begins while transfers of
+// its stage are in flight is slowed (CostModel::OverlappedTime) for as long as those run; transfers that begin in the
+// middle of an action do not slow it.
 #ifndef LYNX_PLANNER_SIMULATE_H_
 #define LYNX_PLANNER_SIMULATE_H_
 
@@ -44,8 +44,9 @@ struct Simulation {
   std::vector<StageTimes> stages;
 };
 
-// FailedPrecondition on deadlock: lists, for each stage that cannot go on, the action it waits at and for whom. Also when
-// a wait has no start before it, or a send meets a receive of another microbatch. One program and context per stage.
+// FailedPrecondition on deadlock: lists, for each stage that cannot go on, the action it waits at and for whom. Also
+// when a wait has no start before it, or a send meets a receive of another microbatch. One program and context per
+// stage.
 absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
                                     const CostModel& costs);
 

@@ -36,6 +36,39 @@ TEST(CostModel, LargeProductsDoNotOverflow) {
   EXPECT_NEAR(Seconds(costs.OpTime(Op::kFc1, Pass::kForward)), flops / 40e9, 1e-3);
 }
 
+TEST(CostModel, AbsurdRatesGiveLongTimesNotNonsense) {
+  const ModelSpec model = TinyModel(2);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.flops_per_second = 1;
+  EXPECT_EQ(CostModel(profile, model, {}, 1, 1).OpTime(Op::kFc1, Pass::kForward), kLongestTime);
+}
+
+TEST(CostModel, UnusableProfilesAreRefused) {
+  const HardwareProfile good = StatedCpuProfile();
+  EXPECT_TRUE(CheckProfile(good).ok());
+  HardwareProfile bad = good;
+  bad.intra_node.bytes_per_second = 0;
+  EXPECT_EQ(
+      std::string(CheckProfile(bad).message()),
+      "the hardware profile of \"cpu: stated, not measured\" is unusable: rates and bandwidths must be positive, "
+      "and one is 0; measure the nodes again");
+  bad = good;
+  bad.inter_node.latency = Nanos(-1);
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.measured.push_back({});
+  EXPECT_TRUE(CheckProfile(bad).ok());
+  bad.measured[0].ops[3].weight = kLongestTime + Nanos(1);
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.overlap_slowdown_permille = 999;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.communication_compute_permille = 1001;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+}
+
 TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
   const ModelSpec model = TinyModel(4);
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 4);

@@ -52,8 +52,8 @@ class PlayedLayer {
     for (int i = 0; i < kCount; ++i) {
       if (In(problem_.read_by_mlp, i) && !MakeCritical(i)) return std::nullopt;
     }
-    for (int i = 0; i < kCount && !(there_[i] && policy_[i] == Placement::kCritical && In(problem_.not_in_windows, i));
-         ++i) {
+    for (int i = 0;
+         i < kCount && !(there_[i] && policy_[i] == Placement::kCritical && In(problem_.not_in_windows, i)); ++i) {
       if (there_[i] && policy_[i] == Placement::kCritical) early_ += problem_.cost[i].value;
     }
     int64_t in_mlp = 0, in_attn = 0;
@@ -207,7 +207,8 @@ TEST(Heu, ReadersFollowFromTheLayerGraph) {
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
   const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kInner, Nanos(30));
   // Order: ln1 qkv probs context x1 ln2 fc1 gelu.
-  EXPECT_EQ(problem.inputs, (std::array<RecomputableSet, 8>{0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000}));
+  EXPECT_EQ(problem.inputs,
+            (std::array<RecomputableSet, 8>{0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000}));
   EXPECT_EQ(problem.read_by_mlp, 0b11100000);
   EXPECT_EQ(problem.read_by_attn, 0b00011111);
   EXPECT_EQ(problem.not_in_windows, 0b00010000);
@@ -223,14 +224,16 @@ TEST(Heu, ReadersFollowFromTheLayerGraph) {
   EXPECT_EQ(top.early, Nanos(0));
   EXPECT_EQ(top.capacity[static_cast<int>(Placement::kOwnMlp)], Nanos(340));
   // The head's window of 640 ns, less the weight gradient of the logits.
-  const LayerProblem below_head = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kTopBelowHead, Nanos(0));
+  const LayerProblem below_head =
+      MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kTopBelowHead, Nanos(0));
   EXPECT_EQ(below_head.early, Nanos(540));
 }
 
 TEST(Heu, WithoutWindowsOnlyStoreAndCriticalRemain) {
   const ModelSpec model = TinyModel(2);
   const CostModel costs(RoundProfile(model), model, {}, 1, 1);
-  for (const LayerChoice& choice : SolveLayer(MakeLayerProblem(costs, ShapeOf(model, 1, 1), 3, LayerPosition::kInner, Nanos(0)))) {
+  for (const LayerChoice& choice :
+       SolveLayer(MakeLayerProblem(costs, ShapeOf(model, 1, 1), 3, LayerPosition::kInner, Nanos(0)))) {
     for (Placement p : choice.policy) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
   }
 }

@@ -71,7 +71,8 @@ TEST(Partition, EqualsBruteForce) {
 }
 
 TEST(Partition, BalancesWhatRecomputationCosts) {
-  // Stage 0 pays half again for each layer, as one that must recompute does; the head costs stage 1 as much as a layer.
+  // Stage 0 pays half again for each layer, as one that must recompute does; the head costs stage 1 as much as a
+  // layer.
   const StageCost cost = [](int32_t stage, int32_t n) -> std::optional<int64_t> {
     return stage == 0 ? 150 * n : 100 * n + 100;
   };

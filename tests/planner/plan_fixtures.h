@@ -21,7 +21,8 @@ inline ModelSpec TinyModel(int32_t layers) {
 }
 
 // Every op takes `op_time` forward, twice that for its input gradient and `op_time` for its weight gradient, as if
-// measured for each shape that the tests use. Links move a byte in a nanosecond without latency; overlap costs nothing.
+// measured for each shape that the tests use. Links move a byte in a nanosecond without latency; overlap costs
+// nothing.
 inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nanos(100)) {
   HardwareProfile profile;
   profile.device_kind = "test";

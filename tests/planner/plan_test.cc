@@ -285,7 +285,9 @@ TEST(Plan, RandomRequestsGiveValidPlansOrSuggestionsThatHold) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937 rng(seed);
-    const auto pick = [&](std::initializer_list<int64_t> values) { return *(values.begin() + rng() % values.size()); };
+    const auto pick = [&](std::initializer_list<int64_t> values) {
+      return *(values.begin() + rng() % values.size());
+    };
     PlanRequest request = SmallRequest();
     request.spec.model.layers = static_cast<int32_t>(pick({2, 3, 5, 8}));
     request.spec.model.seq = static_cast<int32_t>(pick({16, 64, 128}));
@@ -322,8 +324,9 @@ TEST(Plan, RandomRequestsGiveValidPlansOrSuggestionsThatHold) {
 TEST(Plan, RequestsThatNoLayoutSatisfiesAreErrors) {
   PlanRequest request = SmallRequest();
   request.spec.resources = {.min_ranks = 8, .max_ranks = 8};
-  EXPECT_EQ(ErrorOf(request), "the job asks for at least 8 ranks, but the cluster has 4 devices (2 nodes of 2): lower "
-                              "resources.ranks or add nodes");
+  EXPECT_EQ(ErrorOf(request),
+            "the job asks for at least 8 ranks, but the cluster has 4 devices (2 nodes of 2): lower "
+            "resources.ranks or add nodes");
   request = SmallRequest();
   request.spec.parallel.tp = 4;
   EXPECT_THAT(ErrorOf(request), HasSubstr("parallel.tp is 4, but a node has 2 devices"));
