@@ -1,0 +1,177 @@
+#include "proto/convert.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/proto/random_values.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr uint64_t kSeed = 20260117;
+
+TEST(ConvertTest, SpecsComeBackTheSame) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  for (int i = 0; i < 500; ++i) {
+    const JobSpec spec = lynx::testing::RandomSpec(random);
+    v1::JobSpec parsed;
+    ASSERT_TRUE(parsed.ParseFromString(ToProto(spec).SerializeAsString()));
+    const absl::StatusOr<JobSpec> back = FromProto(parsed);
+    ASSERT_TRUE(back.ok()) << i << ": " << back.status();
+    EXPECT_EQ(*back, spec) << i;
+  }
+}
+
+TEST(ConvertTest, SpecWithoutFfnIsNormalized) {
+  std::mt19937_64 random(kSeed);
+  JobSpec spec = lynx::testing::RandomSpec(random);
+  v1::JobSpec message = ToProto(spec);
+  message.mutable_model()->set_ffn(0);
+  const absl::StatusOr<JobSpec> back = FromProto(message);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->model.ffn, 4 * spec.model.hidden);
+}
+
+v1::JobSpec GoodSpec() {
+  JobSpec spec;
+  spec.name = "gpt-bytes";
+  spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 16;
+  spec.resources.max_ranks = 8;
+  Normalize(spec);
+  return ToProto(spec);
+}
+
+TEST(ConvertTest, BadSpecsNameTheField) {
+  ASSERT_TRUE(FromProto(GoodSpec()).ok()) << FromProto(GoodSpec()).status();
+  const double infinity = std::numeric_limits<double>::infinity();
+  struct Case {
+    std::function<void(v1::JobSpec&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](v1::JobSpec& s) { s.clear_model(); }, "model.layers is 0"},
+      {[](v1::JobSpec& s) { s.clear_data(); }, "data.kind is 0: must be one of text (1)"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_kind(static_cast<v1::DataKind>(9)); }, "data.kind is 9"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_path("relative"); },
+       "data.path is \"relative\": must be an absolute path"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_path("/a\nb"); }, "data.path is \"/a\\nb\": must not hold line ends"},
+      {[](v1::JobSpec& s) { s.clear_train(); }, "train.schedule is 0"},
+      {[](v1::JobSpec& s) { s.mutable_train()->set_schedule(static_cast<v1::LrSchedule>(-1)); },
+       "train.schedule is -1"},
+      {[](v1::JobSpec& s) { s.mutable_train()->clear_optimizer(); }, "train.optimizer.lr is 0"},
+      {[=](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_lr(infinity); },
+       "train.optimizer.lr is inf"},
+      {[](v1::JobSpec& s) { s.mutable_train()->set_steps(-1); }, "train.steps is -1"},
+      {[](v1::JobSpec& s) { s.clear_resources(); }, "resources.min_ranks is 0"},
+      {[](v1::JobSpec& s) { s.mutable_resources()->set_activation_memory_per_rank_bytes(int64_t{1} << 60); },
+       "resources.activation_memory_per_rank is 1152921504606846976: must be from 0"},
+      {[](v1::JobSpec& s) { s.mutable_parallel()->set_tp(-2); }, "parallel.tp is -2"},
+      {[](v1::JobSpec& s) { s.clear_recompute(); }, "recompute is 0: must be one of auto (1)"},
+      {[](v1::JobSpec& s) { s.set_recompute(static_cast<v1::RecomputeMode>(6)); }, "recompute is 6"},
+      {[](v1::JobSpec& s) { s.clear_checkpoint(); }, "checkpoint.keep is 0"},
+      {[](v1::JobSpec& s) { s.mutable_checkpoint()->set_directory("x/y"); }, "checkpoint.directory is \"x/y\""},
+      {[](v1::JobSpec& s) { s.set_max_restarts(-1); }, "max_restarts is -1"},
+  };
+  for (const Case& c : cases) {
+    v1::JobSpec message = GoodSpec();
+    c.change(message);
+    const absl::Status status = FromProto(message).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
+  }
+}
+
+TEST(ConvertTest, LongValuesAreCutInErrors) {
+  v1::JobSpec message = GoodSpec();
+  message.mutable_data()->set_path(std::string(4000, 'x'));
+  const absl::Status status = FromProto(message).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("xxx...\""));
+  EXPECT_LT(status.message().size(), 300u);
+}
+
+TEST(ConvertTest, LayoutsComeBackAndAreBounded) {
+  const ParallelLayout layout{2, 3, 4};
+  EXPECT_EQ(FromProto(ToProto(layout)).value(), layout);
+  v1::ParallelLayout zero = ToProto(layout);
+  zero.set_pp(0);
+  EXPECT_THAT(std::string(FromProto(zero, "x").status().message()), StartsWith("x.pp is 0: must be from 1"));
+  const v1::ParallelLayout large = ToProto(ParallelLayout{65536, 65536, 65536});
+  EXPECT_THAT(std::string(FromProto(large).status().message()), StartsWith("layout.tp * pp * dp is"));
+}
+
+TEST(ConvertTest, ProfilesComeBackTheSame) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  for (int i = 0; i < 200; ++i) {
+    const HardwareProfile profile = lynx::testing::RandomProfile(random);
+    v1::HardwareProfile parsed;
+    ASSERT_TRUE(parsed.ParseFromString(ToProto(profile).SerializeAsString()));
+    const absl::StatusOr<HardwareProfile> back = FromProto(parsed);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, profile);
+  }
+}
+
+TEST(ConvertTest, BadProfilesNameTheField) {
+  HardwareProfile good;
+  good.flops_per_second = good.memory_bytes_per_second = 1;
+  good.intra_node = good.inter_node = {Nanos(1), 1};
+  good.measured.push_back({.shape = {.micro_batch = 1, .seq = 8, .hidden = 16, .heads = 4, .ffn = 32, .vocab = 256}});
+  ASSERT_TRUE(FromProto(ToProto(good)).ok()) << FromProto(ToProto(good)).status();
+  using P = v1::HardwareProfile;
+  struct Case {
+    std::function<void(P&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](P& p) { p.set_device_kind(std::string(300, 'k')); }, "profile.device_kind is 300 characters long"},
+      {[](P& p) { p.set_flops_per_second(0); }, "profile.flops_per_second is 0"},
+      {[](P& p) { p.set_memory_bytes_per_second(-5); }, "profile.memory_bytes_per_second is -5"},
+      {[](P& p) { p.set_op_overhead_ns(-1); }, "profile.op_overhead_ns is -1"},
+      {[](P& p) { p.clear_intra_node(); }, "profile.intra_node.bytes_per_second is 0"},
+      {[](P& p) { p.mutable_inter_node()->set_latency_ns(-1); }, "profile.inter_node.latency_ns is -1"},
+      {[](P& p) { p.set_overlap_slowdown_permille(999); }, "profile.overlap_slowdown_permille is 999"},
+      {[](P& p) { p.set_communication_compute_permille(1001); }, "profile.communication_compute_permille is 1001"},
+      {[](P& p) { *p.add_measured() = p.measured(0); }, "profile.measured[1].shape is repeated"},
+      {[](P& p) { p.mutable_measured(0)->mutable_shape()->set_tp(3); },
+       "profile.measured[0].shape.heads is 4: must be a multiple of tp, which is 3"},
+      {[](P& p) { p.mutable_measured(0)->mutable_shape()->set_seq(-8); }, "profile.measured[0].shape.seq is -8"},
+      {[](P& p) { p.mutable_measured(0)->mutable_ops(2)->set_op("nothing"); },
+       "profile.measured[0].ops[2].op is \"nothing\": no op has this name"},
+      {[](P& p) { p.mutable_measured(0)->mutable_ops(2)->set_op(p.measured(0).ops(1).op()); },
+       "profile.measured[0].ops[2].op is \"position\": must appear once"},
+      {[](P& p) { p.mutable_measured(0)->mutable_ops()->RemoveLast(); },
+       "profile.measured[0].ops is incomplete: op loss is missing"},
+      {[](P& p) { p.mutable_measured(0)->mutable_ops(3)->set_backward_ns(-1); },
+       "profile.measured[0].ops[3].backward_ns is -1"},
+      {[](P& p) { p.mutable_measured(0)->set_optimizer_ns_per_mega_parameter(int64_t{1} << 60); },
+       "profile.measured[0].optimizer_ns_per_mega_parameter is 1152921504606846976"},
+      {[](P& p) {
+         const v1::ShapeTimes first = p.measured(0);
+         for (int i = 0; i < 64; ++i) *p.add_measured() = first;
+       },
+       "profile.measured is 65 entries long"},
+  };
+  for (const Case& c : cases) {
+    P message = ToProto(good);
+    c.change(message);
+    const absl::Status status = FromProto(message).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace lynx

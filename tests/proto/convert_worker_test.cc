@@ -1,0 +1,184 @@
+#include "proto/convert_worker.h"
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/convert.h"
+#include "tests/proto/random_values.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::StartsWith;
+
+StepReport SomeStep() {
+  StepReport step{.step = 7, .loss = 2.5, .gradient_norm = 0.5, .lr = 1e-3, .tokens = 4096,
+                  .duration = Nanos(1000), .forward = Nanos(100), .backward = Nanos(200), .weight = Nanos(150),
+                  .recompute_hidden = Nanos(10), .recompute_exposed = Nanos(20), .tensor_wait = Nanos(30),
+                  .stall = Nanos(40), .data_parallel_wait = Nanos(50), .norm_wait = Nanos(60),
+                  .optimizer = Nanos(70), .checkpoint = Nanos(80), .arena_peak = Bytes(1 << 20),
+                  .bytes_sent = 12345, .communication_cpu = Nanos(90)};
+  return step;
+}
+
+TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
+  const RankReport reports[] = {
+      RankReady{3, Bytes(100), Bytes(200), "cpu"},
+      SomeStep(),
+      CheckpointReport{10, "/data/checkpoints/step-10", Bytes(1 << 30)},
+      CheckpointFailure{20, "No space left on device"},
+      RankDone{100},
+      RankFailure{"cannot read /data/text", false},
+      RankFailure{"rank 1 is gone", true},
+  };
+  for (const RankReport& report : reports) {
+    v1::RankReport message;
+    SetReport(report, message);
+    const absl::StatusOr<RankReport> back = ReportOf(message);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_TRUE(*back == report) << message.ShortDebugString();
+  }
+}
+
+TEST(ConvertWorkerTest, DivergedStepsPass) {
+  StepReport step = SomeStep();
+  step.loss = std::nan("");
+  step.gradient_norm = INFINITY;
+  v1::RankReport message;
+  SetReport(step, message);
+  const absl::StatusOr<RankReport> back = ReportOf(message);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(std::isnan(std::get<StepReport>(*back).loss));
+}
+
+TEST(ConvertWorkerTest, BadReportsNameTheField) {
+  using R = v1::RankReport;
+  struct Case {
+    std::function<void(R&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](R&) {}, "report is empty or of an unknown kind"},
+      {[](R& r) { r.mutable_ready()->set_next_step(-1); }, "report.ready.next_step is -1"},
+      {[](R& r) { r.mutable_ready()->set_arena_bytes(-1); }, "report.ready.arena_bytes is -1"},
+      {[](R& r) { r.mutable_step()->set_step(-1); }, "report.step.step is -1"},
+      {[](R& r) { r.mutable_step()->set_lr(NAN); }, "report.step.lr is nan"},
+      {[](R& r) { r.mutable_step()->set_stall_ns(-4); }, "report.step.stall_ns is -4"},
+      {[](R& r) { r.mutable_step()->set_communication_cpu_ns(int64_t{1} << 62); },
+       "report.step.communication_cpu_ns is 4611686018427387904"},
+      {[](R& r) { r.mutable_step()->set_arena_peak_bytes(-1); }, "report.step.arena_peak_bytes is -1"},
+      {[](R& r) { r.mutable_checkpoint()->set_path("relative"); }, "report.checkpoint.path is \"relative\""},
+      {[](R& r) { r.mutable_checkpoint_failure()->set_step(-1); }, "report.checkpoint_failure.step is -1"},
+      {[](R& r) { r.mutable_done()->set_steps(-1); }, "report.done.steps is -1"},
+      {[](R& r) { r.mutable_failure()->set_reason(std::string(1 << 17, 'r')); },
+       "report.failure.reason is 131072 characters long"},
+  };
+  for (const Case& c : cases) {
+    R message;
+    c.change(message);
+    const absl::Status status = ReportOf(message).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
+  }
+}
+
+v1::RankAssignment GoodAssignment() {
+  JobSpec spec;
+  spec.name = "gpt-bytes";
+  spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 16;
+  spec.resources.max_ranks = 4;
+  Normalize(spec);
+  v1::RankAssignment m;
+  m.set_job_id("job-1");
+  m.set_generation(2);
+  m.set_rank(3);
+  m.set_device(1);
+  m.add_cores(2);
+  *m.mutable_spec() = ToProto(spec);
+  *m.mutable_layout() = ToProto(ParallelLayout{2, 2, 1});
+  m.set_micro_batch(4);
+  m.set_microbatches(4);
+  m.set_first_layer(2);
+  m.set_end_layer(4);
+  m.set_program("1F0:2.attn\n1AR+0:2.attn\n1AR-0:2.attn\n1OPT\n");
+  m.set_arena_bytes(1 << 20);
+  m.set_plan_digest(std::string(64, 'a'));
+  for (int i = 0; i < 4; ++i) {
+    m.add_peers()->set_host(i < 2 ? "127.0.0.1" : "::1");
+    m.mutable_peers(i)->set_port(4000 + i);
+  }
+  m.set_resume_step(-1);
+  m.set_checkpoint_directory("/checkpoints");
+  return m;
+}
+
+TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
+  const absl::StatusOr<RankConfig> config = RankConfigFromProto(GoodAssignment());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job, JobId("job-1"));
+  EXPECT_EQ(config->generation, Generation(2));
+  EXPECT_EQ(config->rank, 3);
+  EXPECT_EQ(config->spec.train.global_batch, 16);
+  EXPECT_EQ(config->context.stage, 1);
+  EXPECT_EQ(config->context.first_layer, 2);
+  EXPECT_EQ(config->context.end_layer, 4);
+  EXPECT_EQ(config->context.layout, (ParallelLayout{2, 2, 1}));
+  EXPECT_EQ(ProgramText(config->program), GoodAssignment().program());
+  EXPECT_EQ(config->arena, Bytes(1 << 20));
+  EXPECT_EQ(config->cores, std::vector<int32_t>{2});
+  ASSERT_EQ(config->peers.size(), 4u);
+  EXPECT_EQ(config->peers[3], (PeerAddress{"::1", 4003}));
+  EXPECT_EQ(config->resume_step, -1);
+  EXPECT_EQ(config->checkpoint_directory, "/checkpoints");
+
+  v1::RankAssignment waiting = GoodAssignment();
+  waiting.clear_peers();
+  EXPECT_TRUE(RankConfigFromProto(waiting).value().peers.empty());
+}
+
+TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
+  using A = v1::RankAssignment;
+  struct Case {
+    std::function<void(A&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](A& a) { a.set_job_id("../etc"); }, "assignment.job_id is \"../etc\""},
+      {[](A& a) { a.set_generation(0); }, "assignment.generation is 0"},
+      {[](A& a) { a.mutable_spec()->mutable_train()->set_steps(0); }, "assignment.spec: train.steps is 0"},
+      {[](A& a) { a.mutable_layout()->set_dp(0); }, "assignment.layout.dp is 0"},
+      {[](A& a) { a.set_rank(4); }, "assignment.rank is 4: must be from 0 to 3"},
+      {[](A& a) { a.set_microbatches(5); }, "assignment.microbatches is 5: micro_batch * microbatches * dp must be"},
+      {[](A& a) { a.set_micro_batch(-1); }, "assignment.micro_batch is -1"},
+      {[](A& a) { a.set_first_layer(5); }, "assignment.first_layer is 5"},
+      {[](A& a) { a.set_end_layer(5); }, "assignment.end_layer is 5"},
+      {[](A& a) { a.set_device(64); }, "assignment.device is 64"},
+      {[](A& a) { a.add_cores(-1); }, "assignment.cores[1] is -1"},
+      {[](A& a) { a.set_program("1F0:2.attn nonsense"); }, "assignment.program: "},
+      {[](A& a) { a.set_program("0F0:0.attn"); }, "assignment.program is of another stage at 0F0:0.attn"},
+      {[](A& a) { a.set_arena_bytes(-1); }, "assignment.arena_bytes is -1"},
+      {[](A& a) { a.set_plan_digest("abc"); }, "assignment.plan_digest is \"abc\""},
+      {[](A& a) { a.mutable_peers()->RemoveLast(); }, "assignment.peers is 3 entries long"},
+      {[](A& a) { a.mutable_peers(1)->set_host("localhost"); }, "assignment.peers[1].host is \"localhost\""},
+      {[](A& a) { a.mutable_peers(2)->set_port(65536); }, "assignment.peers[2].port is 65536"},
+      {[](A& a) { a.set_resume_step(-2); }, "assignment.resume_step is -2"},
+      {[](A& a) { a.set_checkpoint_directory("c"); }, "assignment.checkpoint_directory is \"c\""},
+  };
+  for (const Case& c : cases) {
+    A message = GoodAssignment();
+    c.change(message);
+    const absl::Status status = RankConfigFromProto(message).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace lynx

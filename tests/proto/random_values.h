@@ -1,0 +1,78 @@
+// Random domain values for round trips. Pure functions of the generator that is passed in.
+#ifndef LYNX_TESTS_PROTO_RANDOM_VALUES_H_
+#define LYNX_TESTS_PROTO_RANDOM_VALUES_H_
+
+#include <random>
+
+#include "planner/hardware_profile.h"
+#include "planner/job_spec.h"
+
+namespace lynx::testing {
+
+inline int64_t Pick(std::mt19937_64& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+// Normalized and valid.
+inline JobSpec RandomSpec(std::mt19937_64& random) {
+  JobSpec spec;
+  spec.name = "job-" + std::to_string(Pick(random, 0, 1'000'000));
+  const int32_t tp = 1 << Pick(random, 0, 2);
+  const int32_t pp = static_cast<int32_t>(Pick(random, 1, 4));
+  const int32_t dp = static_cast<int32_t>(Pick(random, 1, 3));
+  spec.model.heads = tp * static_cast<int32_t>(Pick(random, 1, 4));
+  spec.model.hidden = spec.model.heads * static_cast<int32_t>(Pick(random, 1, 32));
+  spec.model.layers = pp + static_cast<int32_t>(Pick(random, 0, 8));
+  spec.model.ffn = tp * static_cast<int32_t>(Pick(random, 1, 64));
+  spec.model.seq = static_cast<int32_t>(Pick(random, 1, 512));
+  spec.model.vocab = static_cast<int32_t>(Pick(random, 256, 70'000));
+  spec.model.dropout = static_cast<double>(Pick(random, 0, 99)) / 100;
+  spec.data.kind = Pick(random, 0, 1) == 0 ? DataKind::kText : DataKind::kMegatron;
+  spec.data.path = "/data/text " + std::to_string(Pick(random, 0, 99));
+  spec.train.micro_batch = static_cast<int32_t>(Pick(random, 1, 8));
+  spec.train.global_batch = spec.train.micro_batch * dp * static_cast<int32_t>(Pick(random, 1, 16));
+  spec.train.steps = Pick(random, 1, 1'000'000);
+  spec.train.optimizer = {.lr = 1.0 / static_cast<double>(Pick(random, 1, 10'000)), .beta1 = 0.8, .beta2 = 0.99,
+                          .eps = 1e-7, .weight_decay = 0.3, .clip_norm = static_cast<double>(Pick(random, 0, 3))};
+  spec.train.schedule = static_cast<LrSchedule>(Pick(random, 0, 2));
+  spec.train.warmup_steps = Pick(random, 0, spec.train.steps);
+  spec.train.min_lr = spec.train.optimizer.lr / 10;
+  spec.train.seed = random();
+  spec.resources.max_ranks = tp * pp * dp;
+  spec.resources.min_ranks = static_cast<int32_t>(Pick(random, 1, spec.resources.max_ranks));
+  spec.resources.activation_memory_per_rank = Bytes(Pick(random, 0, int64_t{1} << 40));
+  if (Pick(random, 0, 1) == 0) spec.parallel = {tp, pp, dp};
+  spec.recompute = static_cast<RecomputeMode>(Pick(random, 0, 4));
+  if (Pick(random, 0, 1) == 0) spec.checkpoint.directory = "/checkpoints/here";
+  spec.checkpoint.every_steps = Pick(random, 0, 1000);
+  spec.checkpoint.keep = static_cast<int32_t>(Pick(random, 1, 9));
+  spec.max_restarts = static_cast<int32_t>(Pick(random, 0, 9));
+  Normalize(spec);
+  return spec;
+}
+
+inline HardwareProfile RandomProfile(std::mt19937_64& random) {
+  HardwareProfile profile;
+  profile.device_kind = "cpu: model " + std::to_string(Pick(random, 0, 99));
+  const auto nanos = [&] { return Nanos(Pick(random, 0, 1'000'000'000)); };
+  const int64_t shapes = Pick(random, 0, 5);
+  for (int64_t i = 0; i < shapes; ++i) {
+    ShapeTimes times;
+    times.shape = ShapeOf(RandomSpec(random).model, 1, static_cast<int32_t>(i + 1));
+    for (OpTimes& op : times.ops) op = {nanos(), nanos(), nanos()};
+    times.optimizer_per_mega_parameter = nanos();
+    profile.measured.push_back(times);
+  }
+  profile.flops_per_second = Pick(random, 1, int64_t{1} << 50);
+  profile.memory_bytes_per_second = Pick(random, 1, int64_t{1} << 50);
+  profile.op_overhead = nanos();
+  profile.intra_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
+  profile.inter_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
+  profile.overlap_slowdown_permille = static_cast<int32_t>(Pick(random, 1000, 5000));
+  profile.communication_compute_permille = static_cast<int32_t>(Pick(random, 0, 1000));
+  return profile;
+}
+
+}  // namespace lynx::testing
+
+#endif  // LYNX_TESTS_PROTO_RANDOM_VALUES_H_
