@@ -137,6 +137,12 @@ struct StepRecorded {
 using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, PlanJob, SendAgent,
                             SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded>;
 
+inline bool IsDurable(const Effect& effect) {
+  return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||
+         std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertEvent>(effect) ||
+         std::holds_alternative<InsertCheckpoint>(effect);
+}
+
 }  // namespace lynx
 
 #endif  // LYNX_SERVER_EVENTS_H_

@@ -1,0 +1,189 @@
+// Encoding of what the server says. See messages.h.
+#include "server/messages.h"
+
+namespace lynx {
+namespace {
+
+v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
+  v1::RankAssignment m;
+  const Plan& plan = *assignment.plan;
+  const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
+  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
+  m.set_job_id(assignment.key.job.value);
+  m.set_generation(assignment.key.generation.value);
+  m.set_rank(assignment.key.rank);
+  m.set_device(assignment.device);
+  for (const int32_t core : assignment.cores) m.add_cores(core);
+  *m.mutable_spec() = ToProto(*assignment.spec);
+  *m.mutable_layout() = ToProto(plan.layout);
+  m.set_micro_batch(plan.micro_batch);
+  m.set_microbatches(plan.microbatches);
+  m.set_first_layer(part.first_layer);
+  m.set_end_layer(part.end_layer);
+  m.set_program(ProgramText(part.program));
+  m.set_arena_bytes(part.arena.value);
+  m.set_plan_digest(plan.digest);
+  if (assignment.peers != nullptr) {
+    for (const RankAddress& peer : *assignment.peers) {
+      v1::PeerAddress& to = *m.add_peers();
+      to.set_host(peer.host);
+      to.set_port(peer.port);
+    }
+  }
+  m.set_resume_step(assignment.resume_step);
+  m.set_checkpoint_directory(assignment.spec->checkpoint.directory);
+  return m;
+}
+
+Nanos Eta(const JobRecord& job) {
+  if (IsFinal(job.state)) return Nanos(0);
+  const int64_t left = job.spec->train.steps - job.progress.steps_done;
+  constexpr int64_t kMost = int64_t{1} << 62;
+  if (left <= 0 || job.progress.step == Nanos(0)) return Nanos(0);
+  return left > kMost / job.progress.step.value ? Nanos(kMost) : job.progress.step * left;
+}
+
+}  // namespace
+
+v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat) {
+  v1::AgentDesired m;
+  for (const LayerShape& shape : wish.shapes) *m.add_shapes() = ToProto(shape);
+  m.set_heartbeat_ns(heartbeat.value);
+  return m;
+}
+
+v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat) {
+  v1::WorkerDesired m;
+  for (const RankAssignment& rank : wish.ranks) *m.add_ranks() = EncodeAssignment(rank);
+  for (const ReportAck& ack : wish.acks) {
+    v1::ReportAck& to = *m.add_acks();
+    to.set_job_id(ack.key.job.value);
+    to.set_generation(ack.key.generation.value);
+    to.set_rank(ack.key.rank);
+    to.set_sequence(ack.sequence);
+  }
+  m.set_heartbeat_ns(heartbeat.value);
+  return m;
+}
+
+v1::JobState Encode(JobState state) {
+  return static_cast<v1::JobState>(static_cast<int>(state) + static_cast<int>(v1::JOB_STATE_QUEUED));
+}
+
+v1::JobEvent Encode(const JobEvent& event) {
+  v1::JobEvent m;
+  m.set_sequence(event.sequence);
+  m.set_time_unix_ns(event.time.value);
+  m.set_state(Encode(event.state));
+  m.set_kind(event.kind);
+  m.set_reason(event.reason);
+  return m;
+}
+
+void SetFigures(const JobRecord& job, v1::Job& message) {
+  v1::Progress& progress = *message.mutable_progress();
+  progress.set_steps_done(job.progress.steps_done);
+  progress.set_steps_total(job.spec->train.steps);
+  progress.set_loss(job.progress.loss);
+  progress.set_first_loss(job.progress.first_loss);
+  progress.set_gradient_norm(job.progress.gradient_norm);
+  progress.set_lr(job.progress.lr);
+  progress.set_tokens_per_second(job.progress.tokens_per_second);
+  progress.set_step_ns(job.progress.step.value);
+  progress.set_eta_ns(Eta(job).value);
+  progress.set_first_step_time_unix_ns(job.progress.first_step_time.value);
+  for (size_t stage = 0; stage < job.measured.size(); ++stage) {
+    const StageMeasurement& from = job.measured[stage];
+    v1::StageMeasurement& to = *message.add_measured();
+    to.set_stage(static_cast<int32_t>(stage));
+    to.set_steps(from.steps);
+    to.set_step_ns(from.step.value);
+    to.set_forward_ns(from.forward.value);
+    to.set_backward_ns(from.backward.value);
+    to.set_weight_ns(from.weight.value);
+    to.set_optimizer_ns(from.optimizer.value);
+    to.set_recompute_hidden_ns(from.recompute_hidden.value);
+    to.set_recompute_exposed_ns(from.recompute_exposed.value);
+    to.set_tensor_wait_ns(from.tensor_wait.value);
+    to.set_stall_ns(from.stall.value);
+    to.set_data_parallel_wait_ns(from.data_parallel_wait.value);
+    to.set_norm_wait_ns(from.norm_wait.value);
+    to.set_arena_peak_bytes(from.arena_peak.value);
+    to.set_state_bytes(from.states.value);
+  }
+}
+
+void GetFigures(const v1::Job& message, JobRecord& job) {
+  const v1::Progress& progress = message.progress();
+  job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),
+                  .gradient_norm = progress.gradient_norm(), .lr = progress.lr(),
+                  .tokens_per_second = progress.tokens_per_second(), .step = Nanos(progress.step_ns()),
+                  .first_step_time = Nanos(progress.first_step_time_unix_ns())};
+  job.measured.clear();
+  for (const v1::StageMeasurement& from : message.measured()) {
+    job.measured.push_back({.steps = from.steps(), .step = Nanos(from.step_ns()),
+                            .forward = Nanos(from.forward_ns()), .backward = Nanos(from.backward_ns()),
+                            .weight = Nanos(from.weight_ns()), .optimizer = Nanos(from.optimizer_ns()),
+                            .recompute_hidden = Nanos(from.recompute_hidden_ns()),
+                            .recompute_exposed = Nanos(from.recompute_exposed_ns()),
+                            .tensor_wait = Nanos(from.tensor_wait_ns()), .stall = Nanos(from.stall_ns()),
+                            .data_parallel_wait = Nanos(from.data_parallel_wait_ns()),
+                            .norm_wait = Nanos(from.norm_wait_ns()), .arena_peak = Bytes(from.arena_peak_bytes()),
+                            .states = Bytes(from.state_bytes())});
+  }
+}
+
+v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs) {
+  v1::Job m;
+  m.set_id(job.id.value);
+  *m.mutable_spec() = ToProto(*job.spec);
+  m.set_state(Encode(job.state));
+  m.set_reason(job.reason);
+  m.set_submitted_unix_ns(job.submitted.value);
+  m.set_started_unix_ns(job.started.value);
+  m.set_ended_unix_ns(job.ended.value);
+  m.set_generation(job.generation.value);
+  m.set_restarts(job.restarts);
+  SetFigures(job, m);
+  if (plan != nullptr) *m.mutable_plan() = ToProto(*plan, programs);
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    v1::RankPlacement& rank = *m.add_placement();
+    rank.set_rank(static_cast<int32_t>(r));
+    rank.set_node(job.ranks[r].where.node.value);
+    rank.set_device(job.ranks[r].where.device);
+  }
+  m.set_checkpoint_path(job.checkpoint_path);
+  if (job.checkpoint_step >= 0) m.set_checkpoint_step(job.checkpoint_step);
+  return m;
+}
+
+v1::Node Encode(const NodeView& node) {
+  v1::Node m;
+  m.set_name(node.name.value);
+  m.set_address(node.address);
+  m.set_agent_attached(node.agent_attached);
+  m.set_worker_attached(node.worker_attached);
+  for (const Device& device : node.devices) {
+    v1::Device& to = *m.add_devices();
+    to.set_index(device.index);
+    to.set_kind(device.kind);
+    to.set_model(device.model);
+    to.set_memory_bytes(device.memory.value);
+    for (const int32_t core : device.cores) to.add_cores(core);
+  }
+  m.set_devices_used(node.devices_used);
+  m.set_last_seen_unix_ns(node.last_seen.value);
+  if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile);
+  for (const JobId& job : node.jobs) m.add_jobs(job.value);
+  return m;
+}
+
+v1::LogLine Encode(const LogLine& line) {
+  v1::LogLine m;
+  m.set_rank(line.rank);
+  m.set_generation(line.generation.value);
+  m.set_text(line.text);
+  return m;
+}
+
+}  // namespace lynx

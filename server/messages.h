@@ -1,0 +1,40 @@
+// The server's messages: nodes' reports after a check of every bound, and answers from the server's values. The services
+// only decode and encode through these. InvalidArgument names the field by its path. Pure; thread-safe.
+#ifndef LYNX_SERVER_MESSAGES_H_
+#define LYNX_SERVER_MESSAGES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/cluster.pb.h"
+#include "lynx/v1/jobs.pb.h"
+#include "proto/convert.h"
+#include "server/job.h"
+#include "server/node_state.h"
+#include "server/rank_logs.h"
+
+namespace lynx {
+
+absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
+absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
+
+v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat);
+v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat);
+
+v1::JobState Encode(JobState state);
+absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path);
+v1::JobEvent Encode(const JobEvent& event);
+// Without events. `plan` may be null.
+v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
+v1::Node Encode(const NodeView& node);
+v1::LogLine Encode(const LogLine& line);
+
+// Progress and measurements, also as the store keeps them.
+void SetFigures(const JobRecord& job, v1::Job& message);
+void GetFigures(const v1::Job& message, JobRecord& job);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_MESSAGES_H_

@@ -1,0 +1,70 @@
+// Store: everything that the server must not forget, in one SQLite file. One connection, write-ahead log, exclusive lock,
+// synchronous=FULL: what Commit has returned OK for survives kill -9 and a power failure. Commits are batches: the owner
+// thread writes all that a round of events decided in one transaction.
+//
+// Not thread-safe: opened by one thread, then used by the owner thread alone.
+#ifndef LYNX_SERVER_STORE_H_
+#define LYNX_SERVER_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/events.h"
+#include "server/job.h"
+#include "server/sqlite.h"
+
+namespace lynx {
+
+// The canonical bytes of a spec, and their SHA-256, by which two submissions are compared.
+std::string SpecBytes(const JobSpec& spec);
+std::string SpecDigest(const JobSpec& spec);
+
+class Store {
+ public:
+  static constexpr int64_t kSchemaVersion = 1;
+  static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
+
+  // Makes the file if it is not there. FailedPrecondition: another server has it, or it was made by a newer version, or it
+  // is some other program's. DataLoss: it is damaged. Unavailable: it cannot be opened. Each names the file and says what
+  // to do.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
+
+  // Durable effects, in order, all or none. ResourceExhausted: the disk is full.
+  absl::Status Commit(const std::vector<Effect>& effects);
+
+  struct StoredJob {
+    JobRecord record;
+    std::shared_ptr<const Plan> plan;  // of jobs that have not ended
+  };
+  // All jobs. DataLoss where a row does not hold what it should.
+  absl::StatusOr<std::vector<StoredJob>> LoadJobs();
+  // nullptr: the job has none.
+  absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
+  // The newest `limit` with a sequence above `after`, oldest first.
+  absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit);
+
+ private:
+  Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)) {}
+
+  absl::Status Prepare();
+  absl::Status CheckIntegrity();
+  absl::Status Write(const Effect& effect);
+  absl::Status WriteNew(const InsertJob& insert);
+  absl::Status WriteRecord(const JobRecord& record);
+  absl::Status WriteRanks(const JobRecord& record);
+  absl::Status WriteEvent(const InsertEvent& insert);
+  absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
+  absl::Status ReadRanks(JobRecord& record);
+  absl::Status Damaged(const std::string& what) const;
+
+  const std::string path_;
+  SqliteHandle db_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_STORE_H_
