@@ -1,0 +1,109 @@
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/plan.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const Plan& SomePlan() {
+  static const Plan* plan = [] {
+    PlanRequest request;
+    request.spec.name = "gpt";
+    request.spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+    request.spec.data.path = "/data/text";
+    request.spec.train.steps = 10;
+    request.spec.train.global_batch = 8;
+    request.spec.train.micro_batch = 2;
+    request.spec.resources = {.min_ranks = 4, .max_ranks = 4};
+    request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+    Normalize(request.spec);
+    request.cluster = {.nodes = 2, .devices_per_node = 2};
+    request.profile = StatedCpuProfile();
+    return new Plan(std::get<Plan>(MakePlan(request).value()));
+  }();
+  return *plan;
+}
+
+TEST(ConvertPlanTest, PlansComeBackTheSame) {
+  v1::Plan parsed;
+  ASSERT_TRUE(parsed.ParseFromString(ToProto(SomePlan()).SerializeAsString()));
+  const absl::StatusOr<Plan> back = FromProto(parsed);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(PlanText(*back), PlanText(SomePlan()));
+  EXPECT_EQ(back->digest, SomePlan().digest);
+  for (size_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(back->stages[stage].program, SomePlan().stages[stage].program);
+    EXPECT_EQ(back->stages[stage].policy, SomePlan().stages[stage].policy);
+  }
+  EXPECT_TRUE(CheckPlan(*back).ok()) << CheckPlan(*back);
+}
+
+TEST(ConvertPlanTest, ProgramsCanBeLeftOut) {
+  const v1::Plan message = ToProto(SomePlan(), PlanPrograms::kLeftOut);
+  EXPECT_TRUE(message.stages(0).program().empty());
+  const absl::StatusOr<Plan> back = FromProto(message, PlanPrograms::kLeftOut);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(back->stages[0].program.empty());
+  EXPECT_EQ(back->digest, SomePlan().digest);
+  EXPECT_EQ(back->stages[1].arena, SomePlan().stages[1].arena);
+  EXPECT_FALSE(FromProto(message, PlanPrograms::kIncluded).ok()) << "the digest needs the programs";
+}
+
+TEST(ConvertPlanTest, AChangedPlanIsFound) {
+  v1::Plan message = ToProto(SomePlan());
+  message.mutable_stages(0)->set_arena_bytes(message.stages(0).arena_bytes() + 256);
+  const absl::Status status = FromProto(message).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), StartsWith("plan.digest is " + SomePlan().digest));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("changed or damaged"));
+}
+
+TEST(ConvertPlanTest, BadPlansNameTheField) {
+  using P = v1::Plan;
+  struct Case {
+    std::function<void(P&)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](P& p) { p.mutable_model()->set_layers(0); }, "plan.model.layers is 0"},
+      {[](P& p) { p.mutable_model()->set_heads(3); }, "plan.model.hidden is 64: must be a multiple of heads"},
+      {[](P& p) { p.mutable_model()->set_dropout(2); }, "plan.model.dropout is 2"},
+      {[](P& p) { p.clear_layout(); }, "plan.layout.tp is 0"},
+      {[](P& p) { p.set_micro_batch(0); }, "plan.micro_batch is 0"},
+      {[](P& p) { p.set_microbatches(-1); }, "plan.microbatches is -1"},
+      {[](P& p) { p.set_mode(static_cast<v1::RecomputeMode>(77)); }, "plan.mode is 77"},
+      {[](P& p) { p.set_activation_limit_bytes(-1); }, "plan.activation_limit_bytes is -1"},
+      {[](P& p) { p.mutable_stages()->RemoveLast(); }, "plan.stages is 1 entries long"},
+      {[](P& p) { p.mutable_stages(1)->set_first_layer(3); }, "plan.stages[1].first_layer is 3"},
+      {[](P& p) { p.mutable_stages(1)->set_end_layer(5); }, "plan.stages[1].end_layer is 5"},
+      {[](P& p) { p.mutable_stages(0)->mutable_policy()->RemoveLast(); }, "plan.stages[0].policy is 1 entries long"},
+      {[](P& p) { p.mutable_stages(0)->mutable_policy(1)->set_placements(3, "nowhere"); },
+       "plan.stages[0].policy[1].placements[3] is \"nowhere\""},
+      {[](P& p) { p.mutable_stages(0)->mutable_policy(0)->mutable_placements()->RemoveLast(); },
+       "plan.stages[0].policy[0].placements is 7 entries long"},
+      {[](P& p) { p.mutable_stages(1)->set_program("1F0:0.nothing"); }, "plan.stages[1].program: "},
+      {[](P& p) { p.mutable_stages(1)->set_arena_bytes(-1); }, "plan.stages[1].arena_bytes is -1"},
+      {[](P& p) { p.mutable_stages(1)->set_gradient_bytes(int64_t{1} << 60); }, "plan.stages[1].gradient_bytes is"},
+      {[](P& p) { p.mutable_stages(0)->set_stall_ns(-1); }, "plan.stages[0].stall_ns is -1"},
+      {[](P& p) { p.mutable_stages(0)->set_recompute_hidden_ns(-1); }, "plan.stages[0].recompute_hidden_ns is -1"},
+      {[](P& p) { p.set_step_ns(-1); }, "plan.step_ns is -1"},
+      {[](P& p) { p.set_digest("0"); }, "plan.digest is \"0\": must be a SHA-256 digest"},
+  };
+  for (const Case& c : cases) {
+    P message = ToProto(SomePlan());
+    c.change(message);
+    const absl::Status status = FromProto(message).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
+  }
+}
+
+}  // namespace
+}  // namespace lynx
