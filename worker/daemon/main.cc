@@ -31,6 +31,7 @@ struct WorkerFlags {
   std::string log_level = "info";
   bool stop_ranks_on_exit = false;
   bool stop_all = false;
+  int64_t stop_grace_ms = 5000;
 
   std::vector<Flag> All() {
     return {
@@ -46,6 +47,7 @@ struct WorkerFlags {
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"stop-ranks-on-exit", &stop_ranks_on_exit,
          "end the ranks on SIGTERM and SIGINT; otherwise they go on without the daemon"},
+        {"stop-grace-ms", &stop_grace_ms, "milliseconds from asking a rank to end to killing it"},
         {"stop-all", &stop_all, "end all ranks that an earlier daemon has left running in --data-dir, and exit"},
     };
   }
@@ -61,6 +63,11 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   absl::StatusOr<int64_t> rate = ParseRate(flags.link_rate);
   if (!rate.ok()) return Annotate(rate.status(), "--link-rate");
   options.pacing_bytes_per_second = *rate;
+  if (flags.stop_grace_ms < 0 || flags.stop_grace_ms > 3'600'000) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--stop-grace-ms ", flags.stop_grace_ms, " is not between 0 and 3600000"));
+  }
+  options.grace = Nanos(flags.stop_grace_ms * 1'000'000);
   return options;
 }
 

@@ -91,15 +91,15 @@ std::optional<RankReport> FinalReport(const std::string& path) {
 
 void LogTail::Add(std::string line) {
   // An older line goes for a newer one: the newest tell why a rank failed.
-  if (lines_.size() >= kLogLinesHeld) lines_.pop_front();
+  if (lines_.size() >= kLogLinesHeld) {
+    lines_.pop_front();
+    ++lost_lines_;
+  }
   lines_.push_back(CleanLine(line));
 }
 
 void LogTail::Read() {
-  if (file_.Unread() > kLogBacklogBytes) {
-    const int64_t skipped = file_.SkipTo(kLogKeptBytes);
-    Add(absl::StrCat("[", skipped, " bytes of output were passed over]"));
-  }
+  if (file_.Unread() > kLogBacklogBytes) lost_bytes_ += file_.SkipTo(kLogKeptBytes);
   for (std::string& line : file_.Read(kLogKeptBytes)) Add(std::move(line));
 }
 
@@ -110,6 +110,11 @@ void LogTail::Finish() {
 }
 
 std::vector<std::string> LogTail::Take(size_t limit) {
+  if (lost_lines_ > 0 || lost_bytes_ > 0) {
+    if (lines_.size() >= kLogLinesHeld) lines_.pop_front();
+    lines_.push_front(absl::StrCat("[", lost_lines_, " lines and ", lost_bytes_, " bytes of output were passed over]"));
+    lost_lines_ = lost_bytes_ = 0;
+  }
   const size_t count = std::min(limit, lines_.size());
   const auto end = lines_.begin() + static_cast<std::ptrdiff_t>(count);
   std::vector<std::string> taken(std::make_move_iterator(lines_.begin()), std::make_move_iterator(end));

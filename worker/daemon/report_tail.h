@@ -79,6 +79,9 @@ class LogTail {
 
   FileTail file_;
   std::deque<std::string> lines_;
+  // Passed over since the last Take.
+  int64_t lost_lines_ = 0;
+  int64_t lost_bytes_ = 0;
 };
 
 }  // namespace lynx

@@ -1,0 +1,120 @@
+// A rank process for tests of the worker daemon. It takes lynx-rank's flags, computes nothing, and does what it is told in
+// the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
+//
+//   ready | step N | done N | fail REASON | peer-lost REASON    append that report to the report file
+//   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
+//   stderr TEXT      write a line to standard error
+//   ignore-term      from now on SIGTERM does nothing (before: exit code 4)
+//   crash            SIGSEGV
+//   exit N           end
+//
+// When it starts it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>, where PORT is that of the socket it was
+// passed.
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "worker/rank_config.h"
+#include "worker/rank_report.h"
+
+namespace {
+
+using namespace lynx;  // NOLINT: a test program of one file
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::cerr << "fake rank: " << why << std::endl;
+  std::exit(1);
+}
+
+int PortOf(int fd) {
+  int accepts = 0;
+  socklen_t length = sizeof(accepts);
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) != 0 || accepts == 0) Fail("no listening socket");
+  sockaddr_in address{};
+  length = sizeof(address);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) Fail("getsockname");
+  return ntohs(address.sin_port);
+}
+
+RankReport StepOf(int64_t step) {
+  return StepReport{.step = step,
+                    .loss = 5.0 - 0.01 * static_cast<double>(step),
+                    .gradient_norm = 1,
+                    .lr = 1e-3,
+                    .tokens = 512,
+                    .duration = Nanos(20'000'000),
+                    .forward = Nanos(7'000'000),
+                    .backward = Nanos(9'000'000),
+                    .arena_peak = Bytes(4096),
+                    .bytes_sent = 1000};
+}
+
+class Rank {
+ public:
+  Rank(const RankConfig& config, const std::string& report_file) : config_(config), report_file_(report_file) {}
+
+  void Do(const std::string& line) {
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    std::string rest;
+    std::getline(words >> std::ws, rest);
+    if (command == "ready") Append(RankReportLine(RankReady{.arena = config_.arena, .backend = "fake"}) + "\n");
+    if (command == "step") Append(RankReportLine(StepOf(std::stoll(rest))) + "\n");
+    if (command == "done") Append(RankReportLine(RankDone{std::stoll(rest)}) + "\n");
+    if (command == "fail") Append(RankReportLine(RankFailure{rest, false}) + "\n");
+    if (command == "peer-lost") Append(RankReportLine(RankFailure{rest, true}) + "\n");
+    if (command == "raw") Append(rest + "\n");
+    if (command == "partial") Append(rest);
+    if (command == "stderr") std::cerr << rest << std::endl;
+    if (command == "ignore-term") ::signal(SIGTERM, SIG_IGN);
+    if (command == "crash") ::raise(SIGSEGV);
+    if (command == "exit") ::_exit(std::stoi(rest));
+  }
+
+ private:
+  void Append(const std::string& text) { std::ofstream(report_file_, std::ios::app) << text << std::flush; }
+
+  const RankConfig& config_;
+  const std::string report_file_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::signal(SIGTERM, [](int) { ::_exit(kRankExitCancelled); });
+  if (argc != 7 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
+      std::string(argv[5]) != "--report-file") {
+    Fail("wrong flags");
+  }
+  const char* folder = std::getenv("LYNX_FAKE_RANK");
+  if (folder == nullptr) Fail("LYNX_FAKE_RANK is not set");
+  std::ifstream file(argv[2]);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const absl::StatusOr<RankConfig> config = ParseRankConfig(text);
+  if (!config.ok()) Fail(std::string(config.status().message()));
+  const std::string suffix = std::to_string(config->rank);
+  std::ofstream(std::string(folder) + "/started" + suffix, std::ios::app)
+      << ::getpid() << " " << PortOf(std::stoi(argv[4])) << std::endl;
+
+  Rank rank(*config, argv[6]);
+  std::ifstream script;
+  std::string line;
+  while (true) {
+    if (!script.is_open()) script.open(std::string(folder) + "/rank" + suffix);
+    // A line counts when its end is there: the test writes whole lines at once.
+    while (script.is_open() && std::getline(script, line)) rank.Do(line);
+    script.clear();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}

@@ -1,0 +1,60 @@
+#include "worker/daemon/rank_ending.h"
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+const RankReport kDone = RankDone{10};
+const RankReport kDataFailure = RankFailure{"the data file is empty", false};
+const RankReport kPeerFailure = RankFailure{"rank 1 is gone", true};
+
+TEST(DescribeEnding, ChildrenByExitStatusAndReport) {
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone}), RankEnding{});
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{1, 0}, .last_report = kDataFailure}),
+            (RankEnding{1, "the data file is empty", false, RankOutcome::kFailed}));
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{3, 0}, .last_report = kPeerFailure}),
+            (RankEnding{3, "rank 1 is gone", true, RankOutcome::kPeerLost}));
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}}),
+            (RankEnding{137, "killed by signal 9 (Killed)", false, RankOutcome::kKilled}));
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{1, 0}, .last_line = "out of memory"}),
+            (RankEnding{1, "exit code 1; the last it wrote was: out of memory", false, RankOutcome::kFailed}));
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{3, 0}}).outcome, RankOutcome::kPeerLost);
+}
+
+TEST(DescribeEnding, ASuccessThatIsNoneIsAFailure) {
+  const RankEnding silent = DescribeEnding({.exit = ExitStatus{0, 0}});
+  EXPECT_EQ(silent.exit_code, kRankExitFailure);
+  EXPECT_EQ(silent.outcome, RankOutcome::kFailed);
+  EXPECT_NE(silent.reason.find("never reported that it was done"), std::string::npos);
+
+  const RankEnding crashed_after = DescribeEnding({.exit = ExitStatus{139, 11}, .last_report = kDone});
+  EXPECT_EQ(crashed_after.exit_code, 139);
+  EXPECT_EQ(crashed_after.outcome, RankOutcome::kFailed);
+
+  // It reported a failure and still ended with 0.
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDataFailure}).exit_code, kRankExitFailure);
+}
+
+TEST(DescribeEnding, AdoptedOnesByTheirReportAlone) {
+  EXPECT_EQ(DescribeEnding({.last_report = kDone}), RankEnding{});
+  EXPECT_EQ(DescribeEnding({.last_report = kDataFailure}).exit_code, kRankExitFailure);
+  EXPECT_EQ(DescribeEnding({.last_report = kPeerFailure}).exit_code, kRankExitPeerLost);
+  const RankEnding silent = DescribeEnding({.last_line = "last words"});
+  EXPECT_EQ(silent.exit_code, kRankExitFailure);
+  EXPECT_NE(silent.reason.find("without a report"), std::string::npos);
+  EXPECT_NE(silent.reason.find("last words"), std::string::npos);
+}
+
+TEST(DescribeEnding, WhatWasAskedToEndWasStopped) {
+  const RankEnding asked = DescribeEnding({.exit = ExitStatus{4, 0}, .stop = StopStage::kAsked});
+  EXPECT_EQ(asked, (RankEnding{4, "was asked to end", false, RankOutcome::kStopped}));
+  const RankEnding killed = DescribeEnding({.exit = ExitStatus{137, 9}, .stop = StopStage::kKilled});
+  EXPECT_EQ(killed.outcome, RankOutcome::kStopped);
+  EXPECT_NE(killed.reason.find("did not in time"), std::string::npos);
+  // It was done before it saw the signal.
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}), RankEnding{});
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,263 @@
+#include "tests/worker/daemon/worker_harness.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "node/file.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+
+}  // namespace
+
+v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks) {
+  JobSpec spec;
+  spec.name = "test";
+  spec.model = {.layers = 2, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/tmp/text";
+  spec.train.steps = 100;
+  spec.train.global_batch = 4;
+  spec.resources = {.min_ranks = ranks, .max_ranks = ranks};
+  Normalize(spec);
+
+  v1::RankAssignment assignment;
+  assignment.set_job_id(job);
+  assignment.set_generation(generation);
+  assignment.set_rank(rank);
+  assignment.add_cores(0);
+  *assignment.mutable_spec() = ToProto(spec);
+  *assignment.mutable_layout() = ToProto(ParallelLayout{.tp = ranks, .pp = 1, .dp = 1});
+  assignment.set_micro_batch(1);
+  assignment.set_microbatches(4);
+  assignment.set_end_layer(2);
+  assignment.set_program("0F0:e.embed 0OPT");
+  assignment.set_arena_bytes(4096);
+  assignment.set_plan_digest(std::string(64, 'a'));
+  assignment.set_resume_step(-1);
+  assignment.set_checkpoint_directory("/tmp/checkpoints");
+  return assignment;
+}
+
+void SetPeers(v1::RankAssignment& assignment, int32_t own_port) {
+  assignment.clear_peers();
+  for (int32_t i = 0; i < assignment.layout().tp(); ++i) {
+    v1::PeerAddress& peer = *assignment.add_peers();
+    peer.set_host("127.0.0.1");
+    peer.set_port(i == assignment.rank() ? own_port : 1000 + i);
+  }
+}
+
+FakeCluster::FakeCluster() {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+}
+
+FakeCluster::~FakeCluster() {
+  EndStream();
+  server_->Shutdown(std::chrono::system_clock::now());
+}
+
+void FakeCluster::Want(const v1::WorkerDesired& desired) {
+  std::lock_guard lock(mutex_);
+  desired_ = desired;
+  desired_.set_heartbeat_ns(200'000'000);
+  ++desired_version_;
+  changed_.notify_all();
+}
+
+void FakeCluster::EndStream() {
+  std::lock_guard lock(mutex_);
+  ++end_streams_;
+  changed_.notify_all();
+}
+
+bool FakeCluster::WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds) {
+  std::unique_lock lock(mutex_);
+  const bool held = changed_.wait_for(lock, kPatience, [&] { return holds(told_); });
+  EXPECT_TRUE(held) << "waited in vain for: " << what;
+  return held;
+}
+
+Told FakeCluster::told() {
+  std::lock_guard lock(mutex_);
+  return told_;
+}
+
+void FakeCluster::Record(const v1::WorkerReport& report) {
+  std::lock_guard lock(mutex_);
+  ++told_.messages;
+  told_.boot_id = report.boot_id();
+  for (const v1::RankReport& rank : report.reports()) {
+    for (const v1::RankStatus& status : told_.ranks) {
+      const bool same = status.job_id() == rank.job_id() && status.generation() == rank.generation() &&
+                        status.rank() == rank.rank();
+      if (same && status.phase() == v1::RANK_PHASE_EXITED) told_.end_before_report = true;
+    }
+    told_.reports.push_back(rank);
+    told_.stream_reports.push_back(rank);
+  }
+  told_.ranks.assign(report.ranks().begin(), report.ranks().end());
+  for (const v1::RankLogLines& log : report.logs()) {
+    EXPECT_LE(log.lines_size(), 100);
+    told_.lines.insert(told_.lines.end(), log.lines().begin(), log.lines().end());
+  }
+  EXPECT_LE(report.reports_size(), 500);
+  changed_.notify_all();
+}
+
+grpc::Status FakeCluster::AttachWorker(grpc::ServerContext* context,
+                                       grpc::ServerReaderWriter<v1::WorkerDesired, v1::WorkerReport>* stream) {
+  std::unique_lock lock(mutex_);
+  ++told_.attached;
+  told_.stream_reports.clear();
+  told_.end_before_report = false;
+  const int64_t ends = end_streams_;
+  int64_t sent_version = 0;
+  bool over = false;
+  lock.unlock();
+  std::thread reader([&] {
+    v1::WorkerReport report;
+    while (stream->Read(&report)) Record(report);
+    std::lock_guard guard(mutex_);
+    over = true;
+    changed_.notify_all();
+  });
+  lock.lock();
+  while (!over && end_streams_ == ends) {
+    if (desired_version_ > sent_version) {
+      const v1::WorkerDesired desired = desired_;
+      sent_version = desired_version_;
+      lock.unlock();
+      stream->Write(desired);
+      lock.lock();
+      continue;
+    }
+    changed_.wait(lock);
+  }
+  lock.unlock();
+  context->TryCancel();
+  reader.join();
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream is ended by the test");
+}
+
+std::optional<v1::RankStatus> StatusOf(const Told& told, int64_t generation, int32_t rank) {
+  for (const v1::RankStatus& status : told.ranks) {
+    if (status.generation() == generation && status.rank() == rank) return status;
+  }
+  return std::nullopt;
+}
+
+bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase phase) {
+  const std::optional<v1::RankStatus> status = StatusOf(told, generation, rank);
+  return status.has_value() && status->phase() == phase;
+}
+
+bool ProcessLives(pid_t pid) { return IdentifyProcess(pid).has_value(); }
+
+void WorkerTest::SetUp() {
+  // Ranks that outlive their daemon become this process' children, so that it can end them.
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  char pattern[] = "/tmp/lynx-worker-test-XXXXXX";
+  folder_ = ::mkdtemp(pattern);
+  data_ = folder_ + "/data";
+  ::setenv("LYNX_FAKE_RANK", folder_.c_str(), 1);
+}
+
+void WorkerTest::TearDown() {
+  if (HasFailure()) std::cerr << "---- log of lynx-worker\n" << DaemonLog() << "----\n";
+  if (daemon_.has_value()) EndDaemon(SIGKILL);
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("started", 0) != 0) continue;
+    for (const pid_t pid : StartedPids(std::stoi(name.substr(7)))) ::kill(pid, SIGKILL);
+  }
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+  std::filesystem::remove_all(folder_);
+}
+
+void WorkerTest::StartDaemon(const std::vector<std::string>& flags) {
+  ASSERT_FALSE(daemon_.has_value());
+  UniqueFd log(::open((folder_ + "/daemon.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker", "--node", "n1", "--server",
+                                   cluster_.address(), "--data-dir", data_};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
+    argv.insert(argv.end(), {"--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_rank"});
+  }
+  absl::StatusOr<Child> child = SpawnInSession(argv, {.out = log.get(), .error = log.get()});
+  ASSERT_TRUE(child.ok()) << child.status();
+  daemon_ = *std::move(child);
+}
+
+ExitStatus WorkerTest::WaitForDaemon() {
+  pollfd fd{.fd = daemon_->pidfd.get(), .events = POLLIN, .revents = 0};
+  const std::chrono::milliseconds patience = kPatience;
+  EXPECT_EQ(::poll(&fd, 1, static_cast<int>(patience.count())), 1) << "lynx-worker did not end";
+  const ExitStatus exit = ReapChild(daemon_->pidfd).value_or(ExitStatus{.code = -1});
+  daemon_.reset();
+  return exit;
+}
+
+ExitStatus WorkerTest::EndDaemon(int signal) {
+  SignalProcess(daemon_->pidfd, signal);
+  return WaitForDaemon();
+}
+
+std::string WorkerTest::DaemonLog() const {
+  const absl::StatusOr<std::string> log = ReadFile(folder_ + "/daemon.log");
+  return log.ok() ? *log : "";
+}
+
+void WorkerTest::Tell(int32_t rank, const std::string& command) {
+  std::ofstream(folder_ + "/rank" + std::to_string(rank), std::ios::app) << command + "\n" << std::flush;
+}
+
+std::vector<pid_t> WorkerTest::StartedPids(int32_t rank) const {
+  std::ifstream file(folder_ + "/started" + std::to_string(rank));
+  std::vector<pid_t> pids;
+  pid_t pid = 0;
+  int port = 0;
+  while (file >> pid >> port) pids.push_back(pid);
+  return pids;
+}
+
+void WorkerTest::WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks) {
+  v1::WorkerDesired desired;
+  for (const v1::RankAssignment& assignment : assignments) *desired.add_ranks() = assignment;
+  for (const v1::ReportAck& ack : acks) *desired.add_acks() = ack;
+  cluster_.Want(desired);
+}
+
+pid_t WorkerTest::RunRank(v1::RankAssignment assignment) {
+  const int64_t generation = assignment.generation();
+  const int32_t rank = assignment.rank();
+  WantOnly({assignment});
+  cluster_.WaitUntil("LISTENING", [&](const Told& told) {
+    return InPhase(told, generation, rank, v1::RANK_PHASE_LISTENING);
+  });
+  SetPeers(assignment, StatusOf(cluster_.told(), generation, rank)->port());
+  WantOnly({assignment});
+  cluster_.WaitUntil("RUNNING", [&](const Told& told) {
+    return InPhase(told, generation, rank, v1::RANK_PHASE_RUNNING);
+  });
+  return static_cast<pid_t>(StatusOf(cluster_.told(), generation, rank)->pid());
+}
+
+}  // namespace lynx

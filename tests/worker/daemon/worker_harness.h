@@ -1,0 +1,108 @@
+// What the tests of lynx-worker share: assignments, a Cluster service in the test's own process, and a daemon process that
+// attaches to it and runs fake ranks. All processes are ended with the fixture.
+#ifndef LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
+#define LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "node/process.h"
+
+namespace lynx {
+
+// A valid assignment of one rank; `ranks` is the size of the (tensor-parallel) world. Without peers.
+v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks = 1);
+// Fills the peers: `own` for the rank itself, a made-up address for the others.
+void SetPeers(v1::RankAssignment& assignment, int32_t own_port);
+
+// What a daemon has told, over all its streams.
+struct Told {
+  int attached = 0;                     // streams begun
+  std::string boot_id;
+  std::vector<v1::RankStatus> ranks;    // of the newest message
+  std::vector<v1::RankReport> reports;  // all, in order of arrival, over all streams
+  std::vector<v1::RankReport> stream_reports;  // of the newest stream
+  std::vector<std::string> lines;       // of standard error
+  int messages = 0;
+  bool end_before_report = false;       // an EXITED rank had reports that came in a later message
+};
+
+class FakeCluster : public v1::Cluster::Service {
+ public:
+  FakeCluster();
+  ~FakeCluster() override;
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  // The newest desired state; sent to the stream at once, and first to every new stream.
+  void Want(const v1::WorkerDesired& desired);
+  // Ends the present stream.
+  void EndStream();
+  // Waits until the predicate holds of what was told; a failure of the test after 30 s, with `what`.
+  bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds);
+  Told told();
+
+  grpc::Status AttachWorker(grpc::ServerContext* context,
+                            grpc::ServerReaderWriter<v1::WorkerDesired, v1::WorkerReport>* stream) override;
+
+ private:
+  void Record(const v1::WorkerReport& report);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Told told_;
+  v1::WorkerDesired desired_;
+  int64_t desired_version_ = 0;
+  int64_t end_streams_ = 0;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Of the newest message; nullopt when the rank is not named there.
+std::optional<v1::RankStatus> StatusOf(const Told& told, int64_t generation, int32_t rank);
+bool InPhase(const Told& told, int64_t generation, int32_t rank, v1::RankPhase phase);
+
+class WorkerTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // Starts lynx-worker on the fixture's data directory and with the fake rank, with these flags besides.
+  void StartDaemon(const std::vector<std::string>& flags = {});
+  // Sends the signal and waits for the end.
+  ExitStatus EndDaemon(int signal);
+  ExitStatus WaitForDaemon();
+  // What the daemon has written to standard error.
+  std::string DaemonLog() const;
+
+  // Lets the rank do that (see fake_rank.cc).
+  void Tell(int32_t rank, const std::string& command);
+  // Pids of the processes that have been started for the rank, oldest first.
+  std::vector<pid_t> StartedPids(int32_t rank) const;
+
+  // Wants the rank, gives it its own address as peers, and waits until it runs. Returns its pid.
+  pid_t RunRank(v1::RankAssignment assignment);
+  void WantOnly(const std::vector<v1::RankAssignment>& assignments,
+                const std::vector<v1::ReportAck>& acks = {});
+
+  std::string folder_;
+  std::string data_;
+  FakeCluster cluster_;
+  std::optional<Child> daemon_;
+};
+
+bool ProcessLives(pid_t pid);
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_

@@ -1,0 +1,270 @@
+// lynx-worker as a process: starting, watching and ending ranks.
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "node/file.h"
+#include "tests/worker/daemon/worker_harness.h"
+#include "worker/rank_config.h"
+
+namespace lynx {
+namespace {
+
+using Sequences = std::vector<int64_t>;
+
+Sequences SequencesOf(const std::vector<v1::RankReport>& reports) {
+  Sequences sequences;
+  for (const v1::RankReport& report : reports) sequences.push_back(report.sequence());
+  return sequences;
+}
+
+TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
+  StartDaemon({"--link-rate", "1Gbit"});
+  v1::RankAssignment assignment = MakeAssignment("j1", 1, 0);
+  assignment.add_cores(1);
+  const pid_t pid = RunRank(assignment);
+  EXPECT_TRUE(ProcessLives(pid));
+
+  for (const char* command : {"ready", "step 0", "step 1", "done 2", "exit 0"}) Tell(0, command);
+  ASSERT_TRUE(cluster_.WaitUntil("EXITED", [](const Told& told) {
+    return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED);
+  }));
+  Told told = cluster_.told();
+  const v1::RankStatus status = *StatusOf(told, 1, 0);
+  EXPECT_EQ(status.exit_code(), 0) << status.reason();
+  EXPECT_EQ(status.reason(), "");
+  EXPECT_EQ(status.pid(), pid);
+  ASSERT_EQ(SequencesOf(told.reports), (Sequences{1, 2, 3, 4}));
+  EXPECT_EQ(told.reports[0].ready().backend(), "fake");
+  EXPECT_EQ(told.reports[2].step().step(), 1);
+  EXPECT_EQ(told.reports[3].done().steps(), 2);
+  EXPECT_FALSE(told.end_before_report);
+
+  // What the rank was told.
+  const std::string folder = data_ + "/ranks/j1.g1.r0";
+  const absl::StatusOr<RankConfig> config = ParseRankConfig(*ReadFile(folder + "/config.json"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->threads, 2);
+  EXPECT_EQ(config->cores, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(config->pacing_bytes_per_second, 125'000'000);
+  EXPECT_EQ(config->peers[0].port, status.port());
+
+  // Not wanted any more: forgotten, but its files stay.
+  WantOnly({});
+  cluster_.WaitUntil("forgotten", [](const Told& t) { return t.ranks.empty(); });
+  EXPECT_TRUE(std::filesystem::exists(folder + "/report.jsonl"));
+  EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
+}
+
+TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
+  StartDaemon();
+  RunRank(MakeAssignment("j1", 1, 0));
+  const int port = StatusOf(cluster_.told(), 1, 0)->port();
+  // fake_rank listens but never accepts: the connection is made by the kernel as long as somebody holds the socket.
+  const auto connects = [&] {
+    const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  };
+  EXPECT_TRUE(connects());
+  Tell(0, "exit 0");
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  // The daemon holds no copy of it.
+  EXPECT_FALSE(connects());
+}
+
+TEST_F(WorkerTest, RunsSeveralRanksAndTellsThemApart) {
+  StartDaemon();
+  std::vector<v1::RankAssignment> both = {MakeAssignment("j1", 1, 0, 2), MakeAssignment("j1", 1, 1, 2)};
+  WantOnly(both);
+  cluster_.WaitUntil("two LISTENING", [](const Told& told) {
+    return InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING) && InPhase(told, 1, 1, v1::RANK_PHASE_LISTENING);
+  });
+  for (v1::RankAssignment& assignment : both) {
+    SetPeers(assignment, StatusOf(cluster_.told(), 1, assignment.rank())->port());
+  }
+  WantOnly(both);
+  cluster_.WaitUntil("two RUNNING", [](const Told& told) {
+    return InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING) && InPhase(told, 1, 1, v1::RANK_PHASE_RUNNING);
+  });
+  Tell(1, "fail the data file is empty");
+  Tell(1, "exit 1");
+  Tell(0, "peer-lost rank 1 is gone");
+  Tell(0, "exit 3");
+  cluster_.WaitUntil("two EXITED", [](const Told& told) {
+    return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED) && InPhase(told, 1, 1, v1::RANK_PHASE_EXITED);
+  });
+  const Told told = cluster_.told();
+  EXPECT_EQ(StatusOf(told, 1, 1)->reason(), "the data file is empty");
+  EXPECT_EQ(StatusOf(told, 1, 1)->exit_code(), 1);
+  EXPECT_FALSE(StatusOf(told, 1, 1)->peer_lost());
+  EXPECT_EQ(StatusOf(told, 1, 0)->reason(), "rank 1 is gone");
+  EXPECT_EQ(StatusOf(told, 1, 0)->exit_code(), 3);
+  EXPECT_TRUE(StatusOf(told, 1, 0)->peer_lost());
+}
+
+TEST_F(WorkerTest, AKilledRankIsReportedWithItsSignal) {
+  StartDaemon();
+  const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
+  ::kill(pid, SIGKILL);
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
+  EXPECT_EQ(status.exit_code(), 137);
+  EXPECT_EQ(status.reason(), "killed by signal 9 (Killed)");
+}
+
+TEST_F(WorkerTest, ACrashIsReportedWithTheLastWords) {
+  StartDaemon();
+  RunRank(MakeAssignment("j1", 1, 0));
+  Tell(0, "stderr about to fall");
+  Tell(0, "crash");
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
+  EXPECT_EQ(status.exit_code(), 139);
+  EXPECT_NE(status.reason().find("about to fall"), std::string::npos) << status.reason();
+  cluster_.WaitUntil("its line", [](const Told& told) {
+    return told.lines == std::vector<std::string>{"about to fall"};
+  });
+}
+
+TEST_F(WorkerTest, ARankThatIsNotWantedIsAskedToEnd) {
+  StartDaemon();
+  const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
+  WantOnly({});
+  cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });
+  EXPECT_FALSE(ProcessLives(pid));
+  EXPECT_NE(ReadFile(data_ + "/ranks/j1.g1.r0/state.json")->find("was asked to end"), std::string::npos);
+}
+
+TEST_F(WorkerTest, ARankThatDoesNotEndIsKilled) {
+  StartDaemon({"--stop-grace-ms", "300"});
+  const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
+  Tell(0, "ignore-term");
+  Tell(0, "step 0");  // after it, the signal is ignored
+  cluster_.WaitUntil("the step", [](const Told& told) { return !told.reports.empty(); });
+  WantOnly({});
+  cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });
+  EXPECT_FALSE(ProcessLives(pid));
+  EXPECT_NE(ReadFile(data_ + "/ranks/j1.g1.r0/state.json")->find("was killed"), std::string::npos);
+}
+
+TEST_F(WorkerTest, ANewGenerationReplacesTheOld) {
+  StartDaemon();
+  const pid_t first = RunRank(MakeAssignment("j1", 1, 0));
+  const pid_t second = RunRank(MakeAssignment("j1", 2, 0));
+  EXPECT_NE(first, second);
+  cluster_.WaitUntil("only the new one", [](const Told& told) {
+    return told.ranks.size() == 1 && InPhase(told, 2, 0, v1::RANK_PHASE_RUNNING);
+  });
+  EXPECT_FALSE(ProcessLives(first));
+  EXPECT_TRUE(ProcessLives(second));
+}
+
+TEST_F(WorkerTest, AnAssignmentThatMakesNoSenseIsRefusedWithTheField) {
+  StartDaemon();
+  v1::RankAssignment assignment = MakeAssignment("j1", 1, 0);
+  WantOnly({assignment});
+  cluster_.WaitUntil("LISTENING", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING); });
+  SetPeers(assignment, StatusOf(cluster_.told(), 1, 0)->port());
+  assignment.set_plan_digest("no digest");
+  WantOnly({assignment});
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
+  EXPECT_EQ(status.exit_code(), 1);
+  EXPECT_NE(status.reason().find("plan_digest"), std::string::npos) << status.reason();
+}
+
+TEST_F(WorkerTest, AMissingRankBinaryIsSaidAtTheStart) {
+  StartDaemon({"--rank-binary", "/no/such/lynx-rank"});
+  EXPECT_EQ(WaitForDaemon().code, 1);
+  EXPECT_NE(DaemonLog().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"),
+            std::string::npos)
+      << DaemonLog();
+}
+
+TEST_F(WorkerTest, ARankBinaryThatVanishesIsTheRanksFailure) {
+  const std::string binary = folder_ + "/lynx-rank";
+  std::filesystem::copy_file(std::string(LYNX_BINARY_DIR) + "/bin/fake_rank", binary);
+  StartDaemon({"--rank-binary", binary});
+  v1::RankAssignment assignment = MakeAssignment("j1", 1, 0);
+  WantOnly({assignment});
+  cluster_.WaitUntil("LISTENING", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING); });
+  std::filesystem::remove(binary);
+  SetPeers(assignment, StatusOf(cluster_.told(), 1, 0)->port());
+  WantOnly({assignment});
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const std::string reason = StatusOf(cluster_.told(), 1, 0)->reason();
+  EXPECT_NE(reason.find("cannot start " + binary), std::string::npos) << reason;
+}
+
+TEST_F(WorkerTest, AnAddressThatIsNotOfThisMachineIsTheRanksFailure) {
+  StartDaemon({"--address", "192.0.2.1"});
+  WantOnly({MakeAssignment("j1", 1, 0)});
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  EXPECT_NE(StatusOf(cluster_.told(), 1, 0)->reason().find("192.0.2.1"), std::string::npos);
+}
+
+TEST_F(WorkerTest, WrongFlagsEndWithCodeTwoAndASentence) {
+  StartDaemon({"--log-level", "loud"});
+  EXPECT_EQ(WaitForDaemon().code, 2);
+  StartDaemon({"--link-rate", "fast"});
+  EXPECT_EQ(WaitForDaemon().code, 2);
+  StartDaemon({"--adress", "127.0.0.1"});
+  EXPECT_EQ(WaitForDaemon().code, 2);
+  const std::string log = DaemonLog();
+  EXPECT_NE(log.find("'loud' is not one of"), std::string::npos) << log;
+  EXPECT_NE(log.find("--link-rate: 'fast' is not a rate"), std::string::npos) << log;
+  EXPECT_NE(log.find("did you mean --address?"), std::string::npos) << log;
+}
+
+TEST_F(WorkerTest, TwoDaemonsOnOneDataDirectoryAreRefused) {
+  StartDaemon();
+  cluster_.WaitUntil("attached", [](const Told& told) { return told.messages > 0; });
+  std::optional<Child> first = std::exchange(daemon_, std::nullopt);
+  StartDaemon();
+  EXPECT_EQ(WaitForDaemon().code, 1);
+  EXPECT_NE(DaemonLog().find("another lynx-worker uses this data directory"), std::string::npos) << DaemonLog();
+  daemon_ = std::move(first);
+}
+
+// One GET to the metrics page.
+std::string HttpGet(int port) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
+  const std::string request = "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n";
+  if (::write(fd.get(), request.data(), request.size()) < 0) return "";
+  std::string answer;
+  char buffer[4096];
+  ssize_t got = 0;
+  while ((got = ::read(fd.get(), buffer, sizeof(buffer))) > 0) answer.append(buffer, static_cast<size_t>(got));
+  return answer;
+}
+
+TEST_F(WorkerTest, ServesItsMetrics) {
+  StartDaemon({"--metrics-address", "127.0.0.1:0"});
+  RunRank(MakeAssignment("j1", 1, 0));
+  for (const char* command : {"step 0", "step 1"}) Tell(0, command);
+  cluster_.WaitUntil("two steps", [](const Told& told) { return told.reports.size() == 2; });
+  const std::string log = DaemonLog();
+  const std::string mark = "metrics on port ";
+  ASSERT_NE(log.find(mark), std::string::npos) << log;
+  const std::string page = HttpGet(std::stoi(log.substr(log.find(mark) + mark.size())));
+  EXPECT_NE(page.find("lynx_rank_steps_total{job=\"j1\",rank=\"0\"} 2"), std::string::npos) << page;
+  EXPECT_NE(page.find("lynx_worker_ranks_running 1"), std::string::npos);
+  EXPECT_NE(page.find("lynx_worker_attached 1"), std::string::npos);
+}
+
+TEST_F(WorkerTest, AMetricsAddressInUseIsSaid) {
+  StartDaemon({"--metrics-address", cluster_.address()});
+  EXPECT_EQ(WaitForDaemon().code, 1);
+  EXPECT_NE(DaemonLog().find("cannot serve metrics on " + cluster_.address()), std::string::npos) << DaemonLog();
+}
+
+}  // namespace
+}  // namespace lynx

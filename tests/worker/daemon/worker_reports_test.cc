@@ -1,0 +1,121 @@
+// lynx-worker as a process: reports on their way to a server that comes and goes.
+#include <signal.h>
+
+#include "tests/worker/daemon/worker_harness.h"
+
+namespace lynx {
+namespace {
+
+using Sequences = std::vector<int64_t>;
+
+Sequences SequencesOf(const std::vector<v1::RankReport>& reports) {
+  Sequences sequences;
+  for (const v1::RankReport& report : reports) sequences.push_back(report.sequence());
+  return sequences;
+}
+
+v1::ReportAck AckOf(int64_t sequence) {
+  v1::ReportAck ack;
+  ack.set_job_id("j1");
+  ack.set_generation(1);
+  ack.set_sequence(sequence);
+  return ack;
+}
+
+class WorkerReportsTest : public WorkerTest {
+ protected:
+  // Runs rank 0 of j1 and leaves assignment_ as it is wanted.
+  pid_t Run() {
+    assignment_ = MakeAssignment("j1", 1, 0);
+    const pid_t pid = RunRank(assignment_);
+    SetPeers(assignment_, StatusOf(cluster_.told(), 1, 0)->port());
+    return pid;
+  }
+  void WaitForReports(size_t count) {
+    cluster_.WaitUntil(std::to_string(count) + " reports on this stream",
+                       [=](const Told& told) { return told.stream_reports.size() >= count; });
+  }
+  void Reattach() {
+    const int attached = cluster_.told().attached;
+    cluster_.EndStream();
+    cluster_.WaitUntil("another stream", [=](const Told& told) { return told.attached > attached; });
+  }
+
+  v1::RankAssignment assignment_;
+};
+
+TEST_F(WorkerReportsTest, WhatIsNotAcknowledgedIsSentAgainAfterReconnecting) {
+  StartDaemon();
+  const pid_t pid = Run();
+  for (const char* command : {"ready", "step 0", "step 1", "step 2"}) Tell(0, command);
+  WaitForReports(4);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2, 3, 4}));
+
+  Reattach();
+  WaitForReports(4);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2, 3, 4}));
+
+  WantOnly({assignment_}, {AckOf(3)});
+  // The acknowledgement has been taken in once a later report has come.
+  Tell(0, "step 3");
+  WaitForReports(5);
+  Tell(0, "step 4");
+  WaitForReports(6);
+  Reattach();
+  WaitForReports(3);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{4, 5, 6}));
+  EXPECT_TRUE(ProcessLives(pid));
+  EXPECT_EQ(StartedPids(0).size(), 1u);
+}
+
+TEST_F(WorkerReportsTest, ReportsMadeWithoutAServerArriveInOrder) {
+  StartDaemon();
+  Run();
+  cluster_.EndStream();
+  for (int step = 0; step < 1200; ++step) Tell(0, "step " + std::to_string(step));
+  Tell(0, "done 1200");
+  Tell(0, "exit 0");
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const Told told = cluster_.told();
+  Sequences expected;
+  for (int64_t i = 1; i <= 1201; ++i) expected.push_back(i);
+  EXPECT_EQ(SequencesOf(told.stream_reports), expected);
+  EXPECT_FALSE(told.end_before_report);
+  EXPECT_EQ(told.stream_reports.back().done().steps(), 1200);
+}
+
+TEST_F(WorkerReportsTest, DamagedLinesKeepTheirNumberAndIncompleteOnesWait) {
+  StartDaemon();
+  Run();
+  Tell(0, "step 0");
+  Tell(0, "raw this is no report");
+  Tell(0, "partial {\"report\":");
+  Tell(0, "stderr mark");
+  cluster_.WaitUntil("the mark", [](const Told& told) { return !told.lines.empty(); });
+  WaitForReports(1);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1}));
+  Tell(0, "raw damaged}");
+  Tell(0, "step 1");
+  WaitForReports(2);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 4}));
+}
+
+TEST_F(WorkerReportsTest, LinesOfStandardErrorAreForwarded) {
+  StartDaemon();
+  Run();
+  for (int i = 0; i < 250; ++i) Tell(0, "stderr line " + std::to_string(i));
+  cluster_.WaitUntil("250 lines", [](const Told& told) { return told.lines.size() >= 250; });
+  const Told told = cluster_.told();
+  ASSERT_EQ(told.lines.size(), 250u);
+  for (size_t i = 0; i < told.lines.size(); ++i) EXPECT_EQ(told.lines[i], "line " + std::to_string(i));
+}
+
+TEST_F(WorkerReportsTest, HeartbeatsComeAtTheIntervalThatTheServerAsksFor) {
+  StartDaemon();
+  WantOnly({});
+  const int before = cluster_.told().messages;
+  cluster_.WaitUntil("three heartbeats", [=](const Told& told) { return told.messages >= before + 3; });
+}
+
+}  // namespace
+}  // namespace lynx
