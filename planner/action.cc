@@ -16,6 +16,7 @@ using enum ActionKind;
 constexpr auto kC = Stream::kCompute;
 constexpr auto kX = Stream::kCommunication;
 
+// clang-format off
 // Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, ops | pass of the segment.
 // Indexed by ActionKind. A wait stands on the compute stream, which it holds.
 constexpr std::array<ActionInfo, kActionKindCount> kActions = {{
@@ -63,6 +64,7 @@ constexpr std::array<ActionInfo, kActionKindCount> kActions = {{
     {kNormWait, "NORM", Phase::kWait, kC, Group::kWorld, kNormStart, false, false, false, false, Pass::kBackward},
     {kOptimizer, "OPT", Phase::kWhole, kC, Group::kNone, kOptimizer, false, false, false, false, Pass::kBackward},
 }};
+// clang-format on
 
 std::string LayerText(int32_t layer) {
   if (layer == kEmbeddingLayer) return "e";
@@ -103,8 +105,8 @@ class ActionParser {
 
  private:
   absl::Status Error(size_t at, const std::string& expected) const {
-    return absl::InvalidArgumentError(absl::StrCat("action \"", std::string(text_), "\": expected ", expected,
-                                                   " at character ", at + 1));
+    return absl::InvalidArgumentError(
+        absl::StrCat("action \"", std::string(text_), "\": expected ", expected, " at character ", at + 1));
   }
 
   bool At(char c) const { return at_ < text_.size() && text_[at_] == c; }
@@ -129,7 +131,8 @@ class ActionParser {
 
   std::string_view Name() {
     const size_t start = at_;
-    while (at_ < text_.size() && ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9'))) {
+    while (at_ < text_.size() &&
+           ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9'))) {
       ++at_;
     }
     return text_.substr(start, at_ - start);

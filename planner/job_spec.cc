@@ -100,15 +100,15 @@ absl::Status ValidateOptimizer(const OptimizerSpec& optimizer) {
   if (!(optimizer.lr > 0) || !std::isfinite(optimizer.lr)) {
     return Bad("train.optimizer.lr", optimizer.lr, "must be above 0");
   }
-  for (const auto& [field, beta] : {std::pair("train.optimizer.beta1", optimizer.beta1),
-                                    std::pair("train.optimizer.beta2", optimizer.beta2)}) {
+  for (const auto& [field, beta] :
+       {std::pair("train.optimizer.beta1", optimizer.beta1), std::pair("train.optimizer.beta2", optimizer.beta2)}) {
     if (!(beta >= 0 && beta < 1)) return Bad(field, beta, "must be at least 0 and below 1");
   }
   if (!(optimizer.eps > 0) || !std::isfinite(optimizer.eps)) {
     return Bad("train.optimizer.eps", optimizer.eps, "must be above 0");
   }
-  LYNX_RETURN_IF_ERROR(InRealRange("train.optimizer.weight_decay", optimizer.weight_decay, 0, 1e9,
-                                   "must be at least 0"));
+  LYNX_RETURN_IF_ERROR(
+      InRealRange("train.optimizer.weight_decay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
   return InRealRange("train.optimizer.clip_norm", optimizer.clip_norm, 0, 1e9,
                      "must be at least 0 (0 = no clipping)");
 }
@@ -118,13 +118,11 @@ absl::Status ValidateTrain(const TrainSpec& train) {
   LYNX_RETURN_IF_ERROR(InRange("train.global_batch", train.global_batch, 1, kMaxBatch));
   LYNX_RETURN_IF_ERROR(InRange("train.micro_batch", train.micro_batch, 0, train.global_batch));
   if (train.micro_batch > 0) {
-    LYNX_RETURN_IF_ERROR(
-        Divides("train.global_batch", train.global_batch, "train.micro_batch", train.micro_batch));
+    LYNX_RETURN_IF_ERROR(Divides("train.global_batch", train.global_batch, "train.micro_batch", train.micro_batch));
   }
   LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
   LYNX_RETURN_IF_ERROR(InRange("train.warmup_steps", train.warmup_steps, 0, train.steps));
-  return InRealRange("train.min_lr", train.min_lr, 0, train.optimizer.lr,
-                     "must be from 0 to train.optimizer.lr");
+  return InRealRange("train.min_lr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
 }
 
 absl::Status ValidateResources(const ResourceSpec& resources) {
@@ -151,27 +149,28 @@ absl::Status ValidateParallel(const JobSpec& spec) {
     }
   }
   if (p.pp > spec.model.layers) {
-    return Bad("parallel.pp", p.pp,
-               absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ",
-                            spec.model.layers));
+    return Bad(
+        "parallel.pp", p.pp,
+        absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
   if (p.dp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("train.global_batch", spec.train.global_batch, "parallel.dp", p.dp));
     if (spec.train.micro_batch > 0) {
       const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
-      LYNX_RETURN_IF_ERROR(Divides("train.global_batch", spec.train.global_batch,
-                                   "train.micro_batch * parallel.dp", samples));
+      LYNX_RETURN_IF_ERROR(
+          Divides("train.global_batch", spec.train.global_batch, "train.micro_batch * parallel.dp", samples));
     }
   }
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
   const int64_t product = at_least_one(p.tp) * at_least_one(p.pp) * at_least_one(p.dp);
-  const std::string rule =
-      absl::StrCat("parallel.tp * parallel.pp * parallel.dp (auto counted as 1) is ", product);
+  const std::string rule = absl::StrCat("parallel.tp * parallel.pp * parallel.dp (auto counted as 1) is ", product);
   if (product > spec.resources.max_ranks) {
-    return Bad("resources.max_ranks", spec.resources.max_ranks, absl::StrCat("must be at least ", product, ": ", rule));
+    return Bad("resources.max_ranks", spec.resources.max_ranks,
+               absl::StrCat("must be at least ", product, ": ", rule));
   }
   if (p.tp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
-    return Bad("resources.min_ranks", spec.resources.min_ranks, absl::StrCat("must be at most ", product, ": ", rule));
+    return Bad("resources.min_ranks", spec.resources.min_ranks,
+               absl::StrCat("must be at most ", product, ": ", rule));
   }
   return absl::OkStatus();
 }

@@ -58,6 +58,7 @@ std::vector<OpInfo> MakeOps() {
   constexpr auto kSegMlp = Segment::kMlp;
   constexpr auto kSegHead = Segment::kHead;
   constexpr auto kSegEnd = Segment::kEnd;
+  // clang-format off
   // Columns: op, name, layer type, forward segment, backward segment | reads, output, in place |
   //          backward reads, gradients | weight reads, weight gradients, has a weight pass.
   return {
@@ -95,6 +96,7 @@ std::vector<OpInfo> MakeOps() {
       {Op::kLoss, "loss", kH, kSegEnd, kSegHead, {kLogits, kLossStats}, kWorkspace, false,
        {kLossStats}, {{kLogits, kUpdate}}, {}, {}, false},
   };
+  // clang-format on
 }
 
 int64_t Elements(Tensor tensor, const LayerShape& s) {
@@ -143,8 +145,14 @@ bool HasSegment(LayerType type, Segment segment, Pass pass) {
 }  // namespace
 
 LayerShape ShapeOf(const ModelSpec& model, int32_t tp, int32_t micro_batch) {
-  return {.micro_batch = micro_batch, .seq = model.seq, .hidden = model.hidden, .heads = model.heads,
-          .ffn = model.ffn, .vocab = model.vocab, .tp = tp, .dropout = model.dropout > 0};
+  return {.micro_batch = micro_batch,
+          .seq = model.seq,
+          .hidden = model.hidden,
+          .heads = model.heads,
+          .ffn = model.ffn,
+          .vocab = model.vocab,
+          .tp = tp,
+          .dropout = model.dropout > 0};
 }
 
 const std::vector<OpInfo>& AllOps() {
@@ -208,8 +216,8 @@ std::vector<Op> ProducersOf(Tensor tensor) {
 Bytes TensorBytes(Tensor tensor, const LayerShape& shape) { return Bytes(Elements(tensor, shape) * kElementBytes); }
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
-  // Attention works on one head of one sample at a time. Forward: its probabilities after dropout. Backward: those, and
-  // the gradient of the probabilities.
+  // Attention works on one head of one sample at a time. Forward: its probabilities after dropout. Backward: those,
+  // and the gradient of the probabilities.
   const int64_t square = int64_t{shape.seq} * shape.seq * kElementBytes;
   if (pass == Pass::kForward && op == Op::kContext) return Bytes(shape.dropout ? square : 0);
   if (pass == Pass::kBackward && (op == Op::kContext || op == Op::kProbs)) return Bytes(2 * square);

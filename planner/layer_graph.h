@@ -14,9 +14,9 @@
 //   embedding:  forward embed = embed | AR | end = position;   backward embed = position embed (no collective)
 //   head:       forward head = lnf logits | AG | end = loss;    backward head = loss logits | BAR | end = lnf
 //
-// In-place tensors. proj writes a partial sum into x1; its all-reduce and add1 (residual + dropout + bias) work in place
-// there. fc2, its all-reduce and add2 do the same in the next layer's x. So to have x1 again, proj, the collective and
-// add1 all run again. One gradient buffer per microbatch and stage (`grad`, shape of x) flows backward in place.
+// In-place tensors. proj writes a partial sum into x1; its all-reduce and add1 (residual + dropout + bias) work in
+// place there. fc2, its all-reduce and add2 do the same in the next layer's x. So to have x1 again, proj, the
+// collective and add1 all run again. One gradient buffer per microbatch and stage (`grad`, shape of x) flows backward in place.
 //
 // Dropout masks are functions of counters, so no mask is stored. LayerNorm backward recomputes mean and rstd from its
 // input. The backward of probs (softmax) and context reads probs, and draws attention dropout again.
@@ -150,8 +150,8 @@ Bytes TensorBytes(Tensor tensor, const LayerShape& shape);  // kWorkspace: LYNX_
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
 // Bytes that the collective ending the segment moves, per rank: an all-reduce of (b,s,h), or the gathered loss stats.
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape);
-// Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward (input
-// gradient) or kWeight. Attention counts the full square of scores: the CPU engine does not skip the masked half.
+// Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward
+// (input gradient) or kWeight. Attention counts the full square of scores: the CPU engine does not skip the masked half.
 int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
 // Bytes read and written from memory, weights included, for the roofline of memory-bound ops.
 Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);

@@ -1,9 +1,9 @@
 // The passes of the lowering. See lower.h.
 //
-// Transfers between stages. Receives are posted a schedule slot before they are needed: in a forward slot at its start,
-// in a backward slot before the bottom layer's attention, when most of the slot's memory is free again. A sent
-// activation is waited for when the gradient that the stage waits for next has come, or, while the pipeline fills, after
-// the next forward; a sent gradient after the next slot. So each transfer has the time of a slot, and no stage
+// Transfers between stages. Receives are posted a schedule slot before they are needed: in a forward slot at its
+// start, in a backward slot before the bottom layer's attention, when most of the slot's memory is free again. A sent
+// activation is waited for when the gradient that the stage waits for next has come, or, while the pipeline fills,
+// after the next forward; a sent gradient after the next slot. So each transfer has the time of a slot, and no stage
 // waits for a peer that waits for it.
 #include "planner/lower.h"
 
@@ -23,18 +23,17 @@ using enum ActionKind;
 class StageLowering {
  public:
   StageLowering(const StageContext& context, const StagePolicy& policy)
-      : context_(context),
-        schedule_(OneForwardOneBackward(context.stage, context.layout.pp, context.microbatches)) {
+      : context_(context), schedule_(OneForwardOneBackward(context.stage, context.layout.pp, context.microbatches)) {
     LYNX_CHECK(context.end_layer > context.first_layer);
     LYNX_CHECK(static_cast<int32_t>(policy.layers.size()) == context.end_layer - context.first_layer);
     for (const bool paired : {false, true}) {
       for (int32_t layer = context.first_layer; layer < context.end_layer; ++layer) {
-        recompute_[paired].push_back(ResolveRecomputation(
-            policy.layers[static_cast<size_t>(layer - context.first_layer)],
-            {.collectives = collectives(),
-             .paired_forward = paired,
-             .stall = !context.has_head(),
-             .layer_above = layer + 1 < context.end_layer}));
+        recompute_[paired].push_back(
+            ResolveRecomputation(policy.layers[static_cast<size_t>(layer - context.first_layer)],
+                                 {.collectives = collectives(),
+                                  .paired_forward = paired,
+                                  .stall = !context.has_head(),
+                                  .layer_above = layer + 1 < context.end_layer}));
       }
     }
   }
@@ -73,9 +72,7 @@ class StageLowering {
     Emit({.kind = kind, .segment = segment, .microbatch = microbatch, .layer = layer});
   }
 
-  const MicrobatchPass* NextSlot() const {
-    return slot_ + 1 < schedule_.size() ? &schedule_[slot_ + 1] : nullptr;
-  }
+  const MicrobatchPass* NextSlot() const { return slot_ + 1 < schedule_.size() ? &schedule_[slot_ + 1] : nullptr; }
 
   // The microbatch whose backward follows this forward slot and may be recomputed in its windows.
   std::optional<int32_t> PairedBackward(int32_t forward) const {
@@ -95,8 +92,12 @@ class StageLowering {
       OpSet here = 0;
       for (const Op op : OpsOf(LayerType::kTransformer, segment, Pass::kForward)) here |= ops & Bit(op);
       if (here == 0) continue;
-      Action action{.kind = kRecompute, .segment = segment, .stage = context_.stage, .microbatch = microbatch,
-                    .layer = layer, .ops = here};
+      Action action{.kind = kRecompute,
+                    .segment = segment,
+                    .stage = context_.stage,
+                    .microbatch = microbatch,
+                    .layer = layer,
+                    .ops = here};
       actions.push_back(action);
       if (!collectives() || !Contains(here, Op::kProj)) continue;
       action.ops = 0;
@@ -161,8 +162,8 @@ class StageLowering {
       if (!collectives() || !EndsInCollective(type, segment, Pass::kForward)) continue;
       Run(head ? kAllGatherStart : kAllReduceStart, microbatch, layer, segment);
       if (backward) {
-        EmitRecompute(*backward, layer, segment == Segment::kAttn ? RecomputePoint::kForwardAttn
-                                                                  : RecomputePoint::kForwardMlp);
+        EmitRecompute(*backward, layer,
+                      segment == Segment::kAttn ? RecomputePoint::kForwardAttn : RecomputePoint::kForwardMlp);
       }
       Run(head ? kAllGatherWait : kAllReduceWait, microbatch, layer, segment);
     }
@@ -227,8 +228,8 @@ class StageLowering {
       if (!window) continue;
       if (segment == Segment::kMlp) EmitRecompute(microbatch, layer, RecomputePoint::kOwnMlp);
       if (layer > context_.first_layer) {
-        EmitRecompute(microbatch, layer - 1, segment == Segment::kMlp ? RecomputePoint::kAboveMlp
-                                                                      : RecomputePoint::kAboveAttn);
+        EmitRecompute(microbatch, layer - 1,
+                      segment == Segment::kMlp ? RecomputePoint::kAboveMlp : RecomputePoint::kAboveAttn);
       }
       Run(kBackwardAllReduceWait, microbatch, layer, segment);
     }
@@ -246,7 +247,7 @@ class StageLowering {
   const std::vector<MicrobatchPass> schedule_;
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [paired_][layer - first_layer]
   size_t slot_ = 0;
-  bool paired_ = false;  // the backward at hand has, or had, a paired forward
+  bool paired_ = false;                     // the backward at hand has, or had, a paired forward
   std::optional<int32_t> sent_activation_;  // started, not waited for
   std::optional<int32_t> sent_gradient_;
   std::vector<int32_t> reduced_layers_;

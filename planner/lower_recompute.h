@@ -11,10 +11,17 @@
 
 namespace lynx {
 
-// Where a program can recompute for layer l and microbatch k, in the order of time. The critical placement is two points:
-// which one follows from the backward segment that reads the tensor first.
+// Where a program can recompute for layer l and microbatch k, in the order of time. The critical placement is two
+// points: which one follows from the backward segment that reads the tensor first.
 enum class RecomputePoint : uint8_t {
-  kForwardAttn, kForwardMlp, kStall, kAboveMlp, kAboveAttn, kBeforeMlp, kOwnMlp, kBeforeAttn,
+  kForwardAttn,
+  kForwardMlp,
+  kStall,
+  kAboveMlp,
+  kAboveAttn,
+  kBeforeMlp,
+  kOwnMlp,
+  kBeforeAttn,
 };
 inline constexpr int kRecomputePointCount = 8;
 
@@ -29,9 +36,9 @@ struct RecomputeSituation {
 // Indexed by RecomputePoint: the ops to run again there.
 using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 
-// Where a placement's point does not exist, its tensors move to a later one: from forward windows and windows of the layer
-// above into the stall, from the stall to just before their use. A tensor moves later still when an input does, and is
-// never later than its first reader. Results of repeated collectives stay out of windows.
+// Where a placement's point does not exist, its tensors move to a later one: from forward windows and windows of the
+// layer above into the stall, from the stall to just before their use. A tensor moves later still when an input does,
+// and is never later than its first reader. Results of repeated collectives stay out of windows.
 RecomputeOps ResolveRecomputation(const LayerPolicy& policy, const RecomputeSituation& situation);
 
 }  // namespace lynx

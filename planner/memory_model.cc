@@ -49,7 +49,8 @@ class AccessList {
     return next == context_.end_layer && context_.has_head() ? kHeadLayer : next;
   }
 
-  // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an update.
+  // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an
+  // update.
   void AddKey(const BufferKey& key, AccessMode mode) {
     for (Access& access : accesses_) {
       if (access.key != key) continue;
@@ -268,8 +269,7 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
 
 StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
-  int64_t parameters =
-      LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
+  int64_t parameters = LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
   if (context.has_embedding()) parameters += LayerParameters(LayerType::kEmbedding, shape);
   if (context.has_head()) parameters += LayerParameters(LayerType::kHead, shape);
   const Bytes one(parameters * kParameterBytes);

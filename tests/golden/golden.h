@@ -1,13 +1,14 @@
-// Golden texts: files in tests/golden that say what some text must be. UPDATE_GOLDEN=1 rewrites them; the diff is reviewed.
+// Golden texts: files in tests/golden that say what some text must be. UPDATE_GOLDEN=1 rewrites them; the diff is
+// reviewed.
 #ifndef LYNX_TESTS_GOLDEN_GOLDEN_H_
 #define LYNX_TESTS_GOLDEN_GOLDEN_H_
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace lynx {
 
@@ -29,8 +30,10 @@ inline void ExpectGolden(const std::string& name, const std::string& actual) {
     const bool more_actual = static_cast<bool>(std::getline(actual_lines, actual_line));
     const bool more_expected = static_cast<bool>(std::getline(expected_lines, expected_line));
     if (more_actual && more_expected && actual_line == expected_line) continue;
-    FAIL() << path << " differs first in line " << line << "\n  expected: " << (more_expected ? expected_line : "the end")
-           << "\n  actual:   " << (more_actual ? actual_line : "the end") << "\nIf that is meant, run with UPDATE_GOLDEN=1.";
+    FAIL() << path << " differs first in line " << line
+           << "\n  expected: " << (more_expected ? expected_line : "the end")
+           << "\n  actual:   " << (more_actual ? actual_line : "the end")
+           << "\nIf that is meant, run with UPDATE_GOLDEN=1.";
   }
 }
 

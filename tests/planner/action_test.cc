@@ -1,9 +1,9 @@
 #include "planner/action.h"
 
+#include <gtest/gtest.h>
+
 #include <set>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace lynx {
 namespace {
@@ -125,7 +125,8 @@ TEST(ProgramTextTest, PrintsOneActionALineAndParsesBack) {
 }
 
 TEST(ProgramTextTest, IgnoresSpaceAndComments) {
-  const absl::StatusOr<Program> parsed = ParseProgram("# a step\n\n  0F0:0.attn\t0AR+0:0.attn # window\r\n0AR-0:0.attn");
+  const absl::StatusOr<Program> parsed =
+      ParseProgram("# a step\n\n  0F0:0.attn\t0AR+0:0.attn # window\r\n0AR-0:0.attn");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(ProgramText(*parsed), "0F0:0.attn\n0AR+0:0.attn\n0AR-0:0.attn\n");
   EXPECT_TRUE(ParseProgram("")->empty());

@@ -1,11 +1,11 @@
 #include "planner/job_spec.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace lynx {
 namespace {
@@ -88,8 +88,7 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.resources.activation_memory_per_rank = Bytes(-1); },
        "resources.activation_memory_per_rank is -1"},
       {[](JobSpec& s) { s.parallel.tp = -1; }, "parallel.tp is -1"},
-      {[](JobSpec& s) { s.parallel.tp = 3; },
-       "model.heads is 4: must be a multiple of parallel.tp, which is 3"},
+      {[](JobSpec& s) { s.parallel.tp = 3; }, "model.heads is 4: must be a multiple of parallel.tp, which is 3"},
       {[](JobSpec& s) { s.parallel.tp = 4, s.model.ffn = 6; },
        "model.ffn is 6: must be a multiple of parallel.tp, which is 4"},
       {[](JobSpec& s) { s.parallel.pp = 5; },

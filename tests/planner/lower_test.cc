@@ -1,9 +1,9 @@
 #include "planner/lower.h"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "planner/lower_recompute.h"
 #include "tests/golden/golden.h"
@@ -112,13 +112,13 @@ std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& si
   return text;
 }
 
-constexpr RecomputeSituation kSteady{
-    .collectives = true, .paired_forward = true, .stall = true, .layer_above = true};
+constexpr RecomputeSituation kSteady{.collectives = true, .paired_forward = true, .stall = true, .layer_above = true};
 
 TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) {
   // x1 stored: the attention's tensors wait until the attention's backward.
-  EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
-            "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
+  EXPECT_EQ(
+      ResolvedText({kCritical, kCritical, kCritical, kCritical, kStore, kCritical, kCritical, kCritical}, kSteady),
+      "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
   // x1 recomputed for ln2: its whole chain comes first.
   EXPECT_EQ(ResolvedText({kCritical, kCritical, kCritical, kCritical, kCritical, kCritical, kStore, kStore}, kSteady),
             "before mlp: ln1 qkv probs context proj add1 ln2");
@@ -133,19 +133,16 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
             "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
   RecomputeSituation situation = kSteady;
   situation.paired_forward = false;
-  EXPECT_EQ(ResolvedText(policy, situation),
-            "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
+  EXPECT_EQ(ResolvedText(policy, situation), "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
   situation = kSteady;
   situation.layer_above = false;
-  EXPECT_EQ(ResolvedText(policy, situation),
-            "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; b3: context");
+  EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; b3: context");
   // The last stage: no stall, no other microbatch's forward just before.
   situation = {.collectives = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation),
             "b1: ln2; b2: fc1; before mlp: gelu; before attn: ln1 qkv probs context");
   situation = {.collectives = false, .paired_forward = true, .stall = true, .layer_above = true};
-  EXPECT_EQ(ResolvedText(policy, situation),
-            "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
+  EXPECT_EQ(ResolvedText(policy, situation), "before mlp: ln2 fc1 gelu; before attn: ln1 qkv probs context");
 }
 
 TEST(ResolveRecomputationTest, OwnWindowIsTooLateForWhatItsSegmentReads) {
@@ -170,9 +167,10 @@ TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
 
 TEST(LowerTest, HeadsCollectiveHidesTheTopLayersFirstRecomputation) {
   const Pipeline full = NamedPipeline(RecomputeMode::kFull, 2, {.tp = 2}, 1);
-  EXPECT_THAT(ProgramText(full.programs[0]),
-              HasSubstr("0BAR+0:h.head\n0W0:h.head\n0R0:1.attn(ln1,qkv,probs,context,proj)\n0BAR-0:h.head\n0B0:h.end\n"
-                        "0RAR+0:1.attn\n0RAR-0:1.attn\n0R0:1.mlp(add1,ln2,fc1,gelu)\n0B0:1.mlp\n"));
+  EXPECT_THAT(
+      ProgramText(full.programs[0]),
+      HasSubstr("0BAR+0:h.head\n0W0:h.head\n0R0:1.attn(ln1,qkv,probs,context,proj)\n0BAR-0:h.head\n0B0:h.end\n"
+                "0RAR+0:1.attn\n0RAR-0:1.attn\n0R0:1.mlp(add1,ln2,fc1,gelu)\n0B0:1.mlp\n"));
   const Pipeline keep = NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, {.tp = 2}, 1);
   EXPECT_THAT(ProgramText(keep.programs[0]),
               HasSubstr("0W0:h.head\n0R0:1.mlp(ln2,fc1,gelu)\n0BAR-0:h.head\n0B0:h.end\n0B0:1.mlp\n"));

@@ -1,9 +1,9 @@
 #include "planner/memory_model.h"
 
-#include <algorithm>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "tests/planner/stage_programs.h"
@@ -28,7 +28,9 @@ Program ParsedProgram(const std::string& text) {
 }
 
 // Stage 0 or 1 of four layers on tp 2, pp 2.
-StageContext Stage(int32_t stage) { return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)]; }
+StageContext Stage(int32_t stage) {
+  return ContextsOf(SmallModel(4), {.tp = 2, .pp = 2}, 3)[static_cast<size_t>(stage)];
+}
 
 // "w x[0,0] r ln1[0,0] u grad[0]": modes and keys in order.
 std::string AccessText(const std::string& action, const StageContext& context) {
@@ -48,19 +50,16 @@ TEST(AccessesTest, ForwardOfATransformerLayer) {
   EXPECT_EQ(AccessText("0AR+2:1.attn", c), "u x1[1,2]");
   EXPECT_EQ(AccessText("0AR-2:1.attn", c), "u x1[1,2]");
   EXPECT_EQ(AccessText("0RAR+2:1.attn", c), "u x1[1,2]");
-  EXPECT_EQ(AccessText("0F2:0.mlp", c),
-            "r x[0,2] u x1[0,2] w ln2[0,2] w fc1[0,2] w gelu[0,2] w x[1,2]");
+  EXPECT_EQ(AccessText("0F2:0.mlp", c), "r x[0,2] u x1[0,2] w ln2[0,2] w fc1[0,2] w gelu[0,2] w x[1,2]");
   EXPECT_EQ(AccessText("0AR+2:0.mlp", c), "u x[1,2]");
   EXPECT_EQ(AccessText("0F2:0.end", c), "r x1[0,2] u x[1,2]");
 }
 
 TEST(AccessesTest, BackwardOfATransformerLayer) {
   const StageContext c = Stage(0);
-  EXPECT_EQ(AccessText("0B2:1.mlp", c),
-            "r grad[2] w grad_fc2[1,2] w grad_fc1[1,2] r fc1[1,2] w grad_ln2[1,2]");
+  EXPECT_EQ(AccessText("0B2:1.mlp", c), "r grad[2] w grad_fc2[1,2] w grad_fc1[1,2] r fc1[1,2] w grad_ln2[1,2]");
   EXPECT_EQ(AccessText("0BAR+2:1.mlp", c), "u grad_ln2[1,2]");
-  EXPECT_EQ(AccessText("0W2:1.mlp", c),
-            "r grad_fc2[1,2] r gelu[1,2] r ln2[1,2] r grad_fc1[1,2]");
+  EXPECT_EQ(AccessText("0W2:1.mlp", c), "r grad_fc2[1,2] r gelu[1,2] r ln2[1,2] r grad_fc1[1,2]");
   EXPECT_EQ(AccessText("0B2:1.attn", c),
             "r x1[1,2] r grad_ln2[1,2] u grad[2] w grad_proj[1,2] w grad_context[1,2] r probs[1,2] r qkv[1,2] "
             "w grad_qkv[1,2] w grad_ln1[1,2] w workspace[]");
@@ -102,7 +101,8 @@ TEST(AccessesTest, RecomputationTouchesTheListedOpsOnly) {
   const StageContext c = Stage(0);
   EXPECT_EQ(AccessText("0R2:1.attn(ln1,qkv)", c), "r x[1,2] w ln1[1,2] w qkv[1,2]");
   EXPECT_EQ(AccessText("0R2:1.attn(probs)", c), "r qkv[1,2] w probs[1,2]");
-  EXPECT_EQ(AccessText("0R2:1.attn(context,proj)", c), "r probs[1,2] r qkv[1,2] w context[1,2] w x1[1,2] w workspace[]");
+  EXPECT_EQ(AccessText("0R2:1.attn(context,proj)", c),
+            "r probs[1,2] r qkv[1,2] w context[1,2] w x1[1,2] w workspace[]");
   EXPECT_EQ(AccessText("0R2:1.mlp(add1,ln2)", c), "r x[1,2] u x1[1,2] w ln2[1,2]");
 }
 
@@ -129,8 +129,10 @@ TEST(FoldLivenessTest, AnInstanceLivesFromItsWriteToItsLastUse) {
   EXPECT_EQ(std::string(broken.status().message()),
             "action 4 (0W0:0.attn) reads grad_proj[0,0], which no action before it writes");
 
-  const absl::StatusOr<MemoryPlan> plan = FoldLiveness(ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) "
-                                                                     "0R0:0.attn(qkv)"), c);
+  const absl::StatusOr<MemoryPlan> plan =
+      FoldLiveness(ParsedProgram("0F0:e.embed 0F0:e.end 0F0:0.attn 0R0:0.attn(ln1) "
+                                 "0R0:0.attn(qkv)"),
+                   c);
   ASSERT_TRUE(plan.ok()) << plan.status();
   std::vector<std::string> lives;
   for (const BufferInstance& b : plan->buffers) {
@@ -172,7 +174,8 @@ std::vector<std::string> LiveAcross(const std::string& action, const Pipeline& p
 
 TEST(StoredBytesTest, FullRecomputationKeepsLayerInputs) {
   const Pipeline full = NamedPipeline(RecomputeMode::kFull, 4, {.tp = 2, .pp = 2}, 3);
-  // Two microbatches in flight, two layers; the output of the second is being sent, the gradient of the first received.
+  // Two microbatches in flight, two layers; the output of the second is being sent, the gradient of the first
+  // received.
   EXPECT_THAT(LiveAcross("0R0:1.attn(ln1,qkv,probs,context,proj)", full, 0),
               UnorderedElementsAre("x[0,0]", "x[1,0]", "x[0,1]", "x[1,1]", "x[2,1]", "grad[0]"));
   // The last stage at the end of its forward: one microbatch, and what the head needs.
@@ -186,8 +189,8 @@ TEST(StoredBytesTest, KeepingCollectivesKeepsX1) {
               UnorderedElementsAre("x[0,0]", "x1[0,0]", "x[0,1]", "x1[0,1]", "x[1,1]", "grad[0]"));
 }
 
-// fp32, per layer and microbatch: sbh(4 + 12/t) + a s^2 b / t elements: x ln1 x1 ln2 whole; qkv 3, context 1, fc1 and gelu
-// 8 over t; the probabilities.
+// fp32, per layer and microbatch: sbh(4 + 12/t) + a s^2 b / t elements: x ln1 x1 ln2 whole; qkv 3, context 1, fc1 and
+// gelu 8 over t; the probabilities.
 TEST(StoredBytesTest, StoreAllKeepsWhatTheFormulaSays) {
   const int32_t layers = 3;
   for (const int32_t tp : {1, 2, 4}) {
@@ -195,7 +198,8 @@ TEST(StoredBytesTest, StoreAllKeepsWhatTheFormulaSays) {
     const absl::StatusOr<MemoryPlan> plan = FoldLiveness(none.programs[0], none.contexts[0]);
     ASSERT_TRUE(plan.ok());
     const Program& program = none.programs[0];
-    const auto at = static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed("0F0:h.head")) - program.begin());
+    const auto at =
+        static_cast<int32_t>(std::find(program.begin(), program.end(), Parsed("0F0:h.head")) - program.begin());
     int64_t live = 0;
     for (const BufferInstance& b : plan->buffers) {
       if (b.first < at && b.last >= at) live += b.bytes.value;
@@ -224,8 +228,8 @@ TEST(BufferKeyTextTest, NamesTensorLayerAndMicrobatch) {
 }
 
 TEST(PlanMemoryTest, TheArenaIsTheLivePeakUnderNamedPolicies) {
-  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives,
-                                   RecomputeMode::kSelective}) {
+  for (const RecomputeMode mode :
+       {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
     for (const int32_t pp : {1, 2, 4}) {
       const Pipeline p = NamedPipeline(mode, 8, {.tp = 2, .pp = pp}, 8);
       for (size_t s = 0; s < p.programs.size(); ++s) {

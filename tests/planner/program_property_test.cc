@@ -1,9 +1,9 @@
 // Properties of every program that the lowering makes, over seeded random layouts, models and policies.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
-
-#include <gtest/gtest.h>
 
 #include "planner/cost_model.h"
 #include "planner/memory_model.h"
@@ -102,8 +102,8 @@ TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
   });
 }
 
-// What a policy does not store is written again before the backward pass: an instance of it that the forward pass wrote never
-// reaches the backward pass, and one of a stored tensor does.
+// What a policy does not store is written again before the backward pass: an instance of it that the forward pass
+// wrote never reaches the backward pass, and one of a stored tensor does.
 TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {

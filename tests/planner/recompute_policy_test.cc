@@ -1,8 +1,8 @@
 #include "planner/recompute_policy.h"
 
-#include <set>
-
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace lynx {
 namespace {

@@ -43,7 +43,8 @@ inline Pipeline Lowered(std::vector<StageContext> contexts, std::vector<StagePol
   return pipeline;
 }
 
-inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout, int32_t microbatches) {
+inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout,
+                              int32_t microbatches) {
   std::vector<StageContext> contexts = ContextsOf(SmallModel(layers), layout, microbatches);
   std::vector<StagePolicy> policies;
   for (const StageContext& c : contexts) policies.push_back(NamedPolicy(mode, c.end_layer - c.first_layer));
