@@ -126,7 +126,8 @@ bool ReadInteger(const Json& json, T& value) {
   const int64_t number = json.get<int64_t>();
   if (std::is_unsigned_v<T> && number < 0) return false;
   if (number < static_cast<int64_t>(std::numeric_limits<T>::min())) return false;
-  if (number > 0 && static_cast<uint64_t>(number) > static_cast<uint64_t>(std::numeric_limits<T>::max())) return false;
+  if (number > 0 && static_cast<uint64_t>(number) > static_cast<uint64_t>(std::numeric_limits<T>::max()))
+    return false;
   value = static_cast<T>(number);
   return true;
 }

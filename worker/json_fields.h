@@ -1,7 +1,8 @@
 // JSON field by field, from one description of a struct for both directions: a function
-// `template <class Fields> void Describe(Fields& fields, T& value)` names every field once; JsonWriter prints them and
-// JsonReader reads them back. Reading is strict: every field must be there, have the right type and range, and no other
-// may be there; the error names the field by its path. Numbers survive exactly; those that are not finite are strings.
+// `template <class Fields> void Describe(Fields& fields, T& value)` names every field once; JsonWriter prints them
+// and JsonReader reads them back. Reading is strict: every field must be there, have the right type and range, and no
+// other may be there; the error names the field by its path. Numbers survive exactly; those that are not finite are
+// strings.
 //
 // Objects are used by one thread.
 #ifndef LYNX_WORKER_JSON_FIELDS_H_

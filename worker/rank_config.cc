@@ -148,8 +148,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
   if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) ||
       int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
-    fields.Fail("context.layout", absl::StrCat("is ", LayoutText(layout),
-                                               "; its sizes must be at least 1 and give at most ", kMaxRanks, " ranks"));
+    fields.Fail("context.layout",
+                absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
+                             " ranks"));
     return;
   }
   if (config.rank < 0 || config.rank >= layout.ranks()) {
@@ -162,9 +163,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
                                       layout.ranks(), " ranks"));
   }
   if (config.context.stage != CoordinatesOf(layout, config.rank).stage) {
-    fields.Fail("context.stage", absl::StrCat("is ", config.context.stage, "; rank ", config.rank, " of ",
-                                              LayoutText(layout), " belongs to stage ",
-                                              CoordinatesOf(layout, config.rank).stage));
+    fields.Fail("context.stage",
+                absl::StrCat("is ", config.context.stage, "; rank ", config.rank, " of ", LayoutText(layout),
+                             " belongs to stage ", CoordinatesOf(layout, config.rank).stage));
   }
   if (config.arena.value < 0) fields.Fail("arena_bytes", absl::StrCat("is ", config.arena.value, ", below 0"));
   if (config.threads < 1) fields.Fail("threads", absl::StrCat("is ", config.threads, "; at least 1"));

@@ -317,16 +317,16 @@ void CommunicationThread::DataLinkLost(Lane& lane, int32_t link, int error) {
 void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResult& result) {
   const std::string other = Name(links_[link].key.peer);
   if (result.garbage) {
-    const absl::Status broken = absl::InternalError(
-        absl::StrCat(other, " sent something that is not the start of an operation where ", Name(options_.rank),
-                     " expects ", OperationText(lane)));
+    const absl::Status broken =
+        absl::InternalError(absl::StrCat(other, " sent something that is not the start of an operation where ",
+                                         Name(options_.rank), " expects ", OperationText(lane)));
     return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
   }
   const OperationHeader& announced = result.announced;
-  const absl::Status mismatch = absl::FailedPreconditionError(absl::StrCat(
-      other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ", announced.count,
-      " elements where ", Name(options_.rank), " expects ", OperationText(lane), " with ", lane.queue.front().count,
-      " elements; the ranks run different programs"));
+  const absl::Status mismatch = absl::FailedPreconditionError(
+      absl::StrCat(other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ",
+                   announced.count, " elements where ", Name(options_.rank), " expects ", OperationText(lane),
+                   " with ", lane.queue.front().count, " elements; the ranks run different programs"));
   FailHere(mismatch, mismatch);
 }
 

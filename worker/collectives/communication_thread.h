@@ -1,8 +1,8 @@
 // CommunicationThread: the one thread that moves a communicator's bytes. It sleeps in poll() on the connections that
 // can progress and on the board's wake-up; it never spins.
 //
-// Operations queue in lanes: one per ring group, and one per direction to each neighbour stage. A lane carries out its
-// operations one after another; lanes progress independently. Control connections are watched all the time:
+// Operations queue in lanes: one per ring group, and one per direction to each neighbour stage. A lane carries out
+// its operations one after another; lanes progress independently. Control connections are watched all the time:
 //
 //   peer:  present --notice "leaves"--> left        an operation that still needs it fails
 //          present --notice with reason--> failure  with the peer's reason
@@ -34,8 +34,13 @@
 namespace lynx {
 
 enum LaneId : int32_t {
-  kTensorLane, kDataLane, kWorldLane,
-  kSendNextLane, kReceiveNextLane, kSendPreviousLane, kReceivePreviousLane,
+  kTensorLane,
+  kDataLane,
+  kWorldLane,
+  kSendNextLane,
+  kReceiveNextLane,
+  kSendPreviousLane,
+  kReceivePreviousLane,
 };
 inline constexpr int32_t kLaneCount = kReceivePreviousLane + 1;
 
@@ -60,26 +65,26 @@ class CommunicationThread {
 
  private:
   struct Lane {
-    std::string name;             // "of the tensor group", "to the next stage"
+    std::string name;  // "of the tensor group", "to the next stage"
     Direction direction = Direction::kBoth;
     int32_t members = 1;
     int32_t index = 0;
-    int32_t out = -1;             // index into links_; -1: the lane does not exist on this rank, or not this direction
+    int32_t out = -1;  // index into links_; -1: the lane does not exist on this rank, or not this direction
     int32_t in = -1;
     int64_t next_number = 0;
     std::deque<Operation> queue;  // the first one is in progress when `exchange` is there
     std::unique_ptr<Exchange> exchange;
-    int64_t number = 0;           // of the operation in progress
+    int64_t number = 0;  // of the operation in progress
     Nanos last_progress;
-    bool stalled = false;         // its connection has ended; the peer's control connection will tell why
+    bool stalled = false;  // its connection has ended; the peer's control connection will tell why
   };
   struct Peer {
     int32_t rank = 0;
-    int32_t control = -1;         // index into links_
-    std::string received;         // of a notice
+    int32_t control = -1;  // index into links_
+    std::string received;  // of a notice
     bool left = false;
-    Nanos suspect_since{0};       // 0: not suspect
-    std::string suspicion;        // what became of its data connection
+    Nanos suspect_since{0};  // 0: not suspect
+    std::string suspicion;   // what became of its data connection
   };
 
   void BuildLanes();

@@ -30,7 +30,7 @@ struct TransferTicket {
 
 // CLOCK_MONOTONIC.
 struct TransferTimes {
-  Nanos started;    // all members known to have begun: first byte moved or received
+  Nanos started;    // first byte both sent and received, so the neighbours are known to have begun
   Nanos completed;
 };
 

@@ -1,7 +1,8 @@
 // Exchange: one operation in progress on one rank: a stream of bytes to send, a stream to receive, and how the first
 // waits for the second. It moves what non-blocking sockets take and give, and sums or places what comes in.
 //
-// Owned by the communication thread. Borrows the operation's buffer; the sockets and the staging memory are passed in.
+// Owned by the communication thread. Borrows the operation's buffer; the sockets and the staging memory are passed
+// in.
 #ifndef LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 #define LYNX_WORKER_COLLECTIVES_EXCHANGE_H_
 
@@ -22,9 +23,9 @@ enum class IoState : uint8_t {
 };
 struct IoResult {
   IoState state = IoState::kBlocked;
-  int64_t bytes = 0;             // moved on the wire
-  int error = 0;                 // errno of kLost; 0: closed by the peer
-  OperationHeader announced;     // of kMismatch; not valid if `garbage`
+  int64_t bytes = 0;          // moved on the wire
+  int error = 0;              // errno of kLost; 0: closed by the peer
+  OperationHeader announced;  // of kMismatch; not valid if `garbage`
   bool garbage = false;
 };
 

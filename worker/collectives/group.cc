@@ -73,23 +73,34 @@ std::string RankText(const ParallelLayout& layout, int32_t rank) {
 
 const char* ChannelName(Channel channel) {
   switch (channel) {
-    case Channel::kControl: return "control";
-    case Channel::kTensor: return "tensor";
-    case Channel::kData: return "data";
-    case Channel::kWorld: return "world";
-    case Channel::kStage: return "stage";
+    case Channel::kControl:
+      return "control";
+    case Channel::kTensor:
+      return "tensor";
+    case Channel::kData:
+      return "data";
+    case Channel::kWorld:
+      return "world";
+    case Channel::kStage:
+      return "stage";
   }
   return "unknown";
 }
 
 const char* GroupName(Group group) {
   switch (group) {
-    case Group::kNone: return "no group";
-    case Group::kTensor: return "tensor group";
-    case Group::kNextStage: return "next stage";
-    case Group::kPreviousStage: return "previous stage";
-    case Group::kData: return "data group";
-    case Group::kWorld: return "world group";
+    case Group::kNone:
+      return "no group";
+    case Group::kTensor:
+      return "tensor group";
+    case Group::kNextStage:
+      return "next stage";
+    case Group::kPreviousStage:
+      return "previous stage";
+    case Group::kData:
+      return "data group";
+    case Group::kWorld:
+      return "world group";
   }
   return "unknown group";
 }

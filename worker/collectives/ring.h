@@ -1,11 +1,11 @@
 // Ring collectives as byte streams. A member of a ring sends one stream to the next member and receives one from the
-// previous. What it passes on is what it has received (and, while reducing, added its own values to), so an element may
-// leave as soon as it has come in: transfers are cut through the ring and no step waits for a whole chunk.
+// previous. What it passes on is what it has received (and, while reducing, added its own values to), so an element
+// may leave as soon as it has come in: transfers are cut through the ring and no step waits for a whole chunk.
 //
-// All-reduce is reduce-scatter and all-gather (Patarasuk and Yuan 2009): 2(n-1) chunks of count/n. Chunk c is summed in
-// the order c, c+1, ... of the members and the finished sum is copied to all, so every member ends with the same bits.
-// An element's final value reaches a member only after that member has sent its own contribution, so results are
-// received in place. Pure; thread-safe.
+// All-reduce is reduce-scatter and all-gather (Patarasuk and Yuan 2009): 2(n-1) chunks of count/n. Chunk c is summed
+// in the order c, c+1, ... of the members and the finished sum is copied to all, so every member ends with the same
+// bits. An element's final value reaches a member only after that member has sent its own contribution, so results
+// are received in place. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_RING_H_
 #define LYNX_WORKER_COLLECTIVES_RING_H_
 
@@ -44,7 +44,7 @@ class StreamCursor {
 
   bool finished() const { return part_ == parts_->size(); }
   const StreamPart& part() const { return (*parts_)[part_]; }
-  int64_t offset() const { return part().offset + done_; }      // in the buffer
+  int64_t offset() const { return part().offset + done_; }  // in the buffer
   int64_t part_bytes_left() const { return part().bytes - done_; }
   int64_t total_done() const { return total_; }
   void Advance(int64_t bytes);  // at most part_bytes_left()

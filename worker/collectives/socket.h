@@ -1,5 +1,5 @@
-// Sockets: an owned file descriptor, and the few socket calls that connecting and communicating share. Every socket is
-// non-blocking and closed on exec. Free functions are thread-safe; an OwnedFd has one owner.
+// Sockets: an owned file descriptor, and the few socket calls that connecting and communicating share. Every socket
+// is non-blocking and closed on exec. Free functions are thread-safe; an OwnedFd has one owner.
 #ifndef LYNX_WORKER_COLLECTIVES_SOCKET_H_
 #define LYNX_WORKER_COLLECTIVES_SOCKET_H_
 

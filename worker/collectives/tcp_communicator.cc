@@ -23,8 +23,8 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
                                                    layout.ranks(), " ranks of ", LayoutText(layout)));
   }
   if (options.job.value.size() > kMaxJobIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("job id of ", options.job.value.size(), " bytes; at most ",
-                                                   kMaxJobIdBytes, " are possible"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("job id of ", options.job.value.size(), " bytes; at most ", kMaxJobIdBytes, " are possible"));
   }
   return absl::OkStatus();
 }
@@ -66,14 +66,13 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(Group neighbour, L
     return absl::InvalidArgumentError(
         absl::StrCat(RankText(layout_, rank_), " has no ", GroupName(neighbour), " in ", LayoutText(layout_)));
   }
-  return board_.Post(
-      {0, neighbour == Group::kNextStage ? next : previous, OperationKind::kTransfer, data, count});
+  return board_.Post({0, neighbour == Group::kNextStage ? next : previous, OperationKind::kTransfer, data, count});
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(Group neighbour, const float* data, int64_t count) {
   // The communication thread only reads the buffer of a send.
-  return StartTransfer(neighbour, kSendNextLane, kSendPreviousLane,
-                       reinterpret_cast<char*>(const_cast<float*>(data)), count);
+  return StartTransfer(neighbour, kSendNextLane, kSendPreviousLane, reinterpret_cast<char*>(const_cast<float*>(data)),
+                       count);
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(Group neighbour, float* data, int64_t count) {

@@ -89,10 +89,10 @@ class Rendezvous {
   OwnedFd listener_;
   const Nanos deadline_;
   std::vector<Dial> dials_;
-  std::vector<Arrival> arrivals_;          // oldest first
-  std::set<LinkKey> awaited_;              // links that peers have not opened yet
+  std::vector<Arrival> arrivals_;  // oldest first
+  std::set<LinkKey> awaited_;      // links that peers have not opened yet
   std::map<LinkKey, OwnedFd> established_;
-  std::string last_refusal_;               // of a peer by this rank, for the deadline's message
+  std::string last_refusal_;  // of a peer by this rank, for the deadline's message
 };
 
 absl::StatusOr<std::vector<Link>> Rendezvous::Run() {
@@ -125,7 +125,8 @@ absl::Status Rendezvous::PollOnce() {
     polled.push_back({arrival.fd.get(), POLLIN, 0});
   }
   const int64_t wait_ms = std::max<int64_t>(0, (wake - now).value / 1'000'000 + 1);
-  if (poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait_ms, 60'000))) < 0 && errno != EINTR) {
+  if (poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait_ms, 60'000))) < 0 &&
+      errno != EINTR) {
     return absl::InternalError(absl::StrCat("poll(): ", std::strerror(errno)));
   }
 
@@ -154,10 +155,9 @@ absl::Status Rendezvous::DeadlineError() const {
   }
   std::vector<std::string> parts;
   for (const auto& [peer, reason] : missing) parts.push_back(absl::StrCat(PeerText(peer), ": ", reason));
-  std::string text =
-      absl::StrCat(RankText(options_.layout, options_.rank), " of job '", options_.job.value, "' misses ",
-                   missing.size(), missing.size() == 1 ? " peer after " : " peers after ",
-                   FormatDuration(options_.connect_timeout), ": ", absl::StrJoin(parts, "; "));
+  std::string text = absl::StrCat(RankText(options_.layout, options_.rank), " of job '", options_.job.value,
+                                  "' misses ", missing.size(), missing.size() == 1 ? " peer after " : " peers after ",
+                                  FormatDuration(options_.connect_timeout), ": ", absl::StrJoin(parts, "; "));
   if (!last_refusal_.empty()) absl::StrAppend(&text, "; turned away meanwhile: ", last_refusal_);
   return absl::DeadlineExceededError(text);
 }
@@ -311,8 +311,8 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
 absl::StatusOr<std::vector<Link>> ConnectLinks(const CommunicatorOptions& options, OwnedFd listener) {
   const int flags = fcntl(listener.get(), F_GETFL);
   if (flags < 0 || fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen_fd ", listener.get(), " of rank ", options.rank, " is not open: ", std::strerror(errno)));
+    return absl::InvalidArgumentError(absl::StrCat("listen_fd ", listener.get(), " of rank ", options.rank,
+                                                   " is not open: ", std::strerror(errno)));
   }
   return Rendezvous(options, std::move(listener)).Run();
 }

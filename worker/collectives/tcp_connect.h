@@ -2,7 +2,8 @@
 //
 // Of every pair the higher rank connects and the lower accepts, so that both know who does what. Peers start at
 // different times: refused attempts are repeated until the deadline. Anybody may connect to a listening socket; what
-// does not introduce itself properly within a few seconds is dropped and disturbs nobody, and their number is bounded.
+// does not introduce itself properly within a few seconds is dropped and disturbs nobody, and their number is
+// bounded.
 //
 //   connecting:  waiting -> connecting -> sending Hello -> awaiting HelloReply -> done
 //                   ^_________|________________|____________________|   lost: again, a little later

@@ -1,6 +1,6 @@
 // TransferBoard: what the rank's compute thread and its communication thread share. The first posts operations and
-// sleeps for their completion; the second takes them and reports. The first failure is final: every later call returns
-// it. Thread-safe.
+// sleeps for their completion; the second takes them and reports. The first failure is final: every later call
+// returns it. Thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 #define LYNX_WORKER_COLLECTIVES_TRANSFER_BOARD_H_
 

@@ -95,10 +95,14 @@ std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes) {
 
 const char* OperationKindName(OperationKind kind) {
   switch (kind) {
-    case OperationKind::kAllReduce: return "all-reduce";
-    case OperationKind::kAllGather: return "all-gather";
-    case OperationKind::kTransfer: return "transfer";
-    case OperationKind::kBarrier: return "barrier";
+    case OperationKind::kAllReduce:
+      return "all-reduce";
+    case OperationKind::kAllGather:
+      return "all-gather";
+    case OperationKind::kTransfer:
+      return "transfer";
+    case OperationKind::kBarrier:
+      return "barrier";
   }
   return "unknown operation";
 }
@@ -115,7 +119,8 @@ OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header) {
 std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes) {
   if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
   const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
-  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) || kind > static_cast<uint8_t>(OperationKind::kBarrier)) {
+  if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) ||
+      kind > static_cast<uint8_t>(OperationKind::kBarrier)) {
     return std::nullopt;
   }
   return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8),

@@ -1,5 +1,5 @@
-// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that it
-// leaves. Fixed little-endian layouts of bounded size; everything received is checked before it is used.
+// The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that
+// it leaves. Fixed little-endian layouts of bounded size; everything received is checked before it is used.
 //
 //   connecting rank -> Hello            accepting rank -> HelloReply      then, on data channels, per operation:
 //   OperationHeader payload             and on the control channel at most one Notice in each direction.
@@ -68,8 +68,8 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
 
 // The last word of a rank on a control connection: it is done, or it gives up because of `reason`.
 struct Notice {
-  bool leaves = false;   // all is well, it needs nobody any more
-  absl::Status reason;   // else
+  bool leaves = false;  // all is well, it needs nobody any more
+  absl::Status reason;  // else
 };
 std::string EncodeNotice(const Notice& notice);
 inline constexpr size_t kNoticeHeadBytes = 8;

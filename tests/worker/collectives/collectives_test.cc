@@ -1,6 +1,5 @@
 // Results of the collectives between ranks that are threads, over real loopback connections.
 #include <gtest/gtest.h>
-
 #include <time.h>
 
 #include <atomic>
@@ -55,7 +54,7 @@ TEST_P(AllReduceTest, SumsAnyCountWithTheSameBitsOnEveryMember) {
       for (int32_t rank = 0; rank < members; ++rank) sum += ValueAt(rank, i, c);
       ASSERT_NEAR(results[0][c][i], sum, 1e-3) << members << " members, count " << counts[c] << ", element " << i;
     }
-    for (int32_t rank = 1; rank < members; ++rank) {
+    for (int32_t rank = 1; rank < members && counts[c] > 0; ++rank) {
       ASSERT_EQ(0, std::memcmp(results[0][c].data(), results[rank][c].data(), counts[c] * sizeof(float)))
           << members << " members, count " << counts[c] << ", rank " << rank;
     }

@@ -1,4 +1,5 @@
-// The streams of ring collectives, without any network: they fit together between neighbours and do what they promise.
+// The streams of ring collectives, without any network: they fit together between neighbours and do what they
+// promise.
 #include "worker/collectives/ring.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,32 @@
+// What the all-reduce benchmarks share: rank processes, and the measurement of one implementation. Prints a Markdown
+// table.
+#ifndef LYNX_BENCH_ALL_REDUCE_BENCH_H_
+#define LYNX_BENCH_ALL_REDUCE_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+
+namespace lynx {
+
+struct BenchSize {
+  int32_t ranks = 2;
+  int rounds = 50;  // timed calls per buffer size
+};
+
+// "[ranks [rounds]]"; ends the program when they make no sense.
+BenchSize BenchSizeFromArguments(int argc, char** argv);
+
+// Runs `body` in one process per rank; returns the exit status of the whole.
+int RunRankProcesses(int32_t ranks, const std::function<void(int32_t rank)>& body);
+
+// data (count) = sum over the ranks, complete on return.
+using AllReduce = std::function<void(float* data, int64_t count)>;
+
+// On every rank. Rank 0 prints, for 4 KiB to 16 MiB: the wall time of a call (median, 10th and 90th percentile),
+// bytes over the median, the process's CPU time per wall time, and that of the waiting thread; then the CPU time that
+// half a second of waiting for a late peer takes.
+void MeasureAllReduce(int32_t rank, int rounds, const AllReduce& all_reduce);
+
+}  // namespace lynx
+
+#endif  // LYNX_BENCH_ALL_REDUCE_BENCH_H_
