@@ -1,0 +1,53 @@
+// Client: calls to a lynx-server, each with a deadline, each error with where it looked and what to do. One thread.
+#ifndef LYNX_CLI_CLIENT_H_
+#define LYNX_CLI_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "lynx/v1/jobs.grpc.pb.h"
+
+namespace lynx {
+
+// The server that a command talks to: `flag`, else $LYNX_SERVER, else the address of the local cluster in
+// LocalDirectory(), else 127.0.0.1:7470. `source` says which, for error messages.
+struct ServerAddress {
+  std::string address;
+  std::string source;
+};
+ServerAddress FindServer(const std::string& flag);
+
+class Client {
+ public:
+  Client(ServerAddress server, Nanos timeout);
+
+  absl::StatusOr<v1::SubmitJobResponse> Submit(const v1::SubmitJobRequest& request);
+  absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
+  absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
+  absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
+  absl::StatusOr<v1::ListNodesResponse> Nodes();
+  // Calls `each` for every message until the job has ended or `each` returns false. A lost server is dialled again until
+  // it has been away for `patience`; meanwhile `lost` is called once a second.
+  absl::Status Watch(const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
+                     const std::function<void()>& lost);
+
+ private:
+  absl::Status Error(const grpc::Status& status) const;
+  template <class Request, class Response, class Method>
+  absl::StatusOr<Response> Call(Method method, const Request& request);
+
+  ServerAddress server_;
+  Nanos timeout_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Jobs::Stub> jobs_;
+  std::unique_ptr<v1::Cluster::Stub> cluster_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_CLIENT_H_

@@ -1,0 +1,69 @@
+// The verbs of lynxctl. Each prints to standard output and returns an exit code; errors go to standard error as one
+// sentence. One thread.
+#ifndef LYNX_CLI_COMMANDS_H_
+#define LYNX_CLI_COMMANDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/units.h"
+
+namespace lynx {
+
+enum class OutputFormat : uint8_t { kTable, kJson };
+
+struct GlobalOptions {
+  std::string server;  // "" = found as FindServer says
+  double timeout_seconds = 10;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+struct SubmitOptions {
+  std::string file;
+  std::string idempotency_key;  // "" = a fresh one
+  bool wait = false;            // follow to the end
+};
+
+struct PlanOptions {
+  std::string file;
+  std::string profile;          // JSON HardwareProfile; "" = from --server's nodes if given, else stated figures
+  int32_t nodes = 0;            // 0 = as many as the job's ranks need
+  int32_t devices_per_node = 0; // 0 = max ranks
+  std::string device_memory;    // "" = unknown
+  int32_t actions_rank = -1;    // print this rank's program instead of the table
+};
+
+struct LogsOptions {
+  std::string job;
+  int32_t rank = -1;
+  int32_t lines = 100;
+};
+
+struct LocalCommandOptions {
+  std::string directory;  // "" = LocalDirectory()
+  int32_t nodes = 2;
+  int32_t devices_per_node = 2;
+  std::string link_rate;
+};
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options);
+int List(const GlobalOptions& global, int32_t limit);
+int Get(const GlobalOptions& global, const std::string& job, bool events);
+int Watch(const GlobalOptions& global, const std::string& job);
+int Cancel(const GlobalOptions& global, const std::string& job, const std::string& reason);
+int Logs(const GlobalOptions& global, const LogsOptions& options);
+int Nodes(const GlobalOptions& global);
+int PlanJob(const GlobalOptions& global, const PlanOptions& options);
+// Prints a job file with every field at its default, or `file` with its defaults filled in; `reference`: the table of fields.
+int Defaults(const std::string& file, bool reference);
+int LocalUpCommand(const LocalCommandOptions& options);
+int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
+int LocalDownCommand(const LocalCommandOptions& options);
+
+// "lynxctl: MESSAGE" on standard error; the exit code for it.
+int Fail(const absl::Status& status);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_COMMANDS_H_

@@ -1,0 +1,237 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+
+#include "absl/strings/str_format.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/job_file.h"
+#include "cli/render.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+// How long `watch` outlives a lost server before it gives up.
+constexpr Nanos kWatchPatience{120'000'000'000};
+// Without a terminal a progress line is printed no more often than this.
+constexpr Nanos kPlainInterval{5'000'000'000};
+
+Client Connect(const GlobalOptions& global) {
+  return Client(FindServer(global.server), NanosFromSeconds(global.timeout_seconds));
+}
+
+Nanos Now() { return RealClock().Wall(); }
+
+int PrintJob(const GlobalOptions& global, const v1::Job& job) {
+  const std::string text = global.output == OutputFormat::kJson ? JsonText(job) : JobPage(job, StyleOf(STDOUT_FILENO), Now());
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+std::string FreshKey() {
+  std::random_device device;
+  return absl::StrFormat("cli-%08x%08x%08x%08x", device(), device(), device(), device());
+}
+
+// Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
+class ProgressPrinter {
+ public:
+  ProgressPrinter() : terminal_(isatty(STDOUT_FILENO) == 1), style_(StyleOf(STDOUT_FILENO)) {}
+
+  void Update(const v1::WatchJobResponse& update) {
+    for (const v1::JobEvent& event : update.events()) {
+      if (event.sequence() <= last_event_) continue;
+      last_event_ = event.sequence();
+      if (event.kind() == "checkpoint") continue;  // in the page at the end; too many to show
+      ClearLine();
+      std::printf("%s  %s\n", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style_).c_str(),
+                  event.reason().c_str());
+    }
+    const v1::Job& job = update.job();
+    if (job.state() == v1::JOB_STATE_RUNNING && job.progress().steps_done() > 0) Draw(job);
+    std::fflush(stdout);
+  }
+
+  void Lost() {
+    ClearLine();
+    if (!lost_) std::printf("           the server is away; training goes on; trying again\n");
+    lost_ = true;
+    std::fflush(stdout);
+  }
+
+  void Finish(const v1::Job& job) {
+    ClearLine();
+    if (job.progress().steps_done() > 0) std::printf("%s\n", ProgressLine(job, Width()).c_str());
+  }
+
+ private:
+  void ClearLine() {
+    if (drawn_) std::printf("\r\033[K");
+    drawn_ = false;
+  }
+
+  void Draw(const v1::Job& job) {
+    lost_ = false;
+    if (terminal_) {
+      std::printf("\r%s\033[K", ProgressLine(job, Width()).c_str());
+      drawn_ = true;
+      return;
+    }
+    const Nanos now = clock_.Monotonic();
+    if (now - last_plain_ < kPlainInterval) return;
+    last_plain_ = now;
+    std::printf("%s\n", ProgressLine(job, Width()).c_str());
+  }
+
+  int Width() const {
+    winsize size{};
+    if (terminal_ && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col - 1;
+    return 100;
+  }
+
+  RealClock clock_;
+  bool terminal_;
+  Style style_;
+  bool drawn_ = false;
+  bool lost_ = false;
+  int64_t last_event_ = 0;
+  Nanos last_plain_;
+};
+
+int ExitCodeOf(const v1::Job& job) { return job.state() == v1::JOB_STATE_SUCCEEDED ? kExitOk : kExitJobFailed; }
+
+int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& id) {
+  ProgressPrinter printer;
+  v1::Job last;
+  const absl::Status watched = client.Watch(
+      id, kWatchPatience,
+      [&](const v1::WatchJobResponse& update) {
+        last = update.job();
+        if (global.output == OutputFormat::kTable) printer.Update(update);
+        return true;
+      },
+      [&] {
+        if (global.output == OutputFormat::kTable) printer.Lost();
+      });
+  if (!watched.ok()) return Fail(watched);
+  if (global.output == OutputFormat::kTable) {
+    printer.Finish(last);
+    std::printf("\n");
+  }
+  v1::GetJobRequest request;
+  request.set_job_id(last.id());
+  request.set_include_programs(global.output == OutputFormat::kTable);
+  auto job = client.Get(request);
+  if (!job.ok()) return Fail(job.status());
+  PrintJob(global, *job);
+  return ExitCodeOf(*job);
+}
+
+}  // namespace
+
+int Fail(const absl::Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "lynxctl: %s\n", std::string(status.message()).c_str());
+  return ExitCodeOf(status);
+}
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options) {
+  auto spec = ReadJobFile(options.file);
+  if (!spec.ok()) return Fail(spec.status());
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = ToProto(*spec);
+  request.set_idempotency_key(options.idempotency_key.empty() ? FreshKey() : options.idempotency_key);
+  Client client = Connect(global);
+  auto response = client.Submit(request);
+  if (!response.ok()) return Fail(response.status());
+  if (options.wait) {
+    if (global.output == OutputFormat::kTable) std::printf("job %s submitted\n", response->job().id().c_str());
+    return FollowToEnd(global, client, response->job().id());
+  }
+  if (global.output == OutputFormat::kJson) {
+    std::fputs(JsonText(response->job()).c_str(), stdout);
+  } else {
+    std::printf("job %s %s; follow it with: lynxctl watch %s\n", response->job().id().c_str(),
+                response->existed() ? "was submitted before with this key" : "submitted", response->job().id().c_str());
+  }
+  return kExitOk;
+}
+
+int List(const GlobalOptions& global, int32_t limit) {
+  v1::ListJobsRequest request;
+  request.set_limit(limit);
+  auto response = Connect(global).List(request);
+  if (!response.ok()) return Fail(response.status());
+  const std::string text = global.output == OutputFormat::kJson
+                               ? JsonText(*response)
+                               : JobTable({response->jobs().begin(), response->jobs().end()}, Now());
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+int Get(const GlobalOptions& global, const std::string& id, bool events) {
+  v1::GetJobRequest request;
+  request.set_job_id(id);
+  request.set_include_events(events);
+  request.set_include_programs(global.output == OutputFormat::kTable);  // the plan's table counts its windows
+  auto job = Connect(global).Get(request);
+  if (!job.ok()) return Fail(job.status());
+  return PrintJob(global, *job);
+}
+
+int Watch(const GlobalOptions& global, const std::string& id) {
+  Client client = Connect(global);
+  return FollowToEnd(global, client, id);
+}
+
+int Cancel(const GlobalOptions& global, const std::string& id, const std::string& reason) {
+  v1::CancelJobRequest request;
+  request.set_job_id(id);
+  request.set_reason(reason);
+  auto job = Connect(global).Cancel(request);
+  if (!job.ok()) return Fail(job.status());
+  if (global.output == OutputFormat::kJson) {
+    std::fputs(JsonText(*job).c_str(), stdout);
+  } else if (IsFinal(job->state())) {
+    std::printf("job %s is %s\n", job->id().c_str(), StateName(job->state()).c_str());
+  } else {
+    std::printf("job %s is being cancelled\n", job->id().c_str());
+  }
+  return kExitOk;
+}
+
+int Logs(const GlobalOptions& global, const LogsOptions& options) {
+  v1::GetLogsRequest request;
+  request.set_job_id(options.job);
+  request.set_rank(options.rank);
+  request.set_lines(options.lines);
+  auto response = Connect(global).Logs(request);
+  if (!response.ok()) return Fail(response.status());
+  if (global.output == OutputFormat::kJson) {
+    std::fputs(JsonText(*response).c_str(), stdout);
+    return kExitOk;
+  }
+  if (response->lines().empty()) std::fprintf(stderr, "no rank of this job has written anything\n");
+  for (const v1::LogLine& line : response->lines()) {
+    std::printf("[rank %d g%lld] %s\n", line.rank(), static_cast<long long>(line.generation()), line.text().c_str());
+  }
+  return kExitOk;
+}
+
+int Nodes(const GlobalOptions& global) {
+  auto response = Connect(global).Nodes();
+  if (!response.ok()) return Fail(response.status());
+  const std::string text = global.output == OutputFormat::kJson
+                               ? JsonText(*response)
+                               : NodeTable({response->nodes().begin(), response->nodes().end()}, Now());
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace lynx

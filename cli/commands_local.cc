@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/local_cluster.h"
+#include "cli/render.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+std::string DirectoryOf(const LocalCommandOptions& options) {
+  return options.directory.empty() ? LocalDirectory() : options.directory;
+}
+
+void PrintDaemons(const LocalCluster& cluster) {
+  std::vector<std::vector<std::string>> rows = {{"DAEMON", "STATE", "PID", "METRICS", "LOG"}};
+  for (const LocalDaemon& daemon : cluster.daemons) {
+    rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.pid),
+                    "http://" + daemon.metrics_address + "/metrics", daemon.log});
+  }
+  std::fputs(Table(rows).c_str(), stdout);
+}
+
+}  // namespace
+
+int LocalUpCommand(const LocalCommandOptions& options) {
+  LocalOptions local;
+  local.directory = DirectoryOf(options);
+  local.nodes = options.nodes;
+  local.devices_per_node = options.devices_per_node;
+  local.link_rate = options.link_rate;
+  auto cluster = LocalUp(local);
+  if (!cluster.ok()) return Fail(cluster.status());
+  std::printf("local cluster is up: server %s, %zu nodes, in %s\n", cluster->server_address.c_str(),
+              (cluster->daemons.size() - 1) / 2, local.directory.c_str());
+  return kExitOk;
+}
+
+int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options) {
+  auto cluster = ReadLocalCluster(DirectoryOf(options));
+  if (!cluster.ok()) return Fail(cluster.status());
+  PrintDaemons(*cluster);
+  const bool all = std::all_of(cluster->daemons.begin(), cluster->daemons.end(), IsRunning);
+  if (!all) {
+    std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
+    return kExitJobFailed;
+  }
+  GlobalOptions here = global;
+  here.server = cluster->server_address;
+  std::printf("\n");
+  return Nodes(here);
+}
+
+int LocalDownCommand(const LocalCommandOptions& options) {
+  const absl::Status down = LocalDown(DirectoryOf(options));
+  if (!down.ok()) return Fail(down);
+  std::printf("local cluster is down; its jobs and checkpoints stay in %s\n", DirectoryOf(options).c_str());
+  return kExitOk;
+}
+
+}  // namespace lynx

@@ -1,0 +1,107 @@
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/job_file.h"
+#include "cli/render.h"
+#include "common/status.h"
+#include "planner/plan.h"
+#include "planner/plan_table.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
+  if (path.empty()) return StatedCpuProfile();
+  std::ifstream in(path);
+  if (!in) return absl::NotFoundError(absl::StrCat("cannot read profile '", path, "': no such file, or not readable"));
+  std::stringstream text;
+  text << in.rdbuf();
+  v1::HardwareProfile message;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &message);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a hardware profile: ", std::string(parsed.message()),
+                                                   "; 'lynxctl nodes -o json' prints each node's under 'profile'"));
+  }
+  return FromProto(message, path);
+}
+
+absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
+  ClusterTopology cluster;
+  const int32_t ranks = spec.resources.max_ranks;
+  cluster.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
+  cluster.nodes = options.nodes > 0 ? options.nodes : std::max(1, (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node);
+  if (!options.device_memory.empty()) {
+    auto memory = ParseByteSize(options.device_memory);
+    if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
+    cluster.memory_per_device = *memory;
+  }
+  return cluster;
+}
+
+int PrintActions(const Plan& plan, int32_t rank) {
+  if (rank >= plan.layout.ranks()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--actions ", rank, ": the plan has ranks 0 to ", plan.layout.ranks() - 1, " (", LayoutText(plan.layout), ")")));
+  }
+  const auto& stage = plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, rank).stage)];
+  std::fputs(ProgramText(stage.program).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace
+
+int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
+  auto spec = ReadJobFile(options.file);
+  if (!spec.ok()) return Fail(spec.status());
+  PlanRequest request;
+  request.spec = *spec;
+  auto profile = ReadProfile(options.profile);
+  if (!profile.ok()) return Fail(profile.status());
+  request.profile = *profile;
+  auto cluster = TopologyOf(options, *spec);
+  if (!cluster.ok()) return Fail(cluster.status());
+  request.cluster = *cluster;
+  auto result = MakePlan(request);
+  if (!result.ok()) return Fail(result.status());
+  if (const auto* infeasible = std::get_if<Infeasible>(&*result)) {
+    std::fprintf(stderr, "lynxctl: this job cannot fit: %s\n", infeasible->reason.c_str());
+    if (!infeasible->suggestion.empty()) std::fprintf(stderr, "the smallest change that fits: %s\n", infeasible->suggestion.c_str());
+    return kExitJobFailed;
+  }
+  const Plan& plan = std::get<Plan>(*result);
+  if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
+  if (global.output == OutputFormat::kJson) {
+    std::fputs(JsonText(ToProto(plan)).c_str(), stdout);
+    return kExitOk;
+  }
+  std::fputs(PlanTable(plan).c_str(), stdout);
+  if (!plan.measured_profile) {
+    std::printf("times are computed from %s; on a cluster they are measured\n",
+                options.profile.empty() ? "stated figures for one CPU core" : "the profile's rates");
+  }
+  return kExitOk;
+}
+
+int Defaults(const std::string& file, bool reference) {
+  if (reference) {
+    std::fputs(JobFileReference().c_str(), stdout);
+    return kExitOk;
+  }
+  JobSpec spec;
+  if (!file.empty()) {
+    auto read = ReadJobFile(file);
+    if (!read.ok()) return Fail(read.status());
+    spec = *read;
+  }
+  std::fputs(JobFileText(spec).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace lynx

@@ -1,0 +1,51 @@
+// A cluster on this machine: one server and some nodes, each an agent and a worker daemon, on loopback. What runs is
+// written in DIRECTORY/cluster.json; every command works from that file, so it is idempotent: `up` starts what is not
+// running, `down` stops what is.
+#ifndef LYNX_CLI_LOCAL_CLUSTER_H_
+#define LYNX_CLI_LOCAL_CLUSTER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace lynx {
+
+struct LocalDaemon {
+  std::string name;               // "server", "node0.agent", "node0.worker"
+  std::vector<std::string> argv;
+  std::string log;                // path
+  std::string metrics_address;
+  int64_t pid = 0;                // 0 = not started
+  int64_t start_ticks = 0;        // field 22 of /proc/PID/stat: tells the process from a later one with its pid
+};
+
+struct LocalCluster {
+  std::string server_address;
+  std::vector<LocalDaemon> daemons;
+};
+
+struct LocalOptions {
+  std::string directory;
+  int32_t nodes = 2;
+  int32_t devices_per_node = 2;
+  std::string link_rate;  // e.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes
+};
+
+// $LYNX_HOME/local, else ~/.lynx/local.
+std::string LocalDirectory();
+
+absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
+// Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
+// cluster keeps its shape: other numbers than it has are FailedPrecondition.
+absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
+bool IsRunning(const LocalDaemon& daemon);
+// Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK when
+// nothing runs.
+absl::Status LocalDown(const std::string& directory);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_LOCAL_CLUSTER_H_

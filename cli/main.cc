@@ -1,0 +1,117 @@
+// lynxctl: the command line. All of CLI11 is in this file.
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+
+namespace {
+
+using namespace lynx;  // the verbs
+
+void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* submit = app.add_subcommand("submit", "Submit a job file");
+  static SubmitOptions submit_options;
+  submit->add_option("-f,--file", submit_options.file, "Job file")->required();
+  submit->add_option("--idempotency-key", submit_options.idempotency_key, "The same key and job never makes a second job");
+  submit->add_flag("-w,--wait", submit_options.wait, "Follow the job to its end");
+  submit->callback([&] { code = Submit(global, submit_options); });
+
+  auto* list = app.add_subcommand("list", "List jobs, newest first");
+  static int32_t limit = 100;
+  list->add_option("--limit", limit, "At most so many")->check(CLI::Range(1, 1000));
+  list->callback([&] { code = List(global, limit); });
+
+  static std::string job;
+  auto job_argument = [&](CLI::App* command) {
+    command->add_option("job", job, "Job id, a unique prefix of one, or a job's name")->required();
+  };
+  auto* get = app.add_subcommand("get", "Show one job: plan, predicted and measured, checkpoint");
+  static bool events = false;
+  job_argument(get);
+  get->add_flag("--events", events, "With everything that happened to it");
+  get->callback([&] { code = Get(global, job, events); });
+
+  auto* watch = app.add_subcommand("watch", "Follow a job to its end");
+  job_argument(watch);
+  watch->callback([&] { code = Watch(global, job); });
+
+  auto* cancel = app.add_subcommand("cancel", "Cancel a job");
+  static std::string reason;
+  job_argument(cancel);
+  cancel->add_option("--reason", reason, "Kept with the job");
+  cancel->callback([&] { code = Cancel(global, job, reason); });
+
+  auto* logs = app.add_subcommand("logs", "What a job's ranks wrote");
+  static LogsOptions logs_options;
+  logs->add_option("job", logs_options.job, "Job id, a unique prefix of one, or a job's name")->required();
+  logs->add_option("--rank", logs_options.rank, "One rank only")->check(CLI::NonNegativeNumber);
+  logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")->check(CLI::Range(1, 1000));
+  logs->callback([&] { code = Logs(global, logs_options); });
+
+  auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
+  nodes->callback([&] { code = Nodes(global); });
+}
+
+void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* plan = app.add_subcommand("plan", "Plan a job offline, without a server");
+  static PlanOptions options;
+  plan->add_option("-f,--file", options.file, "Job file")->required();
+  plan->add_option("--profile", options.profile, "Hardware profile as JSON; default: stated figures for one CPU core");
+  plan->add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need")->check(CLI::PositiveNumber);
+  plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber);
+  plan->add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked");
+  plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
+  plan->callback([&] { code = PlanJob(global, options); });
+
+  auto* defaults = app.add_subcommand("defaults", "Print a job file with all its defaults");
+  static std::string file;
+  static bool reference = false;
+  defaults->add_option("-f,--file", file, "Fill in this job file");
+  defaults->add_flag("--reference", reference, "Print the table of all fields instead");
+  defaults->callback([&] { code = Defaults(file, reference); });
+}
+
+void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* local = app.add_subcommand("local", "A cluster on this machine");
+  local->require_subcommand(1);
+  static LocalCommandOptions options;
+  auto* up = local->add_subcommand("up", "Start what is not running");
+  up->add_option("--nodes", options.nodes, "Nodes")->check(CLI::Range(1, 64))->capture_default_str();
+  up->add_option("--devices", options.devices_per_node, "CPU ranks a node")->check(CLI::Range(1, 64))->capture_default_str();
+  up->add_option("--link-rate", options.link_rate, "Pace the ranks' connections to stand for a network, such as 1Gbit");
+  up->callback([&] { code = LocalUpCommand(options); });
+  auto* status = local->add_subcommand("status", "Daemons and nodes");
+  status->callback([&] { code = LocalStatusCommand(global, options); });
+  auto* down = local->add_subcommand("down", "Stop everything; jobs and checkpoints stay on disk");
+  down->callback([&] { code = LocalDownCommand(options); });
+  for (CLI::App* command : {up, status, down}) {
+    command->add_option("--dir", options.directory, "Default: $LYNX_HOME/local, else ~/.lynx/local");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("lynxctl: plan, submit and follow training jobs");
+  app.set_version_flag("--version", LYNX_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(kExitCodeHelp);
+  GlobalOptions global;
+  app.add_option("--server", global.server, "host:port of lynx-server; default: $LYNX_SERVER, the local cluster, 127.0.0.1:7470");
+  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
+  const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::kTable}, {"json", OutputFormat::kJson}};
+  app.add_option("-o,--output", global.output, "table or json")
+      ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case))
+      ->option_text("table|json");
+  int code = kExitOk;
+  AddJobCommands(app, global, code);
+  AddPlanCommands(app, global, code);
+  AddLocalCommands(app, global, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitBadInput;
+  }
+  return code;
+}

@@ -1,0 +1,253 @@
+#include "cli/render.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "planner/plan_table.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+std::string Age(int64_t since_unix_ns, Nanos now) {
+  if (since_unix_ns == 0) return "-";
+  const int64_t seconds = std::max<int64_t>(0, now.value - since_unix_ns) / 1'000'000'000;
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  if (seconds < 3600) return absl::StrCat(seconds / 60, "m");
+  if (seconds < 86400) return absl::StrCat(seconds / 3600, "h");
+  return absl::StrCat(seconds / 86400, "d");
+}
+
+std::string ClockTime(int64_t unix_ns) {
+  const std::time_t seconds = unix_ns / 1'000'000'000;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%H:%M:%S", &local);
+  return text;
+}
+
+std::string Percent(double share) { return absl::StrFormat("%.0f%%", 100 * share); }
+
+// "+4%" of measured over predicted; "" where nothing was predicted.
+std::string Difference(int64_t predicted, int64_t measured) {
+  if (predicted == 0) return "";
+  return absl::StrFormat("%+.0f%%", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+}
+
+std::string Duration(int64_t ns) { return FormatDuration(Nanos(ns)); }
+
+double HiddenShare(int64_t hidden, int64_t exposed) {
+  return hidden + exposed == 0 ? 0 : static_cast<double>(hidden) / static_cast<double>(hidden + exposed);
+}
+
+// Predicted beside measured, one row a stage and quantity that a person would compare.
+std::string MeasuredTable(const v1::Job& job) {
+  if (job.measured().empty()) return "no step has been measured yet\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"STAGE", "", "STEP", "FWD", "BWD+W", "RECOMPUTE HIDDEN", "EXPOSED", "COLLECTIVES", "STALL", "PEAK"}};
+  int64_t steps = 0;
+  for (const v1::StageMeasurement& m : job.measured()) {
+    if (m.stage() < 0 || m.stage() >= job.plan().stages_size()) continue;
+    const v1::StagePlan& p = job.plan().stages(m.stage());
+    steps = std::max(steps, m.steps());
+    rows.push_back({absl::StrCat(m.stage()), "predicted", Duration(job.plan().step_ns()), Duration(p.forward_ns()),
+                    Duration(p.backward_ns() + p.weight_ns()), Duration(p.recompute_hidden_ns()),
+                    Duration(p.recompute_exposed_ns()), Duration(p.communication_exposed_ns()), Duration(p.stall_ns()),
+                    FormatBytes(Bytes(p.arena_bytes()))});
+    rows.push_back({"", "measured", Duration(m.step_ns()), Duration(m.forward_ns()),
+                    Duration(m.backward_ns() + m.weight_ns()), Duration(m.recompute_hidden_ns()),
+                    Duration(m.recompute_exposed_ns()),
+                    Duration(m.tensor_wait_ns() + m.data_parallel_wait_ns() + m.norm_wait_ns()), Duration(m.stall_ns()),
+                    FormatBytes(Bytes(m.arena_peak_bytes()))});
+  }
+  return absl::StrCat("per step, means over ", steps, " steps (collectives, stall: time spent waiting)\n", Table(rows));
+}
+
+std::string Outcome(const v1::Job& job) {
+  int64_t hidden = 0, exposed = 0, predicted_hidden = 0, predicted_exposed = 0, step = 0, peak = 0, planned = 0;
+  for (const v1::StageMeasurement& m : job.measured()) {
+    hidden += m.recompute_hidden_ns();
+    exposed += m.recompute_exposed_ns();
+    step = std::max(step, m.step_ns());
+    peak = std::max(peak, m.arena_peak_bytes());
+  }
+  for (const v1::StagePlan& p : job.plan().stages()) {
+    predicted_hidden += p.recompute_hidden_ns();
+    predicted_exposed += p.recompute_exposed_ns();
+    planned = std::max(planned, p.arena_bytes());
+  }
+  std::vector<std::vector<std::string>> rows = {{"", "PREDICTED", "MEASURED", ""}};
+  rows.push_back({"step time", Duration(job.plan().step_ns()), step ? Duration(step) : "-",
+                  step ? Difference(job.plan().step_ns(), step) : ""});
+  rows.push_back({"peak activation memory", FormatBytes(Bytes(planned)), peak ? FormatBytes(Bytes(peak)) : "-",
+                  peak ? (peak == planned ? "equal" : Difference(planned, peak)) : ""});
+  rows.push_back({"recomputation hidden", predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
+                  hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
+  std::string out = Table(rows);
+  const v1::Progress& progress = job.progress();
+  if (progress.steps_done() > 0) {
+    absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",
+                                          progress.first_loss(), progress.loss(), progress.steps_done()));
+  }
+  absl::StrAppend(&out, "checkpoint ", job.checkpoint_path().empty() ? "none yet" : job.checkpoint_path(), "\n");
+  return out;
+}
+
+}  // namespace
+
+Style StyleOf(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return {isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0')};
+}
+
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, i == 0 ? "" : "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
+    }
+    absl::StrAppend(&out, std::string(absl::StripTrailingAsciiWhitespace(line)), "\n");
+  }
+  return out;
+}
+
+std::string StateName(v1::JobState state) {
+  const std::string name = v1::JobState_Name(state);
+  const std::string prefix = "JOB_STATE_";
+  return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : absl::StrCat("UNKNOWN(", int{state}, ")");
+}
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+}
+
+std::string Colored(v1::JobState state, const std::string& text, Style style) {
+  if (!style.color) return text;
+  const char* code = "36";  // cyan: under way
+  if (state == v1::JOB_STATE_SUCCEEDED) code = "32";
+  if (state == v1::JOB_STATE_FAILED) code = "31";
+  if (state == v1::JOB_STATE_CANCELLED) code = "33";
+  return absl::StrCat("\033[", code, "m", text, "\033[0m");
+}
+
+std::string Count(double value) {
+  if (value >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
+  if (value >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);
+  if (value >= 1e3) return absl::StrFormat("%.3gk", value / 1e3);
+  return absl::StrFormat("%.3g", value);
+}
+
+std::string JobTable(const std::vector<v1::Job>& jobs, Nanos now) {
+  if (jobs.empty()) return "no jobs\n";
+  std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEPS", "LOSS", "TOK/S", "AGE", "REASON"}};
+  for (const v1::Job& job : jobs) {
+    const v1::Progress& p = job.progress();
+    rows.push_back({job.id(), job.spec().name(), StateName(job.state()),
+                    absl::StrCat(p.steps_done(), "/", job.spec().train().steps()),
+                    p.steps_done() ? absl::StrFormat("%.3f", p.loss()) : "-",
+                    p.tokens_per_second() > 0 && !IsFinal(job.state()) ? Count(p.tokens_per_second()) : "-",
+                    Age(job.submitted_unix_ns(), now), job.reason().substr(0, job.reason().find('\n'))});
+  }
+  return Table(rows);
+}
+
+std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
+  if (nodes.empty()) return "no nodes have attached yet\n";
+  std::vector<std::vector<std::string>> rows = {
+      {"NODE", "STATE", "DEVICES", "USED", "MEMORY/DEVICE", "CORES", "GFLOP/S", "LINK", "SEEN", "JOBS"}};
+  for (const v1::Node& node : nodes) {
+    const bool ready = node.agent_attached() && node.worker_attached();
+    const std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
+    std::string memory = "-", cores = "-";
+    if (!node.devices().empty()) {
+      memory = FormatBytes(Bytes(node.devices(0).memory_bytes()));
+      cores = absl::StrJoin(node.devices(0).cores(), ",");
+    }
+    const v1::HardwareProfile& profile = node.profile();
+    rows.push_back({node.name(), state, absl::StrCat(node.devices_size()), absl::StrCat(node.devices_used()), memory, cores,
+                    profile.flops_per_second() ? absl::StrFormat("%.1f", static_cast<double>(profile.flops_per_second()) * 1e-9) : "-",
+                    profile.inter_node().bytes_per_second()
+                        ? absl::StrFormat("%s + %.2f GB/s", Duration(profile.inter_node().latency_ns()),
+                                          static_cast<double>(profile.inter_node().bytes_per_second()) * 1e-9)
+                        : "-",
+                    ready ? "now" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
+  }
+  return Table(rows);
+}
+
+std::string JobPage(const v1::Job& job, Style style, Nanos now) {
+  std::string out = absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ",
+                                 Colored(job.state(), StateName(job.state()), style), "\n");
+  if (!job.reason().empty()) absl::StrAppend(&out, job.reason(), "\n");
+  absl::StrAppend(&out, "submitted ", Age(job.submitted_unix_ns(), now), " ago");
+  if (job.started_unix_ns()) {
+    const int64_t end = job.ended_unix_ns() ? job.ended_unix_ns() : now.value;
+    absl::StrAppend(&out, ", trained for ", Duration(end - job.started_unix_ns()));
+  }
+  if (job.restarts()) absl::StrAppend(&out, ", ", job.restarts(), job.restarts() == 1 ? " restart" : " restarts");
+  absl::StrAppend(&out, "\n");
+  if (job.progress().steps_done() > 0) absl::StrAppend(&out, ProgressLine(job, 110), "\n");
+  if (job.has_plan()) {
+    const bool programs = job.plan().stages_size() > 0 && !job.plan().stages(0).program().empty();
+    auto plan = FromProto(job.plan(), programs ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut);
+    absl::StrAppend(&out, "\nPLAN\n", plan.ok() ? PlanTable(*plan) : std::string(plan.status().message()) + "\n");
+    if (!job.placement().empty()) {
+      absl::StrAppend(&out, "ranks on nodes:");
+      for (const v1::RankPlacement& p : job.placement()) absl::StrAppend(&out, " ", p.rank(), "=", p.node(), ":", p.device());
+      absl::StrAppend(&out, "\n");
+    }
+    absl::StrAppend(&out, "\nPREDICTED AND MEASURED\n", Outcome(job), "\n", MeasuredTable(job));
+  }
+  if (!job.events().empty()) {
+    std::vector<std::vector<std::string>> rows = {{"TIME", "STATE", "EVENT", "REASON"}};
+    for (const v1::JobEvent& e : job.events()) rows.push_back({ClockTime(e.time_unix_ns()), StateName(e.state()), e.kind(), e.reason()});
+    absl::StrAppend(&out, "\nEVENTS\n", Table(rows));
+  }
+  return out;
+}
+
+std::string ProgressLine(const v1::Job& job, int width) {
+  const v1::Progress& p = job.progress();
+  const int64_t total = std::max<int64_t>(1, job.spec().train().steps());
+  const double share = std::min(1.0, static_cast<double>(p.steps_done()) / static_cast<double>(total));
+  std::string tail = absl::StrFormat(" %3.0f%%", 100 * share);
+  if (p.steps_done() > 0) absl::StrAppend(&tail, absl::StrFormat("  loss %.3f", p.loss()));
+  if (p.tokens_per_second() > 0) absl::StrAppend(&tail, "  ", Count(p.tokens_per_second()), " tok/s");
+  if (p.eta_ns() > 0 && p.steps_done() < total) absl::StrAppend(&tail, "  ETA ", Duration(p.eta_ns()));
+  const std::string head = absl::StrCat("step ", p.steps_done(), "/", total, " ");
+  const int bar = std::clamp(width - static_cast<int>(head.size() + tail.size()) - 2, 0, 40);
+  if (bar < 5) return (head + tail).substr(0, static_cast<size_t>(std::max(0, width)));
+  const int filled = static_cast<int>(std::lround(share * bar));
+  std::string text(static_cast<size_t>(bar), ' ');
+  std::fill_n(text.begin(), filled, '=');
+  if (filled < bar) text[static_cast<size_t>(filled)] = '>';
+  return absl::StrCat(head, "[", text, "]", tail);
+}
+
+std::string JsonText(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
+  std::string out;
+  LYNX_CHECK(google::protobuf::util::MessageToJsonString(message, &out, options).ok());
+  return out;
+}
+
+}  // namespace lynx
