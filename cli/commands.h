@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/units.h"
@@ -21,13 +22,15 @@ struct GlobalOptions {
 
 struct SubmitOptions {
   std::string file;
+  std::vector<std::string> overrides;  // "train.steps=20"
   std::string idempotency_key;  // "" = a fresh one
   bool wait = false;            // follow to the end
 };
 
 struct PlanOptions {
   std::string file;
-  std::string profile;          // JSON HardwareProfile; "" = from --server's nodes if given, else stated figures
+  std::vector<std::string> overrides;
+  std::string profile;          // JSON HardwareProfile; "" = stated figures
   int32_t nodes = 0;            // 0 = as many as the job's ranks need
   int32_t devices_per_node = 0; // 0 = max ranks
   std::string device_memory;    // "" = unknown
@@ -56,7 +59,7 @@ int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; `reference`: the table of fields.
-int Defaults(const std::string& file, bool reference);
+int Defaults(const std::string& file, const std::vector<std::string>& overrides, bool reference);
 int LocalUpCommand(const LocalCommandOptions& options);
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
 int LocalDownCommand(const LocalCommandOptions& options);

@@ -142,7 +142,7 @@ int Fail(const absl::Status& status) {
 }
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
-  auto spec = ReadJobFile(options.file);
+  auto spec = ReadJobFile(options.file, options.overrides);
   if (!spec.ok()) return Fail(spec.status());
   v1::SubmitJobRequest request;
   *request.mutable_spec() = ToProto(*spec);

@@ -58,7 +58,7 @@ int PrintActions(const Plan& plan, int32_t rank) {
 }  // namespace
 
 int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
-  auto spec = ReadJobFile(options.file);
+  auto spec = ReadJobFile(options.file, options.overrides);
   if (!spec.ok()) return Fail(spec.status());
   PlanRequest request;
   request.spec = *spec;
@@ -89,14 +89,14 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   return kExitOk;
 }
 
-int Defaults(const std::string& file, bool reference) {
+int Defaults(const std::string& file, const std::vector<std::string>& overrides, bool reference) {
   if (reference) {
     std::fputs(JobFileReference().c_str(), stdout);
     return kExitOk;
   }
   JobSpec spec;
   if (!file.empty()) {
-    auto read = ReadJobFile(file);
+    auto read = ReadJobFile(file, overrides);
     if (!read.ok()) return Fail(read.status());
     spec = *read;
   }

@@ -356,13 +356,27 @@ class Reader {
   std::vector<std::pair<std::string, YAML::Mark>> marks_;
 };
 
+absl::Status ApplyOverride(const std::string& text, JobSpec& spec) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return absl::InvalidArgumentError(absl::StrCat("--set ", text, ": expected FIELD=VALUE"));
+  const std::string path = text.substr(0, equals);
+  const Field* field = FindField(path);
+  if (field == nullptr) {
+    std::vector<std::string> known;
+    for (const Field& f : Fields()) known.push_back(f.path);
+    return absl::InvalidArgumentError(absl::StrCat("--set ", text, ": unknown field", DidYouMean(path, known)));
+  }
+  return Annotate(field->read(text.substr(equals + 1), spec), absl::StrCat("--set ", text));
+}
+
 void ResolvePath(std::string& path, const std::string& folder) {
   if (!path.empty() && path[0] != '/') path = (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
 }  // namespace
 
-absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder) {
+absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder,
+                                     const std::vector<std::string>& overrides) {
   Reader reader(file);
   JobSpec spec;
   try {
@@ -378,6 +392,7 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
     return absl::InvalidArgumentError(absl::StrCat(file, ":", error.mark.line + 1, ":", error.mark.column + 1,
                                                    ": not valid YAML: ", error.msg));
   }
+  for (const std::string& override_text : overrides) LYNX_RETURN_IF_ERROR(ApplyOverride(override_text, spec));
   ResolvePath(spec.data.path, folder);
   ResolvePath(spec.checkpoint.directory, folder);
   Normalize(spec);
@@ -390,14 +405,14 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
   return spec;
 }
 
-absl::StatusOr<JobSpec> ReadJobFile(const std::string& path) {
+absl::StatusOr<JobSpec> ReadJobFile(const std::string& path, const std::vector<std::string>& overrides) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read job file '", path, "': no such file, or not readable"));
   std::stringstream text;
   text << in.rdbuf();
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  return ParseJobFile(text.str(), path, absolute.parent_path().string());
+  return ParseJobFile(text.str(), path, absolute.parent_path().string(), overrides);
 }
 
 std::string JobFileText(const JobSpec& spec) {

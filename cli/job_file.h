@@ -4,6 +4,7 @@
 #define LYNX_CLI_JOB_FILE_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "planner/job_spec.h"
@@ -13,10 +14,12 @@ namespace lynx {
 // `file` names the text in messages; relative paths in it are taken from `folder` (absolute).
 // InvalidArgument: "FILE:LINE:COLUMN: FIELD: what is wrong; what would be right". Unknown fields are errors, with the
 // nearest known name. The result is normalized and has passed ValidateJobSpec.
-absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder);
+// `overrides`: "train.steps=20" and the like, put in place of what the file says.
+absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string& file, const std::string& folder,
+                                     const std::vector<std::string>& overrides = {});
 
 // Reads the file; NotFound / InvalidArgument with its name.
-absl::StatusOr<JobSpec> ReadJobFile(const std::string& path);
+absl::StatusOr<JobSpec> ReadJobFile(const std::string& path, const std::vector<std::string>& overrides = {});
 
 // The whole spec as a job file, defaults included; reads back as the same spec.
 std::string JobFileText(const JobSpec& spec);

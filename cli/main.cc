@@ -12,6 +12,7 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* submit = app.add_subcommand("submit", "Submit a job file");
   static SubmitOptions submit_options;
   submit->add_option("-f,--file", submit_options.file, "Job file")->required();
+  submit->add_option("--set", submit_options.overrides, "FIELD=VALUE in place of what the file says, such as train.steps=20");
   submit->add_option("--idempotency-key", submit_options.idempotency_key, "The same key and job never makes a second job");
   submit->add_flag("-w,--wait", submit_options.wait, "Follow the job to its end");
   submit->callback([&] { code = Submit(global, submit_options); });
@@ -56,6 +57,7 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* plan = app.add_subcommand("plan", "Plan a job offline, without a server");
   static PlanOptions options;
   plan->add_option("-f,--file", options.file, "Job file")->required();
+  plan->add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
   plan->add_option("--profile", options.profile, "Hardware profile as JSON; default: stated figures for one CPU core");
   plan->add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need")->check(CLI::PositiveNumber);
   plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber);
@@ -66,9 +68,11 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* defaults = app.add_subcommand("defaults", "Print a job file with all its defaults");
   static std::string file;
   static bool reference = false;
+  static std::vector<std::string> overrides;
   defaults->add_option("-f,--file", file, "Fill in this job file");
+  defaults->add_option("--set", overrides, "FIELD=VALUE in place of what the file says");
   defaults->add_flag("--reference", reference, "Print the table of all fields instead");
-  defaults->callback([&] { code = Defaults(file, reference); });
+  defaults->callback([&] { code = Defaults(file, overrides, reference); });
 }
 
 void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {

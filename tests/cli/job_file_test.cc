@@ -1,0 +1,171 @@
+#include "cli/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kGood[] = R"(apiVersion: lynx/v1
+kind: TrainingJob
+name: tiny
+model:
+  layers: 4
+  hidden: 64
+  heads: 4
+  seq: 32
+data:
+  kind: text
+  path: corpus.txt
+train:
+  steps: 10
+  globalBatch: 8
+resources:
+  ranks: 2..4
+  activationMemoryPerRank: 24MiB
+)";
+
+std::string Replaced(const std::string& from, const std::string& to) {
+  std::string text = kGood;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string ErrorOf(const std::string& text) {
+  auto spec = ParseJobFile(text, "job.yaml", "/data");
+  EXPECT_FALSE(spec.ok());
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(spec.status().message());
+}
+
+TEST(JobFile, ReadsFieldsAndDefaults) {
+  auto spec = ParseJobFile(kGood, "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name, "tiny");
+  EXPECT_EQ(spec->model.ffn, 256);
+  EXPECT_EQ(spec->data.path, "/data/corpus.txt");
+  EXPECT_EQ(spec->resources.min_ranks, 2);
+  EXPECT_EQ(spec->resources.max_ranks, 4);
+  EXPECT_EQ(spec->resources.activation_memory_per_rank, kMiB * 24);
+  EXPECT_EQ(spec->parallel.tp, 0);
+  EXPECT_EQ(spec->recompute, RecomputeMode::kAuto);
+  EXPECT_EQ(spec->train.optimizer.beta2, 0.95);
+}
+
+TEST(JobFile, PrintedFileReadsBackEqual) {
+  auto spec = ParseJobFile(Replaced("  steps: 10", "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"
+                                                   "  microBatch: 2\n  schedule: linear\n  optimizer: {lr: 0.1, eps: 1e-9}"),
+                           "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  spec->checkpoint.directory = "/tmp/a \"b\": #c";
+  auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << JobFileText(*spec);
+  EXPECT_TRUE(*again == *spec) << JobFileText(*again) << "\nbecame\n" << JobFileText(*spec);
+}
+
+struct BadCase {
+  std::string name, from, to, expected;
+};
+void PrintTo(const BadCase& bad, std::ostream* out) { *out << bad.name; }
+
+class BadJobFile : public testing::TestWithParam<BadCase> {};
+
+TEST_P(BadJobFile, NamesPlaceAndRemedy) {
+  EXPECT_THAT(ErrorOf(Replaced(GetParam().from, GetParam().to)), HasSubstr(GetParam().expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadJobFile,
+    testing::Values(
+        BadCase{"Malformed", "model:", "model: [", "job.yaml:6:9: not valid YAML: "},
+        BadCase{"UnknownField", "globalBatch", "globalBach",
+                "job.yaml:14:3: train.globalBach: unknown field; did you mean 'globalBatch'?"},
+        BadCase{"UnknownCase", "globalBatch", "globalbatch", "did you mean 'globalBatch'?"},
+        BadCase{"UnknownSection", "resources:", "quux:", "job.yaml:15:1: quux: unknown field; known here: apiVersion"},
+        BadCase{"IllTyped", "layers: 4", "layers: four", "job.yaml:5:11: model.layers: expected a whole number"},
+        BadCase{"Fraction", "layers: 4", "layers: 4.5", "found '4.5'"},
+        BadCase{"Overflow", "layers: 4", "layers: 99999999999", "expected a whole number up to 2147483647"},
+        BadCase{"NotFinite", "heads: 4", "heads: 4\n  dropout: nan", "model.dropout: expected a number, found 'nan'"},
+        BadCase{"MapForScalar", "layers: 4", "layers: {a: 1}", "job.yaml:5:11: model.layers: expected one value"},
+        BadCase{"ScalarForMap", "model:\n  layers: 4\n  hidden: 64\n  heads: 4\n  seq: 32", "model: big",
+                "job.yaml:4:8: model: expected fields: layers, hidden"},
+        BadCase{"Twice", "layers: 4", "layers: 4\n  layers: 5", "model.layers: given twice"},
+        BadCase{"MissingField", "  layers: 4\n", "", "job.yaml: model.layers: missing"},
+        BadCase{"WrongVersion", "lynx/v1", "lynx/v2", "job.yaml:1:13: apiVersion: expected 'lynx/v1', found 'lynx/v2'"},
+        BadCase{"NoVersion", "apiVersion: lynx/v1\n", "", "apiVersion: missing; write 'apiVersion: lynx/v1'"},
+        BadCase{"BadSize", "24MiB", "24 megs", "resources.activationMemoryPerRank: expected a size such as"},
+        BadCase{"ZeroSize", "24MiB", "0", "expected a size above zero"},
+        BadCase{"BadRange", "2..4", "2...4", "resources.ranks: expected a number or a range"},
+        BadCase{"BadEnum", "kind: text", "kind: parquet", "data.kind: expected text or megatron, found 'parquet'"},
+        BadCase{"BadRecompute", "name: tiny", "name: tiny\nrecompute: most",
+                "expected auto, none, full, full-keep-collectives or selective, found 'most'"},
+        BadCase{"HeadsAgainstHidden", "heads: 4", "heads: 5", "job.yaml:6:11: model.hidden is 64: must be a multiple of model.heads, which is 5"},
+        BadCase{"HeadsAgainstTp", "name: tiny", "name: tiny\nparallel: {tp: 3}", "3"},
+        BadCase{"TwoDocuments", "name: tiny", "name: tiny\n---\na: b", "holds 2 documents"},
+        BadCase{"UpperCaseName", "name: tiny", "name: Tiny", "job.yaml:3:7: name"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(JobFile, OverridesWin) {
+  auto spec = ParseJobFile(kGood, "job.yaml", "/data", {"data.path=/else/where=x.txt", "train.steps=3", "recompute=full"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.path, "/else/where=x.txt");
+  EXPECT_EQ(spec->train.steps, 3);
+  EXPECT_EQ(spec->recompute, RecomputeMode::kFull);
+}
+
+TEST(JobFile, BadOverridesNameThemselves) {
+  auto error = [](const std::string& set) {
+    return std::string(ParseJobFile(kGood, "job.yaml", "/data", {set}).status().message());
+  };
+  EXPECT_EQ(error("train.step=3"), "--set train.step=3: unknown field; did you mean 'train.steps'?");
+  EXPECT_EQ(error("train.steps"), "--set train.steps: expected FIELD=VALUE");
+  EXPECT_EQ(error("train.steps=x"), "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
+}
+
+TEST(JobFile, EmptyFileIsAnError) { EXPECT_THAT(ErrorOf(""), HasSubstr("the file is empty")); }
+
+TEST(JobFile, ListIsAnError) { EXPECT_THAT(ErrorOf("- a\n"), HasSubstr("expected a map")); }
+
+TEST(JobFile, MissingFileIsNotFound) {
+  auto spec = ReadJobFile("/nonexistent/job.yaml");
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(spec.status().message()), HasSubstr("/nonexistent/job.yaml"));
+}
+
+TEST(JobFile, ReferenceNamesEveryFieldOnce) {
+  const std::string reference = JobFileReference();
+  for (const char* field : {"`train.optimizer.lr`", "`resources.ranks`", "`recompute`", "`maxRestarts`"}) {
+    EXPECT_EQ(reference.find(field), reference.rfind(field)) << field;
+    EXPECT_NE(reference.find(field), std::string::npos) << field;
+  }
+}
+
+TEST(JobFile, DocumentedReferenceIsCurrent) {
+  std::ifstream in(std::string(LYNX_SOURCE_DIR) + "/docs/job-file.md");
+  const std::string page((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(page, HasSubstr(JobFileReference())) << "paste the output of: lynxctl defaults --reference";
+}
+
+TEST(ByteSize, ReadsUnits) {
+  EXPECT_EQ(*ParseByteSize("24MiB"), kMiB * 24);
+  EXPECT_EQ(*ParseByteSize("1.5GiB"), kMiB * 1536);
+  EXPECT_EQ(*ParseByteSize("100MB"), Bytes(100'000'000));
+  EXPECT_EQ(*ParseByteSize("4096"), Bytes(4096));
+  for (const char* bad : {"", "MiB", "-1MiB", "1e3", "1.2.3KiB", "10 MiB", "99999999TiB", "4Mib"}) {
+    EXPECT_FALSE(ParseByteSize(bad).ok()) << bad;
+  }
+}
+
+TEST(ByteSize, PrintsExactly) {
+  for (int64_t bytes : {int64_t{1}, int64_t{1000}, int64_t{1024}, int64_t{1536} << 20, int64_t{7} << 30}) {
+    EXPECT_EQ(*ParseByteSize(ByteSizeText(Bytes(bytes))), Bytes(bytes));
+  }
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,90 @@
+#include "cli/render.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::Job RunningJob() {
+  v1::Job job;
+  job.set_id("j1");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.mutable_spec()->set_name("tiny");
+  job.mutable_spec()->mutable_train()->set_steps(400);
+  v1::Progress* p = job.mutable_progress();
+  p->set_steps_done(120);
+  p->set_loss(2.31);
+  p->set_first_loss(5.54);
+  p->set_tokens_per_second(12345);
+  p->set_eta_ns(70'000'000'000);
+  return job;
+}
+
+TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
+  EXPECT_EQ(Table({{"A", "LONG"}, {"value", "x"}, {"b"}}), "A      LONG\nvalue  x\nb\n");
+}
+
+TEST(ProgressLine, ShowsStepLossRateAndEta) {
+  EXPECT_EQ(ProgressLine(RunningJob(), 90),
+            "step 120/400 [============>                           ]  30%  loss 2.310  12.3k tok/s  ETA 1m10s");
+}
+
+TEST(ProgressLine, NeverExceedsTheWidth) {
+  for (int width = 0; width < 120; ++width) EXPECT_LE(ProgressLine(RunningJob(), width).size(), std::max(width, 96)) << width;
+  for (int width = 0; width < 60; ++width) EXPECT_LE(ProgressLine(RunningJob(), width).size(), static_cast<size_t>(width));
+}
+
+TEST(ProgressLine, FullAtTheEnd) {
+  v1::Job job = RunningJob();
+  job.mutable_progress()->set_steps_done(400);
+  EXPECT_THAT(ProgressLine(job, 100), HasSubstr("100%"));
+  EXPECT_THAT(ProgressLine(job, 100), Not(HasSubstr("ETA")));
+}
+
+TEST(JobTable, OneLineAJobAndFirstLineOfTheReason) {
+  v1::Job job = RunningJob();
+  job.set_reason("training\nmore");
+  job.set_submitted_unix_ns(1'000'000'000);
+  const std::string table = JobTable({job}, Nanos(121'000'000'000));
+  EXPECT_EQ(table,
+            "ID  NAME  STATE    STEPS    LOSS   TOK/S  AGE  REASON\n"
+            "j1  tiny  RUNNING  120/400  2.310  12.3k  2m   training\n");
+  EXPECT_EQ(JobTable({}, Nanos(0)), "no jobs\n");
+}
+
+TEST(NodeTable, SaysWhatIsMissing) {
+  v1::Node node;
+  node.set_name("n1");
+  node.set_agent_attached(true);
+  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no worker"));
+  node.set_worker_attached(true);
+  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("ready"));
+  node.set_agent_attached(false);
+  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no agent"));
+}
+
+TEST(Style, NoColorAndFilesHaveNone) {
+  EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{false}), "x");
+  EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{true}), "\033[31mx\033[0m");
+  setenv("NO_COLOR", "1", 1);
+  EXPECT_FALSE(StyleOf(1).color);
+  unsetenv("NO_COLOR");
+}
+
+TEST(JobPage, WorksWithoutAPlan) {
+  v1::Job job = RunningJob();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_reason("rank 2 on node n1 was killed by signal 9");
+  const std::string page = JobPage(job, Style{}, Nanos(0));
+  EXPECT_THAT(page, HasSubstr("job j1  tiny  FAILED\nrank 2 on node n1 was killed by signal 9\n"));
+  EXPECT_THAT(page, Not(HasSubstr("PLAN")));
+}
+
+}  // namespace
+}  // namespace lynx
