@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# A cluster on this machine and a job from submit to trained model: installs what is missing, builds, starts one server
+# and two nodes on loopback, trains examples/gpt-bytes.yaml, shows what was planned and what was measured, and stops
+# everything again.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE]
+  --text FILE       train on this text (default: the licence texts that every Debian system has)
+  --steps N         optimizer steps (default: as the example says)
+  --link-rate RATE  pace the ranks' connections, to stand for a network (default: 200Mbit; 0: none)
+Everything is kept in $LYNX_HOME, by default .lynx in the source tree. LYNX_SKIP_BUILD=1 uses what is built.
+TEXT
+}
+
+fail() { echo "error: $*" >&2; exit 1; }
+
+text= steps= link_rate=200Mbit
+while [ $# -gt 0 ]; do
+  case $1 in
+    --text|--steps|--link-rate)
+      [ $# -ge 2 ] || fail "$1 needs a value; see --help"
+      case $1 in --text) text=$2 ;; --steps) steps=$2 ;; --link-rate) link_rate=$2 ;; esac
+      shift 2 ;;
+    -h|--help) usage; exit 0 ;;
+    *) usage >&2; fail "unknown argument '$1'" ;;
+  esac
+done
+[ -z "$text" ] || [ -r "$text" ] || fail "cannot read $text; give --text a file with the text to train on"
+[ -z "$steps" ] || [[ $steps =~ ^[1-9][0-9]*$ ]] || fail "--steps takes a whole number above zero, not '$steps'"
+
+[ -n "${LYNX_SKIP_BUILD:-}" ] || "$root/scripts/build.sh" lynxctl lynx-server lynx-agent lynx-worker lynx-rank
+export LYNX_HOME=${LYNX_HOME:-$root/.lynx}
+mkdir -p "$LYNX_HOME"
+unset LYNX_SERVER
+lynxctl=$root/build/bin/lynxctl
+[ -x "$lynxctl" ] || fail "$lynxctl is missing; run scripts/build.sh"
+
+if [ -z "$text" ]; then
+  text=$LYNX_HOME/text.txt
+  cat /usr/share/common-licenses/* >"$text" 2>/dev/null || true
+  [ -s "$text" ] || fail "no text was found on this machine; give one with --text FILE"
+fi
+text=$(realpath "$text")
+
+interrupted=
+# Stops the cluster whatever happens. A second Ctrl-C must not leave half of it behind.
+stop() {
+  trap '' INT TERM HUP
+  "$lynxctl" local down >/dev/null || echo "error: the cluster could not be stopped; see $LYNX_HOME/local" >&2
+}
+trap stop EXIT
+trap 'interrupted=1; exit 130' INT TERM HUP
+
+"$lynxctl" local down >/dev/null  # left over from a demo that was killed
+echo "starting a local cluster: one server, two nodes of two CPU ranks each"
+pace=()
+[ "$link_rate" = 0 ] || pace=(--link-rate "$link_rate")
+"$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
+[ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"
+"$lynxctl" nodes
+echo
+echo "training a byte-level GPT on $text ($(wc -c <"$text") bytes)"
+changes=(--set "data.path=$text")
+[ -z "$steps" ] || changes+=(--set "train.steps=$steps")
+# In the background, so that a signal to this script is acted on at once.
+"$lynxctl" submit -f "$root/examples/gpt-bytes.yaml" "${changes[@]}" --wait &
+follower=$!
+status=0
+wait "$follower" || status=$?
+if [ $status -ne 0 ]; then
+  [ -n "$interrupted" ] || echo "error: the job did not succeed; the daemons' logs are in $LYNX_HOME/local/logs" >&2
+  exit $status
+fi
+cat <<TEXT
+
+Try next:
+  scripts/demo.sh --text FILE                                   train on a text of your own
+  build/bin/lynxctl plan -f examples/gpt-bytes.yaml --actions 0 the program that rank 0 ran, action by action
+  build/bin/lynxctl plan -f examples/gpt-bytes.yaml --set recompute=full    another policy, planned offline
+  build/bin/lynxctl local up; build/bin/lynxctl submit -f examples/gpt-bytes.yaml; build/bin/lynxctl list
+TEXT

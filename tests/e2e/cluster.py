@@ -1,0 +1,156 @@
+"""A local cluster for end-to-end tests: started, broken and mended through the same commands that people use."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+
+# Small enough for seconds, large enough that something can be killed in the middle.
+JOB = """apiVersion: lynx/v1
+kind: TrainingJob
+name: {name}
+model: {{layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256, dropout: 0.1}}
+data: {{kind: text, path: {data}}}
+train:
+  steps: {steps}
+  globalBatch: 8
+  microBatch: 2
+  optimizer: {{lr: 3e-3}}
+resources: {{ranks: {ranks}, activationMemoryPerRank: {memory}}}
+parallel: {{tp: {tp}, pp: {pp}}}
+recompute: {recompute}
+checkpoint: {{everySteps: {every}{extra}}}
+maxRestarts: {max_restarts}
+"""
+
+
+class Result:
+    def __init__(self, process):
+        self.code = process.returncode
+        self.out = process.stdout
+        self.err = process.stderr
+
+    def __repr__(self):
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def run(*arguments, timeout=60, env=None):
+    """Runs lynxctl and returns its result; a hang is a failure."""
+    return Result(subprocess.run([str(BIN / "lynxctl"), *map(str, arguments)], capture_output=True, text=True,
+                                 timeout=timeout, env=env, stdin=subprocess.DEVNULL))
+
+
+def processes(marker):
+    """pid -> command line, of all live processes whose command line holds `marker`."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if str(marker) in command and state != "Z":
+            found[int(entry.name)] = command
+    return found
+
+
+class ClusterTest(unittest.TestCase):
+    """Each test has a cluster of its own in a temporary folder and leaves nothing behind."""
+
+    nodes = 2
+    devices = 2
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
+        self.home = self.directory / "local"
+        self.env = dict(os.environ, LYNX_HOME=str(self.directory), NO_COLOR="1")
+        self.env.pop("LYNX_SERVER", None)
+        self.corpus = self.directory / "corpus.txt"
+        self.corpus.write_text("".join(f"Line {i}: the quick brown fox jumps over {i * 7 % 13} lazy dogs.\n"
+                                       for i in range(2000)))
+        self.addCleanup(self._clean_up)
+        self.up()
+
+    def _clean_up(self):
+        try:
+            self.ctl("local", "down")
+        finally:
+            for pid in processes(self.directory):
+                os.kill(pid, signal.SIGKILL)
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def ctl(self, *arguments, timeout=60):
+        return run(*arguments, timeout=timeout, env=self.env)
+
+    def up(self):
+        result = self.ctl("local", "up", "--nodes", self.nodes, "--devices", self.devices, timeout=120)
+        self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+
+    def daemon_logs(self):
+        return "\n".join(f"=== {path.name}\n{path.read_text()[-4000:]}" for path in sorted(self.home.glob("logs/*.log")))
+
+    def job_file(self, name="tiny", **changes):
+        values = dict(name=name, data=self.corpus, steps=20, ranks=4, memory="auto", tp=2, pp=2, recompute="auto",
+                      every=0, extra="", max_restarts=3)
+        values.update(changes)
+        path = self.directory / f"{name}.yaml"
+        path.write_text(JOB.format(**values))
+        return path
+
+    def submit(self, path, *arguments):
+        result = self.ctl("submit", "-f", path, "-o", "json", *arguments)
+        self.assertEqual(result.code, 0, result)
+        return json.loads(result.out)["id"]
+
+    def get(self, job):
+        result = self.ctl("get", job, "-o", "json", "--events")
+        self.assertEqual(result.code, 0, result)
+        return json.loads(result.out)
+
+    def await_job(self, job, condition, what, timeout=180):
+        """Waits until condition(job) holds; fails at once if the job ends without."""
+        deadline = time.monotonic() + timeout
+        while True:
+            page = self.get(job)
+            if condition(page):
+                return page
+            ended = page["state"] in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
+            if ended or time.monotonic() > deadline:
+                self.fail(f"job {job} did not come to: {what}\n{json.dumps(page, indent=1)[:6000]}\n{self.daemon_logs()}")
+            time.sleep(0.1)
+
+    def await_steps(self, job, steps):
+        return self.await_job(job, lambda page: int(page["progress"]["stepsDone"]) >= steps, f"{steps} steps done")
+
+    def await_state(self, job, state, timeout=180):
+        return self.await_job(job, lambda page: page["state"] == f"JOB_STATE_{state}", state, timeout)
+
+    def daemon(self, name):
+        cluster = json.loads((self.home / "cluster.json").read_text())
+        return next(d for d in cluster["daemons"] if d["name"] == name)
+
+    def kill_daemon(self, name):
+        os.kill(self.daemon(name)["pid"], signal.SIGKILL)
+
+    def rank_pids(self):
+        """pids of the rank processes of this cluster."""
+        return sorted(pid for pid, command in processes(self.directory).items()
+                      if command.split(" ")[0].endswith("lynx-rank") and "--config" in command)
+
+    def metrics(self, name):
+        address = self.daemon(name)["metricsAddress"]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
+            return response.read().decode()
+
+    def event_kinds(self, page):
+        return [event["kind"] for event in page["events"]]

@@ -1,0 +1,49 @@
+"""The demo, as a new user runs it, only shorter; and Ctrl-C in the middle of it."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from cluster import processes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class DemoTest(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
+        self.addCleanup(shutil.rmtree, self.home, True)
+        self.env = dict(os.environ, LYNX_HOME=self.home, LYNX_SKIP_BUILD="1")
+
+    def test_ends_by_itself_and_leaves_no_process(self):
+        demo = subprocess.run([str(ROOT / "scripts/demo.sh"), "--steps", "6"], env=self.env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=300)
+        self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
+        for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next"):
+            self.assertIn(expected, demo.stdout)
+        self.assertEqual(processes(self.home), {})
+
+    def test_own_text(self):
+        missing = subprocess.run([str(ROOT / "scripts/demo.sh"), "--text", "/nonexistent.txt"], env=self.env,
+                                 capture_output=True, text=True, timeout=60)
+        self.assertNotEqual(missing.returncode, 0)
+        self.assertIn("/nonexistent.txt", missing.stderr)
+
+    def test_interrupt_leaves_no_process(self):
+        demo = subprocess.Popen([str(ROOT / "scripts/demo.sh"), "--steps", "100000"], env=self.env, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(demo.stdout.close)
+        deadline = time.monotonic() + 120
+        for line in demo.stdout:
+            if line.startswith("step ") or time.monotonic() > deadline:
+                break
+        self.assertTrue(any("lynx-rank" in command for command in processes(self.home).values()))
+        os.killpg(demo.pid, signal.SIGINT)
+        rest = demo.stdout.read()
+        self.assertNotEqual(demo.wait(timeout=60), 0, rest)
+        self.assertEqual(processes(self.home), {}, rest)

@@ -1,0 +1,93 @@
+"""Kill -9 of each kind of process in the middle of a job, with real processes."""
+
+import json
+import os
+import signal
+import time
+
+from cluster import ClusterTest
+
+
+class KillTest(ClusterTest):
+    def start(self, **changes):
+        job = self.submit(self.job_file(steps=400, every=20, **changes))
+        self.await_steps(job, 25)
+        pids = self.rank_pids()
+        self.assertEqual(len(pids), 4)
+        return job, pids
+
+    def assert_undisturbed(self, job, pids):
+        """The same rank processes trained to the end."""
+        page = self.get(job)
+        if page["state"] == "JOB_STATE_RUNNING":
+            self.assertEqual(self.rank_pids(), pids)
+        page = self.await_state(job, "SUCCEEDED", timeout=300)
+        self.assertEqual((page["generation"], page["restarts"]), ("1", 0))
+        self.assertEqual(page["progress"]["stepsDone"], "400")
+        return page
+
+    def test_server_killed_and_restarted(self):
+        job, pids = self.start()
+        self.kill_daemon("server")
+        time.sleep(1)
+        self.assertEqual(self.rank_pids(), pids, "ranks train on without a server")
+        self.up()
+        page = self.assert_undisturbed(job, pids)
+        self.assertIn("server-restarted", self.event_kinds(page))
+        self.assertEqual(len(json.loads(self.ctl("list", "-o", "json").out)["jobs"]), 1)
+
+    def test_agent_killed_and_restarted(self):
+        job, pids = self.start()
+        self.kill_daemon("node0.agent")
+        time.sleep(0.5)
+        self.up()
+        self.assert_undisturbed(job, pids)
+
+    def test_worker_daemon_killed_and_restarted(self):
+        job, pids = self.start()
+        self.kill_daemon("node1.worker")
+        time.sleep(1)
+        self.assertEqual(self.rank_pids(), pids, "ranks survive their daemon")
+        self.up()
+        self.assert_undisturbed(job, pids)
+
+    def test_everything_but_the_ranks_killed_and_restarted(self):
+        job, pids = self.start()
+        for name in ("server", "node0.agent", "node0.worker", "node1.agent", "node1.worker"):
+            self.kill_daemon(name)
+        time.sleep(0.5)
+        self.assertEqual(self.rank_pids(), pids)
+        self.up()
+        self.assert_undisturbed(job, pids)
+
+    def test_rank_killed_restarts_from_its_checkpoint(self):
+        undisturbed, _ = self.start()
+        expected = self.await_state(undisturbed, "SUCCEEDED", timeout=300)
+        job, pids = self.start()
+        os.kill(pids[2], signal.SIGKILL)
+        begin = time.monotonic()
+        page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=60)
+        self.assertLess(time.monotonic() - begin, 60)
+        page = self.await_state(job, "SUCCEEDED", timeout=300)
+        self.assertEqual(page["restarts"], 1)
+        kinds = self.event_kinds(page)
+        self.assertIn("rank-lost", kinds)
+        self.assertIn("restarting", kinds)
+        reasons = " ".join(event["reason"] for event in page["events"])
+        self.assertIn("signal 9", reasons)
+        self.assertFalse(set(self.rank_pids()) & set(pids), "no survivor of the first generation hangs")
+        # Resuming continues the exact run: the same bits at the end as without the kill.
+        self.assertEqual(page["progress"]["loss"], expected["progress"]["loss"])
+
+    def test_rank_killed_without_restarts_left_fails_with_the_reason(self):
+        job, pids = self.start(max_restarts=0)
+        os.kill(pids[0], signal.SIGKILL)
+        page = self.await_state(job, "FAILED", timeout=60)
+        self.assertIn("signal 9", page["reason"])
+        self.assertEqual(self.rank_pids(), [])
+
+    def test_job_submitted_before_the_server_is_killed_is_not_lost(self):
+        job = self.submit(self.job_file(steps=5))
+        self.kill_daemon("server")
+        self.up()
+        self.await_state(job, "SUCCEEDED")

@@ -1,0 +1,100 @@
+"""A job from submit to trained model, and every verb that looks at it."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import time
+
+from cluster import BIN, ClusterTest, run
+
+
+class JobTest(ClusterTest):
+    def test_submit_to_trained_model(self):
+        # First what storing everything takes, then a limit well below it: the planner has to recompute.
+        plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
+        self.assertEqual(plan.code, 0, plan)
+        peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
+        path = self.job_file(steps=30, every=10, memory=int(peak * 0.75))
+        result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+        self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+        for expected in ("SUCCEEDED", "PREDICTED", "MEASURED", "step 30/30", "100%", "checkpoint /", "equal"):
+            self.assertIn(expected, result.out)
+
+        page = self.get("tiny")  # by name
+        self.assertEqual(page["state"], "JOB_STATE_SUCCEEDED")
+        self.assertLess(page["progress"]["loss"], page["progress"]["firstLoss"])
+        self.assertEqual((page["plan"]["layout"]["tp"], page["plan"]["layout"]["pp"]), (2, 2))
+        self.assertTrue(page["plan"]["measuredProfile"], "the agents measured the op times")
+        recomputed = sum(int(m["recomputeHiddenNs"]) + int(m["recomputeExposedNs"]) for m in page["measured"])
+        self.assertGreater(recomputed, 0)
+        for stage, measured in zip(page["plan"]["stages"], page["measured"]):
+            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+            self.assertLessEqual(int(stage["arenaBytes"]), int(peak * 0.75))
+        states = [event["state"] for event in page["events"]]
+        self.assertEqual(list(dict.fromkeys(states)), ["JOB_STATE_" + s for s in
+                         ("QUEUED", "PLANNING", "STARTING", "RUNNING", "SUCCEEDED")])
+        self.assertTrue(all(event["reason"] and int(event["timeUnixNs"]) > 0 for event in page["events"]))
+
+        checkpoint = pathlib.Path(page["checkpointPath"])
+        self.assertEqual(checkpoint.name, "step-00000030")
+        names = sorted(p.name for p in checkpoint.iterdir())
+        self.assertEqual(names, ["index.json"] + [f"shard-000{s}-000{t}.safetensors" for s in (0, 1) for t in (0, 1)])
+
+        self.assertIn("SUCCEEDED", self.ctl("list").out)
+        self.assertIn("ready", self.ctl("nodes").out)
+        self.assertEqual(self.ctl("watch", page["id"]).code, 0)
+        self.assertEqual(self.ctl("logs", page["id"]).code, 0)
+        self.assertEqual(self.rank_pids(), [], "ranks of an ended job are gone")
+
+    def test_metrics_of_all_daemons(self):
+        job = self.submit(self.job_file(steps=2000))
+        self.await_steps(job, 10)
+        server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
+        self.assertIn('lynx_jobs{state="running"} 1', server)
+        for text in (server, worker):
+            for phase in ("forward", "backward", "recompute_hidden", "recompute_exposed", "stall"):
+                self.assertIn(f'phase="{phase}"', text)
+        self.assertIn("lynx_", agent)
+        self.ctl("cancel", job)
+
+    def test_cancel_stops_every_rank(self):
+        job = self.submit(self.job_file(steps=100000))
+        self.await_steps(job, 3)
+        self.assertEqual(len(self.rank_pids()), 4)
+        result = self.ctl("cancel", job, "--reason", "enough")
+        self.assertEqual(result.code, 0, result)
+        page = self.await_state(job, "CANCELLED")
+        self.assertIn("enough", json.dumps(page["events"]))
+        self.assertEqual(self.rank_pids(), [])
+        again = self.ctl("cancel", job)
+        self.assertEqual((again.code, "CANCELLED" in again.out), (0, True), again)
+
+    def test_jobs_wait_their_turn(self):
+        first = self.submit(self.job_file("first", steps=100000))
+        self.await_steps(first, 1)
+        second = self.submit(self.job_file("second", steps=5))
+        page = self.await_state(second, "QUEUED")
+        self.assertIn("4", page["reason"])
+        self.ctl("cancel", first)
+        self.await_state(second, "SUCCEEDED")
+
+    def test_idempotency_key(self):
+        path = self.job_file(steps=3)
+        one = self.submit(path, "--idempotency-key", "k1")
+        self.assertEqual(self.submit(path, "--idempotency-key", "k1"), one)
+        other = self.ctl("submit", "-f", self.job_file(steps=4), "--idempotency-key", "k1")
+        self.assertEqual(other.code, 5, other)
+        self.assertIn("k1", other.err)
+        self.await_state(one, "SUCCEEDED")
+
+    def test_watch_ends_on_interrupt_and_the_job_goes_on(self):
+        job = self.submit(self.job_file(steps=100000))
+        self.await_steps(job, 1)
+        watch = subprocess.Popen([str(BIN / "lynxctl"), "watch", job], env=self.env, stdout=subprocess.PIPE)
+        time.sleep(0.5)
+        watch.send_signal(signal.SIGINT)
+        watch.wait(timeout=10)
+        watch.stdout.close()
+        before = int(self.get(job)["progress"]["stepsDone"])
+        self.await_steps(job, before + 2)
