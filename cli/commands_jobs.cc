@@ -126,7 +126,6 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
   }
   v1::GetJobRequest request;
   request.set_job_id(last.id());
-  request.set_include_programs(global.output == OutputFormat::kTable);
   auto job = client.Get(request);
   if (!job.ok()) return Fail(job.status());
   PrintJob(global, *job);
@@ -179,7 +178,6 @@ int Get(const GlobalOptions& global, const std::string& id, bool events) {
   v1::GetJobRequest request;
   request.set_job_id(id);
   request.set_include_events(events);
-  request.set_include_programs(global.output == OutputFormat::kTable);  // the plan's table counts its windows
   auto job = Connect(global).Get(request);
   if (!job.ok()) return Fail(job.status());
   return PrintJob(global, *job);

@@ -83,7 +83,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   }
   std::fputs(PlanTable(plan).c_str(), stdout);
   if (!plan.measured_profile) {
-    std::printf("times are computed from %s; on a cluster they are measured\n",
+    std::printf("times come from %s; on a cluster the agents measure them\n",
                 options.profile.empty() ? "stated figures for one CPU core" : "the profile's rates");
   }
   return kExitOk;

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -123,7 +122,8 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
     for (size_t i = 0; i < row.size(); ++i) {
       absl::StrAppend(&line, i == 0 ? "" : "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
     }
-    absl::StrAppend(&out, std::string(absl::StripTrailingAsciiWhitespace(line)), "\n");
+    line.resize(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&out, line, "\n");
   }
   return out;
 }
@@ -205,8 +205,7 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   absl::StrAppend(&out, "\n");
   if (job.progress().steps_done() > 0) absl::StrAppend(&out, ProgressLine(job, 110), "\n");
   if (job.has_plan()) {
-    const bool programs = job.plan().stages_size() > 0 && !job.plan().stages(0).program().empty();
-    auto plan = FromProto(job.plan(), programs ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut);
+    auto plan = FromProto(job.plan(), PlanPrograms::kLeftOut);
     absl::StrAppend(&out, "\nPLAN\n", plan.ok() ? PlanTable(*plan) : std::string(plan.status().message()) + "\n");
     if (!job.placement().empty()) {
       absl::StrAppend(&out, "ranks on nodes:");

@@ -26,7 +26,7 @@ v1::Job RunningJob() {
   return job;
 }
 
-TEST(Table, AlignsColumnsWithoutTrailingSpaces) {
+TEST(Table, PadsColumnsWithoutTrailingSpaces) {
   EXPECT_EQ(Table({{"A", "LONG"}, {"value", "x"}, {"b"}}), "A      LONG\nvalue  x\nb\n");
 }
 

@@ -1,0 +1,101 @@
+"""The architecture as a test: who may include whom, what the planner may not touch, and the size of files."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOMS = ("common", "planner", "proto", "node", "server", "agent", "worker", "cli")
+
+# Room -> rooms it may include. worker is split: the engine's side, and the daemon that speaks gRPC.
+MAY_INCLUDE = {
+    "common": {"common"},
+    "planner": {"common", "planner"},
+    "worker": {"common", "planner", "worker"},
+    "proto": {"common", "planner", "proto", "worker"},
+    "node": {"common", "planner", "proto", "node"},
+    "worker/daemon": {"common", "planner", "proto", "node", "worker"},
+    "server": {"common", "planner", "proto", "server"},
+    "agent": {"common", "planner", "proto", "node", "agent"},
+    "cli": {"common", "planner", "proto", "cli"},
+}
+# What worker code outside the daemon and proto/convert_worker may be seen of each other.
+PROTO_MAY_INCLUDE_OF_WORKER = {"worker/rank_config.h", "worker/rank_report.h", "worker/collectives/communicator.h"}
+PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
+IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"
+                    r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
+IMPURE_CALLS = re.compile(r"\b(getenv|rand|srand|time|clock_gettime|fopen|printf)\s*\(")
+
+
+def sources():
+    for room in ROOMS:
+        yield from (p for p in sorted((ROOT / room).rglob("*")) if p.suffix in (".h", ".cc"))
+
+
+def room_of(path):
+    relative = path.relative_to(ROOT).as_posix()
+    return "worker/daemon" if relative.startswith("worker/daemon/") else relative.split("/")[0]
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'#\s*include\s*[<"]([^>"]+)[>"]', line)
+        if match:
+            yield number, match.group(1)
+
+
+class SourcesTest(unittest.TestCase):
+    def assert_none(self, found):
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_rooms_depend_in_one_direction(self):
+        bad = []
+        for path in sources():
+            room = room_of(path)
+            for number, name in includes(path):
+                target = "worker/daemon" if name.startswith("worker/daemon/") else name.split("/")[0]
+                if name.startswith("lynx/v1/"):
+                    target = "proto"
+                known = target in ROOMS or target == "worker/daemon"
+                allowed = target in MAY_INCLUDE[room] or (target == room)
+                if room == "proto" and target == "worker":
+                    allowed = name in PROTO_MAY_INCLUDE_OF_WORKER
+                if known and not allowed:
+                    bad.append(f"{path.relative_to(ROOT)}:{number}: {room} includes {name}")
+        self.assert_none(bad)
+
+    def test_planner_is_pure(self):
+        bad = []
+        for path in sources():
+            if room_of(path) != "planner":
+                continue
+            bad += [f"{path.relative_to(ROOT)}:{n}: includes {name}" for n, name in includes(path) if IMPURE.match(name)]
+            bad += [f"{path.relative_to(ROOT)}:{n}: calls {m.group(0)}"
+                    for n, line in enumerate(path.read_text().splitlines(), 1)
+                    if (m := IMPURE_CALLS.search(line.split("//")[0]))]
+        self.assert_none(bad)
+
+    def test_no_protobuf_below_the_protocol(self):
+        bad = [f"{path.relative_to(ROOT)}:{n}: includes {name}" for path in sources()
+               if room_of(path) in ("common", "planner", "worker")
+               for n, name in includes(path) if PROTOBUF.search(name)]
+        self.assert_none(bad)
+
+    def test_files_stay_readable(self):
+        tested = list(sources()) + [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".cc", ".py")]
+        self.assert_none([f"{p.relative_to(ROOT)}: {n} lines" for p in tested if (n := len(p.read_text().splitlines())) > 620])
+
+    def test_headers_say_what_they_are(self):
+        bad = []
+        for path in sources():
+            if path.suffix != ".h":
+                continue
+            text = path.read_text()
+            guard = "LYNX_" + re.sub(r"[/.]", "_", path.relative_to(ROOT).as_posix()).upper() + "_"
+            if not text.startswith("//") or f"#ifndef {guard}" not in text:
+                bad.append(f"{path.relative_to(ROOT)}: needs a file comment and the guard {guard}")
+        self.assert_none(bad)
+
+
+if __name__ == "__main__":
+    unittest.main()
