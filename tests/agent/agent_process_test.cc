@@ -1,0 +1,264 @@
+// lynx-agent as a process, with a measuring program that computes nothing and a server in the test.
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "node/file.h"
+#include "node/process.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+
+struct Told {
+  int attached = 0;
+  int messages = 0;
+  v1::AgentReport last;
+};
+
+class FakeCluster : public v1::Cluster::Service {
+ public:
+  FakeCluster() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeCluster() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  void Want(const std::vector<LayerShape>& shapes) {
+    std::lock_guard lock(mutex_);
+    desired_.Clear();
+    for (const LayerShape& shape : shapes) *desired_.add_shapes() = ToProto(shape);
+    desired_.set_heartbeat_ns(100'000'000);
+    ++version_;
+    changed_.notify_all();
+  }
+
+  bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds) {
+    std::unique_lock lock(mutex_);
+    const bool held = changed_.wait_for(lock, kPatience, [&] { return holds(told_); });
+    EXPECT_TRUE(held) << "waited in vain for: " << what;
+    return held;
+  }
+  Told told() {
+    std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+  grpc::Status AttachAgent(grpc::ServerContext*,
+                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+    bool over = false;
+    std::thread reader([&] {
+      v1::AgentReport report;
+      bool first = true;
+      while (stream->Read(&report)) {
+        std::lock_guard lock(mutex_);
+        told_.attached += first ? 1 : 0;
+        first = false;
+        ++told_.messages;
+        told_.last = report;
+        changed_.notify_all();
+      }
+      std::lock_guard lock(mutex_);
+      over = true;
+      changed_.notify_all();
+    });
+    std::unique_lock lock(mutex_);
+    int sent = 0;
+    while (!over) {
+      if (sent < version_) {
+        const v1::AgentDesired desired = desired_;
+        sent = version_;
+        lock.unlock();
+        stream->Write(desired);
+        lock.lock();
+        continue;
+      }
+      changed_.wait(lock);
+    }
+    lock.unlock();
+    reader.join();
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Told told_;
+  v1::AgentDesired desired_;
+  int version_ = 0;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+LayerShape Shape(int32_t tp) {
+  return {.micro_batch = 1, .seq = 128, .hidden = 256, .heads = 4, .ffn = 1024, .vocab = 256, .tp = tp};
+}
+
+class AgentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/lynx-agent-test-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    ::setenv("LYNX_FAKE_MEASURE", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    if (HasFailure()) std::cerr << "---- log of lynx-agent\n" << Log() << "----\n";
+    if (agent_.has_value()) EndAgent(SIGKILL);
+    for (const pid_t pid : HangingPids()) ::kill(pid, SIGKILL);
+    std::filesystem::remove_all(folder_);
+  }
+
+  void StartAgent(const std::vector<std::string>& flags = {}) {
+    const UniqueFd log(::open((folder_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-agent", "--node", "n1", "--server",
+                                     cluster_.address(), "--data-dir", folder_ + "/data", "--devices", "2", "--cores",
+                                     "0"};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
+      argv.insert(argv.end(), {"--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_measure"});
+    }
+    absl::StatusOr<Child> child = SpawnInSession(argv, {.out = log.get(), .error = log.get()});
+    ASSERT_TRUE(child.ok()) << child.status();
+    agent_ = *std::move(child);
+  }
+  ExitStatus WaitForAgent() {
+    pollfd fd{.fd = agent_->pidfd.get(), .events = POLLIN, .revents = 0};
+    const std::chrono::milliseconds patience = kPatience;
+    EXPECT_EQ(::poll(&fd, 1, static_cast<int>(patience.count())), 1) << "lynx-agent did not end";
+    const ExitStatus exit = ReapChild(agent_->pidfd).value_or(ExitStatus{.code = -1});
+    agent_.reset();
+    return exit;
+  }
+  ExitStatus EndAgent(int signal) {
+    SignalProcess(agent_->pidfd, signal);
+    return WaitForAgent();
+  }
+
+  void SetMode(const std::string& mode) { std::ofstream(folder_ + "/mode") << mode; }
+  std::string Text(const std::string& name) const {
+    const absl::StatusOr<std::string> text = ReadFile(folder_ + "/" + name);
+    return text.ok() ? *text : "";
+  }
+  std::string Log() const { return Text("log"); }
+  std::vector<pid_t> HangingPids() const {
+    std::ifstream file(folder_ + "/hanging");
+    std::vector<pid_t> pids;
+    for (pid_t pid = 0; file >> pid;) pids.push_back(pid);
+    return pids;
+  }
+
+  std::string folder_;
+  FakeCluster cluster_;
+  std::optional<Child> agent_;
+};
+
+TEST_F(AgentTest, ReportsDevicesThenItsProfileThenTheShapesThatAreWanted) {
+  cluster_.Want({Shape(1), Shape(2)});
+  StartAgent({"--memory", "2GiB", "--link-rate", "1Gbit"});
+  cluster_.WaitUntil("both shapes", [](const Told& told) { return told.last.profile().measured_size() == 2; });
+  const v1::AgentReport report = cluster_.told().last;
+  EXPECT_EQ(report.node(), "n1");
+  EXPECT_FALSE(report.version().empty());
+  ASSERT_EQ(report.devices_size(), 2);
+  EXPECT_EQ(report.devices(1).index(), 1);
+  EXPECT_EQ(report.devices(1).kind(), "cpu");
+  EXPECT_EQ(report.devices(1).memory_bytes(), int64_t{2} << 30);
+  EXPECT_EQ(report.devices(1).cores(0), 0);
+  const absl::StatusOr<HardwareProfile> profile = FromProto(report.profile());
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_EQ(profile->measured[0].shape, Shape(1));
+  EXPECT_EQ(profile->measured[1].shape, Shape(2));
+  EXPECT_EQ(profile->flops_per_second, 1'000'000'000);
+  EXPECT_EQ(profile->intra_node, (LinkCost{Nanos(25'000), 125'000'000}));
+  EXPECT_EQ(profile->inter_node, profile->intra_node);
+  EXPECT_EQ(report.failure(), "");
+
+  // Heartbeats go on.
+  const int messages = cluster_.told().messages;
+  cluster_.WaitUntil("heartbeats", [=](const Told& told) { return told.messages >= messages + 3; });
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+}
+
+TEST_F(AgentTest, AnUnmeasurableShapeIsAFailureWithASentenceAndTheAgentGoesOn) {
+  StartAgent();
+  cluster_.WaitUntil("the rates", [](const Told& told) { return told.last.has_profile(); });
+  SetMode("fail");
+  cluster_.Want({Shape(1)});
+  cluster_.WaitUntil("the failure", [](const Told& told) { return told.last.failed_shapes_size() == 1; });
+  EXPECT_EQ(*FromProto(cluster_.told().last.failed_shapes(0)), Shape(1));
+  EXPECT_NE(cluster_.told().last.failure().find("the device is on fire"), std::string::npos);
+  SetMode("ok");
+  cluster_.Want({Shape(1), Shape(2)});
+  cluster_.WaitUntil("the other shape", [](const Told& told) { return told.last.profile().measured_size() == 1; });
+  EXPECT_EQ(cluster_.told().last.failed_shapes_size(), 1);
+}
+
+TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
+  cluster_.Want({Shape(1)});
+  StartAgent();
+  cluster_.WaitUntil("the shape", [](const Told& told) { return told.last.profile().measured_size() == 1; });
+  const v1::AgentReport before = cluster_.told().last;
+  const std::string runs = Text("runs");
+  EndAgent(SIGKILL);
+  StartAgent();
+  cluster_.WaitUntil("the shape again", [](const Told& told) {
+    return told.attached == 2 && told.last.profile().measured_size() == 1;
+  });
+  const v1::AgentReport after = cluster_.told().last;
+  EXPECT_EQ(after.profile().SerializeAsString(), before.profile().SerializeAsString());
+  EXPECT_NE(after.boot_id(), before.boot_id());
+  EXPECT_EQ(Text("runs"), runs);
+  // Other devices are measured anew.
+  EndAgent(SIGTERM);
+  StartAgent({"--link-rate", "10MB"});
+  cluster_.WaitUntil("the shape once more", [](const Told& told) {
+    return told.attached == 3 && told.last.profile().measured_size() == 1;
+  });
+  EXPECT_NE(Text("runs"), runs);
+}
+
+TEST_F(AgentTest, LeavingEndsAMeasurementThatRuns) {
+  SetMode("hang");
+  StartAgent();
+  while (HangingPids().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+  for (const pid_t pid : HangingPids()) EXPECT_FALSE(IdentifyProcess(pid).has_value());
+}
+
+TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
+  StartAgent({"--rank-binary", "/no/such/lynx-rank"});
+  EXPECT_EQ(WaitForAgent().code, 1);
+  EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"), std::string::npos);
+  StartAgent({"--memory", "lots"});
+  EXPECT_EQ(WaitForAgent().code, 2);
+  EXPECT_NE(Log().find("--memory: 'lots' is not a size"), std::string::npos);
+
+  StartAgent();
+  cluster_.WaitUntil("attached", [](const Told& told) { return told.attached == 1; });
+  std::optional<Child> first = std::exchange(agent_, std::nullopt);
+  StartAgent();
+  EXPECT_EQ(WaitForAgent().code, 1);
+  EXPECT_NE(Log().find("another lynx-agent uses this data directory"), std::string::npos);
+  agent_ = std::move(first);
+}
+
+}  // namespace
+}  // namespace lynx

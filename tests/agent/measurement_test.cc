@@ -1,0 +1,121 @@
+#include "agent/measurement.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+LayerShape Shape(int32_t tp) {
+  return {.micro_batch = 1, .seq = 128, .hidden = 256, .heads = 4, .ffn = 1024, .vocab = 256, .tp = tp};
+}
+
+ShapeTimes Times(int32_t tp, int64_t forward, int64_t backward) {
+  ShapeTimes times{.shape = Shape(tp), .optimizer_per_mega_parameter = Nanos(forward)};
+  times.ops.fill({Nanos(forward), Nanos(backward), Nanos(0)});
+  return times;
+}
+
+TEST(Slowest, TakesTheSlowestOfEachAndOnlyWhatAllHave) {
+  const MeasureResult one{.device_kind = "cpu: a",
+                          .measured = {Times(1, 10, 40), Times(2, 7, 7)},
+                          .flops_per_second = 100,
+                          .memory_bytes_per_second = 50,
+                          .op_overhead = Nanos(3)};
+  const MeasureResult two{.device_kind = "cpu: a",
+                          .measured = {Times(4, 1, 1), Times(1, 20, 30)},
+                          .flops_per_second = 90,
+                          .memory_bytes_per_second = 60,
+                          .op_overhead = Nanos(2)};
+  const MeasureResult slowest = Slowest({one, two});
+  EXPECT_EQ(slowest.flops_per_second, 90);
+  EXPECT_EQ(slowest.memory_bytes_per_second, 50);
+  EXPECT_EQ(slowest.op_overhead, Nanos(3));
+  EXPECT_EQ(slowest.measured, std::vector<ShapeTimes>{Times(1, 20, 40)});
+  EXPECT_EQ(Slowest({one}), one);
+}
+
+class MeasurementTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/lynx-measurement-test-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    ::setenv("LYNX_FAKE_MEASURE", folder_.c_str(), 1);
+    options_ = {.rank_binary = std::string(LYNX_BINARY_DIR) + "/bin/fake_measure",
+                .directory = folder_,
+                .address = "127.0.0.1"};
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void SetMode(const std::string& mode) { std::ofstream(folder_ + "/mode") << mode; }
+
+  std::string folder_;
+  MeasurementOptions options_;
+  const std::vector<NodeDevice> devices_ = {{.index = 0, .kind = "cpu", .cores = {2}},
+                                            {.index = 1, .kind = "cpu", .cores = {5}}};
+  WakeEvent cancel_;
+};
+
+TEST_F(MeasurementTest, TakesTheSlowestDevice) {
+  const absl::StatusOr<MeasureResult> result = MeasureDevices(options_, devices_, {Shape(1), Shape(2)}, cancel_);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->measured.size(), 2u);
+  // The device on core 5 is the slower one of the fake.
+  EXPECT_EQ(result->measured[1].shape, Shape(2));
+  EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)], (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
+  EXPECT_EQ(result->flops_per_second, 1'000'000'000 / 6);
+}
+
+TEST_F(MeasurementTest, MeasuresTheLinkBetweenTheFirstTwoDevices) {
+  options_.pacing_bytes_per_second = 125'000'000;
+  const absl::StatusOr<LinkResult> link = MeasureLink(options_, devices_, cancel_);
+  ASSERT_TRUE(link.ok()) << link.status();
+  EXPECT_EQ(link->link, (LinkCost{Nanos(25'000), 125'000'000}));
+  EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n");
+  ASSERT_TRUE(MeasureLink(options_, {devices_[1]}, cancel_).ok());
+  EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n--measure-link 5 5\n");
+}
+
+TEST_F(MeasurementTest, AFailingBinaryIsAnErrorWithItsOwnWords) {
+  SetMode("fail");
+  const absl::Status status = MeasureDevices(options_, devices_, {Shape(1)}, cancel_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  const std::string text(status.message());
+  EXPECT_NE(text.find("measuring device 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("the device is on fire"), std::string::npos) << text;
+  EXPECT_EQ(MeasureLink(options_, devices_, cancel_).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(MeasurementTest, ABinaryThatHangsIsKilledAtTheLimit) {
+  SetMode("hang");
+  options_.limit = Nanos(300'000'000);
+  EXPECT_EQ(MeasureDevices(options_, devices_, {Shape(1)}, cancel_).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  std::ifstream pids(folder_ + "/hanging");
+  int count = 0;
+  for (pid_t pid = 0; pids >> pid; ++count) EXPECT_FALSE(std::filesystem::exists(absl::StrCat("/proc/", pid)));
+  EXPECT_LE(count, 2);
+}
+
+TEST_F(MeasurementTest, AnAnswerThatIsNoneIsAnError) {
+  SetMode("garbage");
+  const absl::Status status = MeasureDevices(options_, devices_, {}, cancel_).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(std::string(status.message()).find("measuring device 0"), std::string::npos);
+  EXPECT_FALSE(MeasureLink(options_, devices_, cancel_).ok());
+}
+
+TEST_F(MeasurementTest, AMissingBinaryIsAnError) {
+  options_.rank_binary = "/no/such/lynx-rank";
+  const absl::Status status = MeasureDevices(options_, devices_, {}, cancel_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(std::string(status.message()).find("/no/such/lynx-rank"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lynx
