@@ -108,28 +108,28 @@ absl::Status ValidateOptimizer(const OptimizerSpec& optimizer) {
     return Bad("train.optimizer.eps", optimizer.eps, "must be above 0");
   }
   LYNX_RETURN_IF_ERROR(
-      InRealRange("train.optimizer.weight_decay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
-  return InRealRange("train.optimizer.clip_norm", optimizer.clip_norm, 0, 1e9,
+      InRealRange("train.optimizer.weightDecay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
+  return InRealRange("train.optimizer.clipNorm", optimizer.clip_norm, 0, 1e9,
                      "must be at least 0 (0 = no clipping)");
 }
 
 absl::Status ValidateTrain(const TrainSpec& train) {
   LYNX_RETURN_IF_ERROR(InRange("train.steps", train.steps, 1, kMaxSteps));
-  LYNX_RETURN_IF_ERROR(InRange("train.global_batch", train.global_batch, 1, kMaxBatch));
-  LYNX_RETURN_IF_ERROR(InRange("train.micro_batch", train.micro_batch, 0, train.global_batch));
+  LYNX_RETURN_IF_ERROR(InRange("train.globalBatch", train.global_batch, 1, kMaxBatch));
+  LYNX_RETURN_IF_ERROR(InRange("train.microBatch", train.micro_batch, 0, train.global_batch));
   if (train.micro_batch > 0) {
-    LYNX_RETURN_IF_ERROR(Divides("train.global_batch", train.global_batch, "train.micro_batch", train.micro_batch));
+    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", train.global_batch, "train.microBatch", train.micro_batch));
   }
   LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
-  LYNX_RETURN_IF_ERROR(InRange("train.warmup_steps", train.warmup_steps, 0, train.steps));
-  return InRealRange("train.min_lr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
+  LYNX_RETURN_IF_ERROR(InRange("train.warmupSteps", train.warmup_steps, 0, train.steps));
+  return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
 }
 
 absl::Status ValidateResources(const ResourceSpec& resources) {
-  LYNX_RETURN_IF_ERROR(InRange("resources.min_ranks", resources.min_ranks, 1, kMaxRanks));
-  LYNX_RETURN_IF_ERROR(InRange("resources.max_ranks", resources.max_ranks, resources.min_ranks, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("resources.ranks (least)", resources.min_ranks, 1, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("resources.ranks (most)", resources.max_ranks, resources.min_ranks, kMaxRanks));
   if (resources.activation_memory_per_rank < Bytes(0)) {
-    return Bad("resources.activation_memory_per_rank", resources.activation_memory_per_rank.value,
+    return Bad("resources.activationMemoryPerRank", resources.activation_memory_per_rank.value,
                "must be at least 0 bytes (0 = what the device has left)");
   }
   return absl::OkStatus();
@@ -154,22 +154,22 @@ absl::Status ValidateParallel(const JobSpec& spec) {
         absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
   }
   if (p.dp > 0) {
-    LYNX_RETURN_IF_ERROR(Divides("train.global_batch", spec.train.global_batch, "parallel.dp", p.dp));
+    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "parallel.dp", p.dp));
     if (spec.train.micro_batch > 0) {
       const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
       LYNX_RETURN_IF_ERROR(
-          Divides("train.global_batch", spec.train.global_batch, "train.micro_batch * parallel.dp", samples));
+          Divides("train.globalBatch", spec.train.global_batch, "train.microBatch * parallel.dp", samples));
     }
   }
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
   const int64_t product = at_least_one(p.tp) * at_least_one(p.pp) * at_least_one(p.dp);
   const std::string rule = absl::StrCat("parallel.tp * parallel.pp * parallel.dp (auto counted as 1) is ", product);
   if (product > spec.resources.max_ranks) {
-    return Bad("resources.max_ranks", spec.resources.max_ranks,
+    return Bad("resources.ranks (most)", spec.resources.max_ranks,
                absl::StrCat("must be at least ", product, ": ", rule));
   }
   if (p.tp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
-    return Bad("resources.min_ranks", spec.resources.min_ranks,
+    return Bad("resources.ranks (least)", spec.resources.min_ranks,
                absl::StrCat("must be at most ", product, ": ", rule));
   }
   return absl::OkStatus();
@@ -192,9 +192,9 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
     return Bad("checkpoint.directory", absl::StrCat(spec.checkpoint.directory.size(), " characters long"),
                absl::StrCat("must be at most ", kMaxPathLength));
   }
-  LYNX_RETURN_IF_ERROR(InRange("checkpoint.every_steps", spec.checkpoint.every_steps, 0, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("checkpoint.everySteps", spec.checkpoint.every_steps, 0, kMaxSteps));
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
-  return InRange("max_restarts", spec.max_restarts, 0, kMaxRestarts);
+  return InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts);
 }
 
 const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }

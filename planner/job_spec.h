@@ -109,7 +109,7 @@ struct JobSpec {
 // Fills what follows from other fields (ffn). Idempotent.
 void Normalize(JobSpec& spec);
 
-// InvalidArgument with the field's job-file path ("train.global_batch"), its value and what would be right, for
+// InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
 // anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by
 // a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*pp*dp. The spec must be normalized.
 absl::Status ValidateJobSpec(const JobSpec& spec);

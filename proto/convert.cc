@@ -146,7 +146,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   spec.max_restarts = message.max_restarts();
   Normalize(spec);
   LYNX_RETURN_IF_ERROR(ValidateJobSpec(spec));
-  LYNX_RETURN_IF_ERROR(CheckRange("resources.activation_memory_per_rank",
+  LYNX_RETURN_IF_ERROR(CheckRange("resources.activationMemoryPerRank",
                                   spec.resources.activation_memory_per_rank.value, 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.path", spec.data.path));
   if (!spec.checkpoint.directory.empty()) {

@@ -10,14 +10,14 @@ usage() {
 usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE]
   --text FILE       train on this text (default: the licence texts that every Debian system has)
   --steps N         optimizer steps (default: as the example says)
-  --link-rate RATE  pace the ranks' connections, to stand for a network (default: 200Mbit; 0: none)
+  --link-rate RATE  pace the ranks' connections, to stand for a network (default: 1Gbit; 0: none)
 Everything is kept in $LYNX_HOME, by default .lynx in the source tree. LYNX_SKIP_BUILD=1 uses what is built.
 TEXT
 }
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-text= steps= link_rate=200Mbit
+text= steps= link_rate=1Gbit
 while [ $# -gt 0 ]; do
   case $1 in
     --text|--steps|--link-rate)

@@ -74,15 +74,15 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[=](v1::JobSpec& s) { s.mutable_train()->mutable_optimizer()->set_lr(infinity); },
        "train.optimizer.lr is inf"},
       {[](v1::JobSpec& s) { s.mutable_train()->set_steps(-1); }, "train.steps is -1"},
-      {[](v1::JobSpec& s) { s.clear_resources(); }, "resources.min_ranks is 0"},
+      {[](v1::JobSpec& s) { s.clear_resources(); }, "resources.ranks (least) is 0"},
       {[](v1::JobSpec& s) { s.mutable_resources()->set_activation_memory_per_rank_bytes(int64_t{1} << 60); },
-       "resources.activation_memory_per_rank is 1152921504606846976: must be from 0"},
+       "resources.activationMemoryPerRank is 1152921504606846976: must be from 0"},
       {[](v1::JobSpec& s) { s.mutable_parallel()->set_tp(-2); }, "parallel.tp is -2"},
       {[](v1::JobSpec& s) { s.clear_recompute(); }, "recompute is 0: must be one of auto (1)"},
       {[](v1::JobSpec& s) { s.set_recompute(static_cast<v1::RecomputeMode>(6)); }, "recompute is 6"},
       {[](v1::JobSpec& s) { s.clear_checkpoint(); }, "checkpoint.keep is 0"},
       {[](v1::JobSpec& s) { s.mutable_checkpoint()->set_directory("x/y"); }, "checkpoint.directory is \"x/y\""},
-      {[](v1::JobSpec& s) { s.set_max_restarts(-1); }, "max_restarts is -1"},
+      {[](v1::JobSpec& s) { s.set_max_restarts(-1); }, "maxRestarts is -1"},
   };
   for (const Case& c : cases) {
     v1::JobSpec message = GoodSpec();
