@@ -1,5 +1,5 @@
-// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections in
-// place.
+// The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections
+// in place.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -14,8 +14,7 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
       return backend_.EmbeddingBackward(input.inputs, t[kGrad], v_first_, n_, h_, v_shard_,
                                         gradient(Parameter::kEmbedTok));
     case Op::kPosition:
-      return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), b_, s_, h_,
-                                       KeyOf(op, layer, input));
+      return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), b_, s_, h_, KeyOf(op, layer, input));
     case Op::kLn1:
       return backend_.LayerNormBackward(t[kX], weight(Parameter::kLn1Weight), t[kGradLn1], n_, h_,
                                         /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn1Weight),
@@ -29,8 +28,7 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
                                         heads_ * tp_rank_, all_heads_, KeyOf(op, layer, input), t[kWorkspace],
                                         t[kGradQkv]);
     case Op::kProj:
-      return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_,
-                                     t[kGradContext]);
+      return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_, t[kGradContext]);
     case Op::kAdd1:
       return backend_.BiasDropoutAddBackward(t[kGrad], s_, n_, h_, KeyOf(op, layer, input), t[kGradProj]);
     case Op::kLn2:

@@ -20,17 +20,18 @@ double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
 
+// The ops of a compute action, in the order of its pass; none for the others.
 std::vector<Op> OpsOf(const Action& action) {
-  const LayerType type = LayerTypeOf(action.layer);
+  const auto ops_of = [&](Pass pass) { return OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
     case ActionKind::kForward:
-      return OpsOf(type, action.segment, Pass::kForward);
+      return ops_of(Pass::kForward);
     case ActionKind::kBackward:
-      return OpsOf(type, action.segment, Pass::kBackward);
+      return ops_of(Pass::kBackward);
     case ActionKind::kWeight:
-      return OpsOf(type, action.segment, Pass::kWeight);
+      return ops_of(Pass::kWeight);
     case ActionKind::kRecompute: {
-      std::vector<Op> ops = OpsOf(type, action.segment, Pass::kForward);
+      std::vector<Op> ops = ops_of(Pass::kForward);
       std::erase_if(ops, [&](Op op) { return !Contains(action.ops, op); });
       return ops;
     }
@@ -43,10 +44,9 @@ absl::Status CheckBatch(const EngineConfig& config) {
   const StageContext& c = config.context;
   const int64_t samples = int64_t{c.layout.dp} * c.microbatches * c.micro_batch;
   if (samples == config.train.global_batch) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches,
-                   " microbatches x ", c.micro_batch, "), but the job's global batch is ", config.train.global_batch,
-                   "; plan the job again"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the plan trains ", samples, " samples a step (dp ", c.layout.dp, " x ", c.microbatches, " microbatches x ",
+      c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
 }  // namespace
@@ -58,14 +58,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
   if (memory.arena != config.arena) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the plan gives stage ", config.context.stage, " an arena of ", config.arena.value,
-                     " bytes, but its program needs ", memory.arena.value, " bytes; plan the job again"));
+    return absl::FailedPreconditionError(absl::StrCat("the plan gives stage ", config.context.stage, " an arena of ",
+                                                      config.arena.value, " bytes, but its program needs ",
+                                                      memory.arena.value, " bytes; plan the job again"));
   }
   LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(memory.arena, "activation arena"));
   LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == memory.arena.value);
-  return std::unique_ptr<Engine>(
-      new Engine(std::move(config), memory, arena, backend, communicator, state, dataset));
+  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, backend, communicator, state, dataset));
 }
 
 Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena, Backend& backend,
@@ -76,8 +75,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       communicator_(communicator),
       state_(state),
       arena_(arena),
-      ops_(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context), backend,
-           state),
+      ops_(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
+           backend, state),
       batch_(config_.context, coordinates_.dp, dataset),
       world_sum_(config_.context.layout.ranks(), config_.rank),
       starts_(StartsOfWaits(config_.program)),
@@ -124,7 +123,8 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     case Group::kNextStage:
     case Group::kPreviousStage:
       // A gather's count is that of one slot.
-      resolved.count = action.kind == ActionKind::kAllGatherStart ? shape.tokens() * 3 : shape.tokens() * shape.hidden;
+      resolved.count =
+          action.kind == ActionKind::kAllGatherStart ? shape.tokens() * 3 : shape.tokens() * shape.hidden;
       return;
     case Group::kData: {
       const ModelState::Range range = state_.LayerRange(action.layer);
@@ -266,8 +266,12 @@ void Engine::UpdateWeights() {
   const double clipping =
       optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
   for (const ParameterSlot& slot : state_.slots()) {
-    const AdamWArgs args{.lr = lr_, .beta1 = optimizer.beta1, .beta2 = optimizer.beta2, .eps = optimizer.eps,
-                         .weight_decay = slot.decays ? optimizer.weight_decay : 0, .step = step_ + 1,
+    const AdamWArgs args{.lr = lr_,
+                         .beta1 = optimizer.beta1,
+                         .beta2 = optimizer.beta2,
+                         .eps = optimizer.eps,
+                         .weight_decay = slot.decays ? optimizer.weight_decay : 0,
+                         .step = step_ + 1,
                          .gradient_scale = clipping};
     backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.weights().data() + slot.offset,
                    state_.first_moments().data() + slot.offset, state_.second_moments().data() + slot.offset);

@@ -1,6 +1,6 @@
 // Engine: the interpreter of a rank's program. One loop walks the actions and one switch runs each: compute actions
-// call the backend for the ops listed, starts hand a transfer to the communicator, waits hold the loop until it is done.
-// The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
+// call the backend for the ops listed, starts hand a transfer to the communicator, waits hold the loop until it is
+// done. The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
 //
 // All activations live in one arena of exactly the planned bytes. Nothing is allocated within a step.
 //
@@ -37,24 +37,25 @@ enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
   StageContext context;
-  int32_t rank = 0;       // of the world
+  int32_t rank = 0;  // of the world
   Program program;
-  Bytes arena;            // planned
-  TrainSpec train;        // optimizer, schedule, seed, steps, global_batch
+  Bytes arena;      // planned
+  TrainSpec train;  // optimizer, schedule, seed, steps, global_batch
   DeadBuffers dead_buffers = DeadBuffers::kLeave;
 };
 
 class Engine {
  public:
-  // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned (both
-  // figures are named), or its microbatches do not make up the global batch.
+  // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned
+  // (both figures are named), or its microbatches do not make up the global batch.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineConfig config, Backend& backend,
                                                         Communicator& communicator, ModelState& state,
                                                         const Dataset& dataset);
 
-  // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's `checkpoint`
-  // field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank says so in the same step,
-  // and no weight has been changed by it. Errors of the communicator keep their code; the message names step and action.
+  // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
+  // `checkpoint` field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank says so in
+  // the same step, and no weight has been changed by it. Errors of the communicator keep their code; the message
+  // names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
@@ -66,11 +67,11 @@ class Engine {
   // An action with everything that can be looked up beforehand.
   struct ResolvedAction {
     TensorTable tensors;
-    std::vector<Op> ops;       // of a compute action, in the order of its pass
-    float* transfer = nullptr; // of a communication action; null for the world's
-    int64_t count = 0;         // elements of it
-    int32_t start = -1;        // of a wait: the index of its start
-    int64_t touched_bytes = 0; // end of the highest buffer that the action touches, from the start of the arena
+    std::vector<Op> ops;        // of a compute action, in the order of its pass
+    float* transfer = nullptr;  // of a communication action; null for the world's
+    int64_t count = 0;          // elements of it
+    int32_t start = -1;         // of a wait: the index of its start
+    int64_t touched_bytes = 0;  // end of the highest buffer that the action touches, from the start of the arena
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
 

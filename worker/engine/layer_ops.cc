@@ -32,7 +32,11 @@ void LayerOps::BeginStep(int64_t step) {
 }
 
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
-  return {.rate = dropout_rate_, .seed = seed_, .step = step_, .layer = layer, .op = static_cast<int32_t>(op),
+  return {.rate = dropout_rate_,
+          .seed = seed_,
+          .step = step_,
+          .layer = layer,
+          .op = static_cast<int32_t>(op),
           .first_sample = input.first_sample};
 }
 

@@ -68,14 +68,14 @@ class LayerOps {
 
   // Sizes, as in the backend's comments.
   const int64_t b_, s_, n_, h_;
-  const int64_t h_shard_;     // h / t
-  const int64_t f_shard_;     // f / t
-  const int64_t heads_;       // of this rank
+  const int64_t h_shard_;  // h / t
+  const int64_t f_shard_;  // f / t
+  const int64_t heads_;    // of this rank
   const int64_t all_heads_;
   const int64_t head_size_;
-  const int64_t v_shard_;     // rows of the vocabulary held, padding included
-  const int64_t v_valid_;     // of which exist
-  const int32_t v_first_;     // the first of them
+  const int64_t v_shard_;  // rows of the vocabulary held, padding included
+  const int64_t v_valid_;  // of which exist
+  const int32_t v_first_;  // the first of them
 };
 
 }  // namespace lynx

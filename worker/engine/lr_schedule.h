@@ -8,8 +8,8 @@
 
 namespace lynx {
 
-// Of step 0 <= step < train.steps. Warm-up: lr * (step + 1) / warmup_steps, so that its last step has lr. After it the
-// decays go from lr to min_lr, which the last step of the run has exactly.
+// Of step 0 <= step < train.steps. Warm-up: lr * (step + 1) / warmup_steps, so that its last step has lr. After it
+// the decays go from lr to min_lr, which the last step of the run has exactly.
 double LearningRate(const TrainSpec& train, int64_t step);
 
 }  // namespace lynx

@@ -31,7 +31,7 @@ class StepBatch {
   const bool needs_tokens_;
   const int32_t micro_batch_;
   const int64_t seq_;
-  const int64_t samples_;        // of this replica in a step
+  const int64_t samples_;  // of this replica in a step
   const int64_t global_batch_;
   const int64_t first_sample_;   // of this replica, within the global batch
   std::vector<int32_t> inputs_;  // (samples, seq)

@@ -3,8 +3,8 @@
 //   lynx-rank --measure FILE        FILE holds a MeasureRequest; prints one MeasureResult as JSON on stdout
 //   lynx-rank --measure-link FILE   FILE holds a LinkRequest; prints one LinkResult as JSON on stdout
 //
-// Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures one
-// device; to measure with all devices of a node busy, start one process per device at the same time and take the
+// Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures
+// one device; to measure with all devices of a node busy, start one process per device at the same time and take the
 // slowest.
 //
 // JSON, field by field as in the structs (times in `_ns`, ops by their names in the layer graph):
@@ -12,7 +12,8 @@
 //   MeasureRequest {"shapes": [SHAPE...], "cores": [0], "repetitions": 5, "budget_seconds": 20.0}
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
 //                   "dropout": true}
-//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns": 1,
+//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns":
+//   1,
 //                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,
 //                                 "ops": {"qkv": {"forward_ns": 1, "backward_ns": 1, "weight_ns": 1}, ...}}]}
 //   LinkRequest    {"host": "127.0.0.1", "cores": [[0], [1]], "repetitions": 5, "budget_seconds": 10.0,
@@ -39,8 +40,8 @@ struct MeasureRequest {
   std::vector<LayerShape> shapes;  // may be empty: generic rates only
   std::vector<int32_t> cores;      // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
   int32_t repetitions = 5;         // per op, after one to warm up; the median counts. 1..1000
-  // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were not
-  // reached are missing from the result.
+  // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were
+  // not reached are missing from the result.
   double budget_seconds = 20;
   bool operator==(const MeasureRequest&) const = default;
 };
@@ -56,11 +57,11 @@ struct MeasureResult {
 
 // Two ranks as threads of one process, talking over `host`.
 struct LinkRequest {
-  std::string host = "127.0.0.1";            // a numeric address of this machine
-  std::vector<std::vector<int32_t>> cores;   // of each of the two ranks; empty = not pinned
-  int32_t repetitions = 5;                   // per size
-  double budget_seconds = 10;                // soft; > 0
-  int64_t pacing_bytes_per_second = 0;       // as RankConfig's
+  std::string host = "127.0.0.1";           // a numeric address of this machine
+  std::vector<std::vector<int32_t>> cores;  // of each of the two ranks; empty = not pinned
+  int32_t repetitions = 5;                  // per size
+  double budget_seconds = 10;               // soft; > 0
+  int64_t pacing_bytes_per_second = 0;      // as RankConfig's
   bool operator==(const LinkRequest&) const = default;
 };
 

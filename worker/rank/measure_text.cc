@@ -82,7 +82,8 @@ class FieldReader {
     return nullptr;
   }
   void Fail(const std::string& name, const char* expected) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat("field '", PathOf(name), "' must be ", expected));
+    if (status_.ok())
+      status_ = absl::InvalidArgumentError(absl::StrCat("field '", PathOf(name), "' must be ", expected));
   }
 
   const Json& object_;
@@ -97,8 +98,14 @@ absl::StatusOr<Json> ParseJson(const std::string& text) {
 }
 
 Json ShapeJson(const LayerShape& shape) {
-  return {{"micro_batch", shape.micro_batch}, {"seq", shape.seq},   {"hidden", shape.hidden}, {"heads", shape.heads},
-          {"ffn", shape.ffn},                 {"vocab", shape.vocab}, {"tp", shape.tp},       {"dropout", shape.dropout}};
+  return {{"micro_batch", shape.micro_batch},
+          {"seq", shape.seq},
+          {"hidden", shape.hidden},
+          {"heads", shape.heads},
+          {"ffn", shape.ffn},
+          {"vocab", shape.vocab},
+          {"tp", shape.tp},
+          {"dropout", shape.dropout}};
 }
 
 absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) {
@@ -132,9 +139,8 @@ Json TimesJson(const ShapeTimes& times) {
   Json ops = Json::object();
   for (const OpInfo& info : AllOps()) {
     const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
-    ops[std::string(info.name)] = {{"forward_ns", op.forward.value},
-                                   {"backward_ns", op.backward.value},
-                                   {"weight_ns", op.weight.value}};
+    ops[std::string(info.name)] = {
+        {"forward_ns", op.forward.value}, {"backward_ns", op.backward.value}, {"weight_ns", op.weight.value}};
   }
   return {{"shape", ShapeJson(times.shape)},
           {"optimizer_per_mega_parameter_ns", times.optimizer_per_mega_parameter.value},

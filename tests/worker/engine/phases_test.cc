@@ -88,10 +88,15 @@ TEST(Phases, EveryActionCountsInItsPhase) {
       "0RF+0 0RF-0 0F0:1.attn 0AR+0:1.attn 0AR-0:1.attn 0SB+0 0SB-0 0B0:1.mlp 0W0:1.mlp 0DP+:1 0DP-:1 0NORM+ 0NORM- "
       "0OPT",
       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192});
-  const StepPhases expected{.forward = Nanos(4), .backward = Nanos(128), .weight = Nanos(256),
-                            .optimizer = Nanos(2048 + 8192), .recompute_hidden = Nanos(0),
-                            .recompute_exposed = Nanos(0), .tensor_wait = Nanos(8 + 16),
-                            .stall = Nanos(1 + 2 + 32 + 64), .data_parallel_wait = Nanos(512 + 1024),
+  const StepPhases expected{.forward = Nanos(4),
+                            .backward = Nanos(128),
+                            .weight = Nanos(256),
+                            .optimizer = Nanos(2048 + 8192),
+                            .recompute_hidden = Nanos(0),
+                            .recompute_exposed = Nanos(0),
+                            .tensor_wait = Nanos(8 + 16),
+                            .stall = Nanos(1 + 2 + 32 + 64),
+                            .data_parallel_wait = Nanos(512 + 1024),
                             .norm_wait = Nanos(4096)};
   EXPECT_EQ(PhasesOf(c), expected);
 }

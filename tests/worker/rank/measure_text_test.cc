@@ -1,7 +1,7 @@
-#include "worker/rank/measure.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "worker/rank/measure.h"
 
 namespace lynx {
 namespace {
@@ -13,8 +13,11 @@ LayerShape Shape() {
 }
 
 MeasureResult Result() {
-  MeasureResult result{.device_kind = "cpu: \"x\"", .measured = {}, .flops_per_second = 123456789012,
-                       .memory_bytes_per_second = 9876543210, .op_overhead = Nanos(77)};
+  MeasureResult result{.device_kind = "cpu: \"x\"",
+                       .measured = {},
+                       .flops_per_second = 123456789012,
+                       .memory_bytes_per_second = 9876543210,
+                       .op_overhead = Nanos(77)};
   ShapeTimes times;
   times.shape = Shape();
   for (int i = 0; i < kOpCount; ++i) times.ops[i] = {Nanos(i + 1), Nanos(100 + i), Nanos(200 + i)};
@@ -33,11 +36,14 @@ TEST(MeasureText, RequestRoundTrips) {
 TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
 
 TEST(MeasureText, LinkRoundTrips) {
-  const LinkRequest request{.host = "10.0.0.1", .cores = {{0}, {1, 2}}, .repetitions = 3, .budget_seconds = 2,
+  const LinkRequest request{.host = "10.0.0.1",
+                            .cores = {{0}, {1, 2}},
+                            .repetitions = 3,
+                            .budget_seconds = 2,
                             .pacing_bytes_per_second = 12};
   EXPECT_EQ(ParseLinkRequest(LinkRequestText(request)).value(), request);
-  const LinkResult result{.link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100,
-                          .communication_compute_permille = 30};
+  const LinkResult result{
+      .link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 30};
   EXPECT_EQ(ParseLinkResult(LinkResultText(result)).value(), result);
 }
 
@@ -51,12 +57,14 @@ TEST(MeasureText, ErrorsNameTheField) {
   EXPECT_THAT(ErrorOf(ParseMeasureRequest("[]").status()), HasSubstr("object"));
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
               HasSubstr("'repetitions'"));
-  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
-              HasSubstr("'cores'"));
+  EXPECT_THAT(
+      ErrorOf(ParseMeasureRequest(R"({"cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
+      HasSubstr("'cores'"));
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1})").status()),
               HasSubstr("'shapes'"));
   EXPECT_THAT(
-      ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
+      ErrorOf(
+          ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
       HasSubstr("'shapes[0].micro_batch'"));
   EXPECT_THAT(ErrorOf(ParseLinkResult(R"({"latency_ns":1,"bytes_per_second":0,"overlap_slowdown_permille":1000,
                                           "communication_compute_permille":0})")

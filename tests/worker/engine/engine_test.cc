@@ -1,0 +1,164 @@
+// What the engine refuses and what it reports.
+#include "worker/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "common/status.h"
+#include "tests/worker/engine/tiny_cluster.h"
+#include "worker/engine/lr_schedule.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr ParallelLayout kSingle{1, 1, 1};
+
+TinyJob SmallJob(const ParallelLayout& layout, RecomputeMode mode = RecomputeMode::kFull) {
+  TinyJob job;
+  job.Lower(layout, mode);
+  return job;
+}
+
+absl::Status OkBody(TinyRank&) { return absl::OkStatus(); }
+
+TEST(Engine, RefusesAnArenaThatDiffersFromThePlanned) {
+  TinyJob job = SmallJob(kSingle);
+  const Bytes needed = job.stages[0].arena;
+  job.stages[0].arena = needed - Bytes(256);
+  const absl::Status status = OnRanks(job, OkBody)[0];
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value - 256)));
+}
+
+TEST(Engine, RefusesAnInvalidProgram) {
+  TinyJob job = SmallJob(kSingle);
+  job.stages[0].program.pop_back();
+  EXPECT_TRUE(absl::IsFailedPrecondition(OnRanks(job, OkBody)[0]));
+}
+
+TEST(Engine, RefusesMicrobatchesThatDoNotMakeUpTheGlobalBatch) {
+  TinyJob job = SmallJob(kSingle);
+  job.train.global_batch = 9;
+  const absl::Status status = OnRanks(job, OkBody)[0];
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("global batch is 9"));
+}
+
+TEST(Engine, ReportsTheStep) {
+  const TinyJob job = SmallJob({2, 2, 1});
+  const TinyRun run = Train(job, 3);
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    const StepReport& report = run.reports[rank][2];
+    EXPECT_EQ(report.step, 2);
+    EXPECT_EQ(report.tokens, 8 * 8);
+    EXPECT_DOUBLE_EQ(report.lr, LearningRate(job.train, 2));
+    EXPECT_GT(report.gradient_norm, 0);
+    EXPECT_EQ(report.gradient_norm, run.reports[0][2].gradient_norm);
+    EXPECT_GT(report.bytes_sent, 0);
+    EXPECT_GT(report.duration, Nanos(0));
+    EXPECT_GT(report.forward, Nanos(0));
+    EXPECT_GT(report.backward, Nanos(0));
+    EXPECT_GT(report.weight, Nanos(0));
+    EXPECT_GT(report.optimizer, Nanos(0));
+    EXPECT_GT(report.recompute_hidden + report.recompute_exposed, Nanos(0));
+    const Nanos phases = report.forward + report.backward + report.weight + report.optimizer +
+                         report.recompute_hidden + report.recompute_exposed + report.tensor_wait + report.stall +
+                         report.data_parallel_wait + report.norm_wait;
+    EXPECT_LE(phases, report.duration);
+  }
+}
+
+TEST(Engine, TracesEveryActionInOrder) {
+  const TinyJob job = SmallJob({2, 1, 1});
+  const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    const std::vector<ActionTrace>& trace = rank.engine->trace();
+    const std::vector<int32_t> starts = StartsOfWaits(rank.engine->program());
+    for (size_t i = 0; i < trace.size(); ++i) {
+      EXPECT_LE(trace[i].begin, trace[i].end);
+      EXPECT_LE(i == 0 ? Nanos(0) : trace[i - 1].end, trace[i].begin);
+      if (starts[i] < 0) continue;
+      EXPECT_GE(trace[starts[i]].transfer_end, trace[starts[i]].begin);
+      EXPECT_LE(trace[starts[i]].transfer_end, trace[i].end);
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
+// One rank's weights go bad; every rank stops in the same step, before any of them has updated its weights.
+TEST(Engine, EndsWhenTheLossIsNotANumber) {
+  const TinyJob job = SmallJob({1, 2, 1});
+  const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    if (rank.rank == 0) *rank.state->Weight(0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> before(rank.state->weights().begin(), rank.state->weights().end());
+    const absl::Status status = rank.engine->RunStep(1).status();
+    EXPECT_EQ(std::memcmp(before.data(), rank.state->weights().data(), before.size() * sizeof(float)), 0);
+    LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+    return status;
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("step 1"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the loss is nan"));
+  }
+}
+
+TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
+  const TinyJob job = SmallJob(kSingle);
+  const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    // Without queries, keys and values the attention gives zeros, and proj's huge weights show in the backward pass
+    // only.
+    std::fill_n(rank.state->Weight(0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
+    std::fill_n(rank.state->Weight(0, Parameter::kProjWeight), 16 * 16, 3e38f);
+    float* const out = rank.state->Weight(kHeadLayer, Parameter::kHeadOutWeight);
+    for (int i = 0; i < 67 * 16; ++i) out[i] *= 1e6f;
+    return rank.engine->RunStep(0).status();
+  })[0];
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the gradient norm is"));
+}
+
+TEST(Engine, ClippingBoundsTheUpdateOfPlainGradients) {
+  // AdamW hides the scale of gradients but for epsilon; a large epsilon makes the update proportional to them.
+  TinyJob job = SmallJob(kSingle);
+  job.train.optimizer = {.lr = 1, .beta1 = 0, .beta2 = 0, .eps = 1e6, .weight_decay = 0, .clip_norm = 1e-3};
+  job.train.warmup_steps = 0;
+  const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    const std::vector<float> before(rank.state->weights().begin(), rank.state->weights().end());
+    LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(0));
+    EXPECT_GT(report.gradient_norm, 1e-2);
+    for (size_t i = 0; i < before.size(); ++i) {
+      const double expected = -1e-6 * (1e-3 / report.gradient_norm) * rank.state->gradients()[i];
+      EXPECT_NEAR(rank.state->first_moments()[i], expected * -1e6, 1e-6);
+    }
+    return absl::OkStatus();
+  })[0];
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(Engine, APeerThatGivesUpEndsTheStepOnEveryRank) {
+  const TinyJob job = SmallJob({2, 2, 1});
+  const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    if (rank.rank == 3) return absl::InternalError("out of luck");
+    return rank.engine->RunStep(1).status();
+  });
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(absl::IsUnavailable(statuses[rank])) << statuses[rank];
+    // In step 1, or at the end of step 0 where the news overtakes it.
+    EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr(", action "));
+    EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("out of luck"));
+  }
+}
+
+}  // namespace
+}  // namespace lynx

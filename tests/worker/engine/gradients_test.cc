@@ -1,0 +1,117 @@
+// The gradient of every parameter against central differences of the loss.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "common/status.h"
+#include "tests/worker/engine/tiny_cluster.h"
+
+namespace lynx {
+namespace {
+
+// fp32 rounds the loss by about 1e-7, so a difference over 2 * kStep has an error of about 1e-5 beside gradients of
+// 0.01 to 1; the curvature term, of kStep squared, is of the same size.
+constexpr float kStep = 5e-3f;
+constexpr double kRelative = 1e-3;  // of each parameter's gradient, in the Euclidean norm
+constexpr double kAbsolute = 2e-5;  // root mean square over the elements
+// Initial matrices are small; larger ones make every gradient matter.
+constexpr float kWeightFactor = 15;
+
+// Two tensor-parallel ranks spend their time on collectives, so they try every StrideOf'th element. Coprime to all
+// sizes, so that it comes by every row and column.
+int64_t StrideOf(const ParallelLayout& layout) { return layout.tp == 1 ? 1 : 5; }
+
+TinyJob GradientJob(const ParallelLayout& layout) {
+  TinyJob job;
+  job.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 16, .seq = 4, .vocab = 61, .dropout = 0.1};
+  job.train.global_batch = layout.tp == 1 ? 2 : 1;
+  job.train.optimizer.lr = 0;  // steps leave the weights alone
+  job.train.min_lr = 0;
+  job.Lower(layout, RecomputeMode::kFull);
+  return job;
+}
+
+// Where this rank holds element (row, column) of a parameter; null if it does not.
+float* Element(TinyRank& rank, const ParameterSlot& slot, int64_t row, int64_t column) {
+  for (const ParameterPiece& piece : slot.pieces) {
+    if (row < piece.row || row >= piece.row + piece.rows) continue;
+    if (column < piece.column || column >= piece.column + piece.columns) continue;
+    const int64_t at = (row - piece.row) * piece.columns + (column - piece.column);
+    return &rank.state->weights()[slot.offset + piece.offset + at];
+  }
+  return nullptr;
+}
+
+absl::StatusOr<double> LossWith(TinyRank& rank, float* element, float value) {
+  const float before = element == nullptr ? 0 : *element;
+  if (element != nullptr) *element = value;
+  LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(0));
+  if (element != nullptr) *element = before;
+  return report.loss;
+}
+
+// Of every stride'th element. All ranks step through the elements together; without pipeline stages every rank has a
+// piece of every parameter.
+absl::Status Differences(TinyRank& rank, Parameters& differences) {
+  const int64_t stride = StrideOf(rank.job->layout);
+  for (const ParameterSlot& slot : rank.state->slots()) {
+    std::vector<float>& out = differences[slot.name];
+    out.resize(slot.global_rows * slot.global_columns);
+    for (int64_t i = 0; i < slot.global_rows * slot.global_columns; i += stride) {
+      float* const element = Element(rank, slot, i / slot.global_columns, i % slot.global_columns);
+      const float value = element == nullptr ? 0 : *element;
+      const float above = value + kStep, below = value - kStep;
+      LYNX_ASSIGN_OR_RETURN(const double loss_above, LossWith(rank, element, above));
+      LYNX_ASSIGN_OR_RETURN(const double loss_below, LossWith(rank, element, below));
+      out[i] = static_cast<float>((loss_above - loss_below) / (2.0 * kStep));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ExpectClose(const std::string& name, const std::vector<float>& gradient, const std::vector<float>& difference,
+                 int64_t stride) {
+  ASSERT_EQ(gradient.size(), difference.size()) << name;
+  double error = 0, size = 0;
+  for (size_t i = 0; i < gradient.size(); i += stride) {
+    error += std::pow(static_cast<double>(gradient[i]) - difference[i], 2);
+    size += std::pow(static_cast<double>(gradient[i]), 2);
+  }
+  const double floor = kAbsolute * std::sqrt(static_cast<double>(gradient.size() / stride));
+  EXPECT_GT(std::sqrt(size), 10 * floor) << name << ": too small a gradient to tell anything";
+  EXPECT_LT(std::sqrt(error), kRelative * std::sqrt(size) + floor)
+      << name << ": gradient norm " << std::sqrt(size) << ", error " << std::sqrt(error);
+}
+
+class Gradients : public testing::TestWithParam<ParallelLayout> {};
+
+TEST_P(Gradients, AgreeWithFiniteDifferences) {
+  const TinyJob job = GradientJob(GetParam());
+  Parameters gradients, differences;
+  std::mutex mutex;
+  const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+    for (const ParameterSlot& slot : rank.state->slots()) {
+      if (!slot.decays) continue;
+      for (int64_t i = 0; i < slot.count; ++i) rank.state->weights()[slot.offset + i] *= kWeightFactor;
+    }
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    {
+      const std::lock_guard lock(mutex);
+      CollectPieces(*rank.state, rank.state->gradients(), gradients);
+    }
+    Parameters own;
+    LYNX_RETURN_IF_ERROR(Differences(rank, own));
+    if (rank.rank == 0) differences = own;
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(gradients.size(), 2 + 2 * 12 + 3);
+  for (const auto& [name, gradient] : gradients) ExpectClose(name, gradient, differences[name], StrideOf(GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(, Gradients, testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}),
+                         [](const auto& info) { return "tp" + std::to_string(info.param.tp); });
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,61 @@
+// Every parallel layout trains the same model: losses over 50 steps, with dropout, agree with those of a single rank.
+#include <gtest/gtest.h>
+
+#include "tests/worker/engine/tiny_cluster.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kSteps = 50;
+constexpr double kTolerance = 1e-4;  // relative; sums in another order are all that differs
+
+class Layouts : public testing::TestWithParam<ParallelLayout> {
+ protected:
+  static const TinyRun& SingleRank() {
+    static const TinyRun run = [] {
+      TinyJob job;
+      job.Lower({1, 1, 1}, RecomputeMode::kNone);
+      return Train(job, kSteps);
+    }();
+    return run;
+  }
+};
+
+TEST_P(Layouts, LossesAgreeWithASingleRank) {
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kSelective);
+  const std::vector<double> losses = Train(job, kSteps).losses();
+  const std::vector<double> expected = SingleRank().losses();
+  ASSERT_EQ(losses.size(), expected.size());
+  for (int64_t step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << "step " << step;
+  }
+  EXPECT_LT(expected.back(), 0.95 * expected.front());  // it does learn
+}
+
+std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) {
+  return "tp" + std::to_string(info.param.tp) + "pp" + std::to_string(info.param.pp) + "dp" +
+         std::to_string(info.param.dp);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Layouts,
+                         testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
+                                         ParallelLayout{1, 1, 2}, ParallelLayout{2, 2, 1}, ParallelLayout{2, 1, 2},
+                                         ParallelLayout{1, 2, 2}, ParallelLayout{2, 2, 2}),
+                         NameOf);
+
+// The replicas' shares of the batch and the microbatches' are also no part of the result.
+TEST(Microbatches, TheirSizeDoesNotMatter) {
+  TinyJob job;
+  job.Lower({1, 1, 1}, RecomputeMode::kNone);
+  const std::vector<double> expected = Train(job, 10).losses();
+  job.train.micro_batch = 4;
+  job.Lower({2, 1, 1}, RecomputeMode::kNone);
+  const std::vector<double> losses = Train(job, 10).losses();
+  for (size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace lynx

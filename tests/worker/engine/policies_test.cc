@@ -1,0 +1,131 @@
+// The product's invariant: recomputation changes no bit. Losses and final weights are equal for every recomputation
+// policy, with dropout, while every dead buffer holds NaN.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/rng.h"
+#include "planner/plan.h"
+#include "tests/worker/engine/tiny_cluster.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kSteps = 6;
+
+// Any placement for any tensor: lowering moves what a placement cannot have to where it can be.
+StagePolicy RandomPolicy(const StageContext& context, uint64_t seed) {
+  StagePolicy policy = NamedPolicy(RecomputeMode::kNone, context.end_layer - context.first_layer);
+  uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(context.stage) << 32);
+  for (LayerPolicy& layer : policy.layers) {
+    for (Placement& placement : layer) {
+      draw = Mix64(draw);
+      placement = static_cast<Placement>(draw % kPlacementCount);
+    }
+  }
+  return policy;
+}
+
+class Policies : public testing::TestWithParam<ParallelLayout> {};
+
+void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::string& what) {
+  EXPECT_EQ(run.losses(), expected.losses()) << what;
+  ASSERT_EQ(run.weights.size(), expected.weights.size()) << what;
+  for (const auto& [name, values] : expected.weights) {
+    EXPECT_TRUE(run.weights.at(name) == values) << what << ": " << name << " differs";
+  }
+}
+
+TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
+  for (RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
+    job.Lower(GetParam(), mode);
+    ExpectSameBits(Train(job, kSteps), expected, RecomputeModeName(mode));
+  }
+}
+
+TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    job.Lower(GetParam(), [&](const StageContext& context) { return RandomPolicy(context, seed); });
+    ExpectSameBits(Train(job, kSteps), expected, "random policy");
+  }
+}
+
+// Poison must not be what makes them equal.
+TEST_P(Policies, PoisonChangesNoBit) {
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kFull);
+  const TinyRun expected = Train(job, kSteps);
+  job.dead_buffers = DeadBuffers::kLeave;
+  ExpectSameBits(Train(job, kSteps), expected, "without poison");
+}
+
+// HEU's programs, under a limit half way between recomputing and storing everything and on links slow enough that
+// every collective is a window.
+TinyJob AutoJob(const ParallelLayout& layout) {
+  TinyJob job;
+  const auto largest_arena = [&](RecomputeMode mode) {
+    job.Lower(layout, mode);
+    Bytes largest;
+    for (const StageProgram& stage : job.stages) largest = std::max(largest, stage.arena);
+    return largest;
+  };
+  PlanRequest request;
+  request.spec.name = "tiny";
+  request.spec.model = job.model;
+  request.spec.data.path = "/text";
+  request.spec.train = job.train;
+  request.spec.parallel = {.tp = layout.tp, .pp = layout.pp, .dp = layout.dp};
+  request.spec.resources = {
+      .min_ranks = layout.ranks(),
+      .max_ranks = layout.ranks(),
+      .activation_memory_per_rank = (largest_arena(RecomputeMode::kFull) + largest_arena(RecomputeMode::kNone)) / 2};
+  request.cluster = {.nodes = 1, .devices_per_node = layout.ranks()};
+  request.profile = StatedCpuProfile();
+  request.profile.intra_node.latency = Nanos(10'000'000);
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  EXPECT_TRUE(result.ok()) << result.status();
+  const Plan& plan = std::get<Plan>(*result);
+  job.layout = plan.layout;
+  job.stages.clear();
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    job.stages.push_back({plan.ContextOf(stage), plan.stages[stage].program, plan.stages[stage].arena});
+  }
+  return job;
+}
+
+bool HasKind(const TinyJob& job, ActionKind kind) {
+  return std::any_of(job.stages.begin(), job.stages.end(), [&](const StageProgram& stage) {
+    return std::any_of(stage.program.begin(), stage.program.end(),
+                       [&](const Action& action) { return action.kind == kind; });
+  });
+}
+
+TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
+  const TinyJob automatic = AutoJob(GetParam());
+  EXPECT_EQ(automatic.layout, GetParam());
+  EXPECT_TRUE(HasKind(automatic, ActionKind::kRecompute));
+  const TinyRun run = Train(automatic, kSteps);
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kNone);
+  ExpectSameBits(run, Train(job, kSteps), "automatic plan");
+}
+
+std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) {
+  return "tp" + std::to_string(info.param.tp) + "pp" + std::to_string(info.param.pp) + "dp" +
+         std::to_string(info.param.dp);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Policies,
+                         testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
+                                         ParallelLayout{2, 2, 1}, ParallelLayout{1, 4, 1}, ParallelLayout{2, 2, 2}),
+                         NameOf);
+
+}  // namespace
+}  // namespace lynx

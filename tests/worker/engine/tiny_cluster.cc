@@ -1,0 +1,182 @@
+#include "tests/worker/engine/tiny_cluster.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "common/check.h"
+#include "common/rng.h"
+#include "common/status.h"
+#include "planner/lower.h"
+
+namespace lynx {
+namespace {
+
+constexpr int kTextBytes = 20'000;
+constexpr int kAlphabet = 60;  // below every vocabulary that the tests use
+
+struct Folder {
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lynx-engine-test-XXXXXX").string();
+    LYNX_CHECK(mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+// A text with some structure, so that losses go down: each byte likely follows from the one before.
+std::string MakeTextFile() {
+  const std::string path = TemporaryFolder() + "/text";
+  std::string text;
+  uint64_t previous = 0;
+  for (uint64_t i = 0; i < kTextBytes; ++i) {
+    const uint64_t draw = Mix64(i);
+    previous = draw % 3 != 0 ? (previous * 7 + 3) % kAlphabet : (draw >> 32) % kAlphabet;
+    text.push_back(static_cast<char>(previous));
+  }
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
+                     const std::function<absl::Status(TinyRank&)>& body) {
+  TinyRank rank{.rank = options.rank, .coordinates = CoordinatesOf(job.layout, options.rank), .job = &job};
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(options));
+  const auto run = [&]() -> absl::Status {
+    const StageProgram& stage = job.stages[rank.coordinates.stage];
+    const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+    LYNX_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Dataset> dataset,
+        OpenDataset({.kind = DataKind::kText, .path = TextFile()}, job.model.seq, job.model.vocab, job.train.seed));
+    LYNX_ASSIGN_OR_RETURN(ModelState state,
+                          ModelState::Create(stage.context, rank.coordinates.tp, job.train.seed, *backend));
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                          Engine::Create({.context = stage.context,
+                                          .rank = rank.rank,
+                                          .program = stage.program,
+                                          .arena = stage.arena,
+                                          .train = job.train,
+                                          .dead_buffers = job.dead_buffers},
+                                         *backend, *communicator, state, *dataset));
+    rank.backend = backend.get();
+    rank.communicator = communicator.get();
+    rank.state = &state;
+    rank.dataset = dataset.get();
+    rank.engine = engine.get();
+    return body(rank);
+  };
+  const absl::Status status = run();
+  if (!status.ok()) communicator->Abort(status);
+  return status;
+}
+
+}  // namespace
+
+void TinyJob::Lower(const ParallelLayout& new_layout,
+                    const std::function<StagePolicy(const StageContext&)>& policy_of) {
+  layout = new_layout;
+  stages.clear();
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    const StageContext context{.model = model,
+                               .layout = layout,
+                               .micro_batch = train.micro_batch,
+                               .microbatches = train.global_batch / layout.dp / train.micro_batch,
+                               .stage = stage,
+                               .first_layer = model.layers * stage / layout.pp,
+                               .end_layer = model.layers * (stage + 1) / layout.pp};
+    Program program = LowerStage(context, policy_of(context));
+    const absl::StatusOr<MemoryPlan> memory = PlanMemory(program, context);
+    LYNX_CHECK(memory.ok());
+    stages.push_back({context, std::move(program), memory->arena});
+  }
+}
+
+void TinyJob::Lower(const ParallelLayout& new_layout, RecomputeMode mode) {
+  Lower(new_layout,
+        [&](const StageContext& context) { return NamedPolicy(mode, context.end_layer - context.first_layer); });
+}
+
+std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body) {
+  const int32_t ranks = job.layout.ranks();
+  TextFile();  // made before the threads that read it
+  std::vector<CommunicatorOptions> options(ranks);
+  std::vector<PeerAddress> peers;
+  for (CommunicatorOptions& one : options) {
+    const ListeningSocket socket = ListenTcp("127.0.0.1").value();
+    one.listen_fd = socket.fd;
+    peers.push_back({"127.0.0.1", socket.port});
+  }
+  std::vector<absl::Status> statuses(ranks);
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    options[rank].job = JobId("tiny");
+    options[rank].generation = Generation(1);
+    options[rank].layout = job.layout;
+    options[rank].rank = rank;
+    options[rank].peers = peers;
+    threads.emplace_back([&, rank] { statuses[rank] = RunRank(job, options[rank], body); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+void CollectPieces(const ModelState& state, std::span<const float> values, Parameters& parameters) {
+  for (const ParameterSlot& slot : state.slots()) {
+    std::vector<float>& whole = parameters[slot.name];
+    whole.resize(slot.global_rows * slot.global_columns);
+    for (const ParameterPiece& piece : slot.pieces) {
+      for (int64_t row = 0; row < piece.rows; ++row) {
+        std::copy_n(&values[slot.offset + piece.offset + row * piece.columns], piece.columns,
+                    &whole[(piece.row + row) * slot.global_columns + piece.column]);
+      }
+    }
+  }
+}
+
+std::vector<double> TinyRun::losses() const {
+  std::vector<double> losses;
+  for (const StepReport& report : reports[0]) losses.push_back(report.loss);
+  return losses;
+}
+
+TinyRun Train(const TinyJob& job, int64_t steps) {
+  TinyRun run;
+  run.reports.resize(job.layout.ranks());
+  std::mutex mutex;
+  const std::vector<absl::Status> statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+    for (int64_t step = 0; step < steps; ++step) {
+      LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(step));
+      run.reports[rank.rank].push_back(report);
+      EXPECT_EQ(report.arena_peak, rank.engine->arena());
+    }
+    const std::lock_guard lock(mutex);
+    if (rank.coordinates.dp == 0) CollectPieces(*rank.state, rank.state->weights(), run.weights);
+    return absl::OkStatus();
+  });
+  for (int32_t rank = 0; rank < job.layout.ranks(); ++rank) {
+    EXPECT_TRUE(statuses[rank].ok()) << "rank " << rank << ": " << statuses[rank];
+    if (!statuses[rank].ok()) continue;
+    for (int64_t step = 0; step < steps; ++step) {
+      EXPECT_EQ(run.reports[rank][step].loss, run.reports[0][step].loss) << "rank " << rank << ", step " << step;
+    }
+  }
+  return run;
+}
+
+const std::string& TemporaryFolder() {
+  static const Folder folder;
+  return folder.path;
+}
+
+const std::string& TextFile() {
+  static const std::string path = MakeTextFile();
+  return path;
+}
+
+}  // namespace lynx

@@ -1,0 +1,83 @@
+// TinyCluster: all ranks of a tiny job as threads of one process, each with a backend, states and an engine of its
+// own, connected through loopback. Test support.
+#ifndef LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
+#define LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/memory_model.h"
+#include "planner/recompute_policy.h"
+#include "worker/engine/engine.h"
+
+namespace lynx {
+
+// What a stage runs.
+struct StageProgram {
+  StageContext context;
+  Program program;
+  Bytes arena;
+};
+
+struct TinyJob {
+  ModelSpec model{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
+  TrainSpec train{.steps = 50,
+                  .global_batch = 8,
+                  .micro_batch = 1,
+                  .optimizer = {.lr = 1e-2},
+                  .warmup_steps = 5,
+                  .min_lr = 1e-3,
+                  .seed = 7};
+  std::vector<StageProgram> stages;  // see Lower; may be edited
+  ParallelLayout layout;
+  DeadBuffers dead_buffers = DeadBuffers::kPoison;
+
+  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policy that `policy_of` gives
+  // for a stage.
+  void Lower(const ParallelLayout& layout, const std::function<StagePolicy(const StageContext&)>& policy_of);
+  void Lower(const ParallelLayout& layout, RecomputeMode mode);
+};
+
+// One rank, as its thread's body sees it.
+struct TinyRank {
+  int32_t rank = 0;
+  RankCoordinates coordinates;
+  const TinyJob* job = nullptr;
+  Backend* backend = nullptr;
+  Communicator* communicator = nullptr;
+  ModelState* state = nullptr;
+  const Dataset* dataset = nullptr;
+  Engine* engine = nullptr;
+
+  const StageContext& context() const { return job->stages[coordinates.stage].context; }
+};
+
+// Runs `body` on every rank; the first failure among body and set-up of each rank, by rank. A failing rank aborts the
+// others' communication.
+std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body);
+
+// Whole parameters by name, row-major.
+using Parameters = std::map<std::string, std::vector<float>>;
+// Copies this rank's pieces of one flat array (weights, gradients, ...) into the whole parameters.
+void CollectPieces(const ModelState& state, std::span<const float> values, Parameters& parameters);
+
+struct TinyRun {
+  std::vector<std::vector<StepReport>> reports;  // by rank, step
+  Parameters weights;                            // after the last step
+  std::vector<double> losses() const;            // of rank 0
+};
+// Trains steps [0, steps) and expects every rank to succeed with the same losses and an arena filled to its last
+// byte.
+TinyRun Train(const TinyJob& job, int64_t steps);
+
+// A folder of this process for temporary files, removed when it ends.
+const std::string& TemporaryFolder();
+// A few thousand words of text with letters, digits and spaces below 67; the same in every run.
+const std::string& TextFile();
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_ENGINE_TINY_CLUSTER_H_
