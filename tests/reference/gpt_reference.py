@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+"""The reference model: the same GPT in PyTorch, trained from the same weights on the same samples.
+
+Writes tests/golden/gpt_reference_losses.txt, which reference_test compares with our own losses. The tests need no
+PyTorch; only this script does (Debian: python3-torch). To make the golden file again:
+
+    ninja -C build export_reference
+    build/bin/export_reference /tmp/reference
+    /usr/bin/python3 tests/reference/gpt_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
+
+Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.
+"""
+import glob
+import json
+import math
+import os
+import struct
+import sys
+
+import torch
+import torch.nn.functional as F
+
+
+def read_settings(directory):
+    with open(os.path.join(directory, "settings.txt")) as file:
+        pairs = (line.split() for line in file)
+        return {name: float(value) if any(c in value for c in ".e") else int(value) for name, value in pairs}
+
+
+def read_weights(directory):
+    """The tensors of a safetensors file: 8 bytes of header length, a JSON header, the data."""
+    (path,) = glob.glob(os.path.join(directory, "step-00000000", "*.safetensors"))
+    with open(path, "rb") as file:
+        (header_bytes,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(header_bytes))
+        data = file.read()
+    weights = {}
+    for name, entry in header.items():
+        if name == "__metadata__" or name.endswith((".exp_avg", ".exp_avg_sq")):
+            continue
+        assert entry["dtype"] == "F32", name
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32)
+        weights[name] = flat.reshape(entry["shape"]).double().requires_grad_()
+    return weights
+
+
+def read_tokens(directory, s):
+    with open(os.path.join(directory, "tokens.i32"), "rb") as file:
+        flat = torch.frombuffer(bytearray(file.read()), dtype=torch.int32).long()
+    return flat.reshape(s["steps"], s["global_batch"], 2, s["seq"])
+
+
+def attention(x, w, prefix, s):
+    b, n, h = x.shape
+    heads = s["heads"]
+    qkv = F.linear(x, w[prefix + "qkv.weight"], w[prefix + "qkv.bias"]).reshape(b, n, 3, heads, h // heads)
+    q, k, v = (qkv[:, :, i].transpose(1, 2) for i in range(3))  # (b, heads, n, head size)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(h // heads)
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    probs = scores.masked_fill(~causal, -math.inf).softmax(-1)
+    context = (probs @ v).transpose(1, 2).reshape(b, n, h)
+    return F.linear(context, w[prefix + "proj.weight"], w[prefix + "proj.bias"])
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def loss_of(inputs, targets, w, s):
+    def norm(x, name):
+        return F.layer_norm(x, (s["hidden"],), w[name + ".weight"], w[name + ".bias"], eps=1e-5)
+
+    x = w["embed.tok"][inputs] + w["embed.pos"]
+    for layer in range(s["layers"]):
+        prefix = f"layers.{layer}."
+        x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
+        inner = gelu_tanh(F.linear(norm(x, prefix + "ln2"), w[prefix + "fc1.weight"], w[prefix + "fc1.bias"]))
+        x = x + F.linear(inner, w[prefix + "fc2.weight"], w[prefix + "fc2.bias"])
+    logits = F.linear(norm(x, "head.ln"), w["head.out.weight"])
+    return F.cross_entropy(logits.reshape(-1, s["vocab"]), targets.reshape(-1))
+
+
+def learning_rate(step, s):
+    if step < s["warmup_steps"]:
+        return s["lr"] * (step + 1) / s["warmup_steps"]
+    done = (step - s["warmup_steps"]) / (s["steps"] - 1 - s["warmup_steps"])
+    return s["min_lr"] + (s["lr"] - s["min_lr"]) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def main(directory):
+    s = read_settings(directory)
+    w = read_weights(directory)
+    tokens = read_tokens(directory, s)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in w.values() if p.dim() == 2], "weight_decay": s["weight_decay"]},
+            {"params": [p for p in w.values() if p.dim() == 1], "weight_decay": 0.0},
+        ],
+        betas=(s["beta1"], s["beta2"]),
+        eps=s["eps"],
+    )
+    print("# Made by tests/reference/gpt_reference.py with PyTorch, in double precision: the loss of each step of")
+    print("# the reference job (nats per token) and its gradient norm before clipping.")
+    print("# " + " ".join(f"{name}={value}" for name, value in s.items()))
+    for step in range(s["steps"]):
+        optimizer.zero_grad()
+        loss = loss_of(tokens[step, :, 0], tokens[step, :, 1], w, s)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(list(w.values()), s["clip_norm"])
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, s)
+        optimizer.step()
+        print(f"{loss.item():.10f} {norm.item():.10f}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])

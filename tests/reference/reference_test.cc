@@ -1,0 +1,52 @@
+// Our losses against those of the same model in PyTorch, from the golden file that gpt_reference.py made.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/reference/reference_job.h"
+
+namespace lynx {
+namespace {
+
+constexpr double kTolerance = 1e-4;  // relative
+
+struct ReferenceStep {
+  double loss = 0;
+  double gradient_norm = 0;
+};
+
+std::vector<ReferenceStep> ReadGolden() {
+  std::vector<ReferenceStep> steps;
+  std::ifstream file(LYNX_SOURCE_DIR "/tests/golden/gpt_reference_losses.txt");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    ReferenceStep step;
+    std::istringstream(line) >> step.loss >> step.gradient_norm;
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+class Reference : public testing::TestWithParam<ParallelLayout> {};
+
+TEST_P(Reference, LossesAgreeWithPyTorch) {
+  const std::vector<ReferenceStep> expected = ReadGolden();
+  TinyJob job = ReferenceJob();
+  ASSERT_EQ(expected.size(), job.train.steps);
+  job.Lower(GetParam(), RecomputeMode::kFull);
+  const TinyRun run = Train(job, job.train.steps);
+  for (size_t step = 0; step < expected.size(); ++step) {
+    const StepReport& report = run.reports[0][step];
+    EXPECT_NEAR(report.loss, expected[step].loss, kTolerance * expected[step].loss) << "step " << step;
+    // The norm is a difference of large sums late in training: a coarser comparison, of every gradient at once.
+    EXPECT_NEAR(report.gradient_norm, expected[step].gradient_norm, 10 * kTolerance * expected[step].gradient_norm)
+        << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Reference, testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}),
+                         [](const auto& info) { return "ranks" + std::to_string(info.param.ranks()); });
+
+}  // namespace
+}  // namespace lynx
