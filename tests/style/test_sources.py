@@ -12,15 +12,18 @@ MAY_INCLUDE = {
     "common": {"common"},
     "planner": {"common", "planner"},
     "worker": {"common", "planner", "worker"},
-    "proto": {"common", "planner", "proto", "worker"},
+    "proto": {"common", "planner", "proto"},
     "node": {"common", "planner", "proto", "node"},
     "worker/daemon": {"common", "planner", "proto", "node", "worker"},
     "server": {"common", "planner", "proto", "server"},
     "agent": {"common", "planner", "proto", "node", "agent"},
     "cli": {"common", "planner", "proto", "cli"},
 }
-# What worker code outside the daemon and proto/convert_worker may be seen of each other.
-PROTO_MAY_INCLUDE_OF_WORKER = {"worker/rank_config.h", "worker/rank_report.h", "worker/collectives/communicator.h"}
+# Plain data of the worker that another room may see: what crosses a file or a pipe between them.
+CONTRACTS = {
+    "proto": {"worker/rank_config.h", "worker/rank_report.h"},
+    "agent": {"worker/rank/measure.h"},
+}
 PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
 IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"
                     r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
@@ -57,9 +60,7 @@ class SourcesTest(unittest.TestCase):
                 if name.startswith("lynx/v1/"):
                     target = "proto"
                 known = target in ROOMS or target == "worker/daemon"
-                allowed = target in MAY_INCLUDE[room] or (target == room)
-                if room == "proto" and target == "worker":
-                    allowed = name in PROTO_MAY_INCLUDE_OF_WORKER
+                allowed = target in MAY_INCLUDE[room] or target == room or name in CONTRACTS.get(room, ())
                 if known and not allowed:
                     bad.append(f"{path.relative_to(ROOT)}:{number}: {room} includes {name}")
         self.assert_none(bad)
