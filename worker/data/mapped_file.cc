@@ -21,7 +21,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (::fstat(fd, &info) != 0) {
     status = absl::ErrnoToStatus(errno, absl::StrCat("cannot examine data file ", path));
   } else if (!S_ISREG(info.st_mode)) {
-    status = absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file: data.path must name a data file"));
+    status =
+        absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file: data.path must name a data file"));
   } else if (info.st_size == 0) {
     status = absl::InvalidArgumentError(absl::StrCat(path, " is empty: data.path must name a file that holds data"));
   }

@@ -2,16 +2,16 @@
 // stream of tokens in the order of the sequences.
 //
 // PREFIX.idx, little-endian, unaligned after the header:
-//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than documents)
-//   i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]   i64 first sequence of each document [d]
+//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than
+//   documents) i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]   i64 first sequence of
+//   each document [d]
 // (megatron/core/datasets/indexed_dataset.py)
-#include "worker/data/token_dataset.h"
-
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "common/status.h"
+#include "worker/data/token_dataset.h"
 
 namespace lynx {
 namespace {
@@ -36,15 +36,23 @@ absl::Status BadIndex(const MappedFile& index, const std::string& what) {
 // The dtype codes of Megatron's DType enumeration.
 absl::StatusOr<TokenType> TokenTypeOf(const MappedFile& index, uint8_t code) {
   switch (code) {
-    case 1: return TokenType::kUint8;
-    case 2: return TokenType::kInt8;
-    case 3: return TokenType::kInt16;
-    case 4: return TokenType::kInt32;
-    case 5: return TokenType::kInt64;
-    case 8: return TokenType::kUint16;
+    case 1:
+      return TokenType::kUint8;
+    case 2:
+      return TokenType::kInt8;
+    case 3:
+      return TokenType::kInt16;
+    case 4:
+      return TokenType::kInt32;
+    case 5:
+      return TokenType::kInt64;
+    case 8:
+      return TokenType::kUint16;
     case 6:
-    case 7: return BadIndex(index, absl::StrCat("dtype code ", int{code}, " is floating point, which tokens cannot be"));
-    default: return BadIndex(index, absl::StrCat("unknown dtype code ", int{code}));
+    case 7:
+      return BadIndex(index, absl::StrCat("dtype code ", int{code}, " is floating point, which tokens cannot be"));
+    default:
+      return BadIndex(index, absl::StrCat("unknown dtype code ", int{code}));
   }
 }
 
@@ -75,7 +83,8 @@ absl::StatusOr<IndexHeader> ReadHeader(const MappedFile& index) {
                                         " sequences and ", documents, " document entries that its header promises"));
   }
   if (sequences * 12 + documents * 8 != rest) {
-    return BadIndex(index, absl::StrCat(rest - sequences * 12 - documents * 8, " bytes more than its header promises"));
+    return BadIndex(index,
+                    absl::StrCat(rest - sequences * 12 - documents * 8, " bytes more than its header promises"));
   }
   header.sequences = static_cast<size_t>(sequences);
   header.documents = static_cast<size_t>(documents);
@@ -99,8 +108,9 @@ absl::Status CheckIndex(const MappedFile& index, const IndexHeader& header, cons
                                           ", but those before it end at byte ", at));
     }
     if (size > (bin_bytes - at) / width) {
-      return BadIndex(index, absl::StrCat("sequence ", i, " of ", size, " tokens at byte ", at, " reaches beyond the ",
-                                          bin_bytes, " bytes of ", bin.path(), ", which is cut short"));
+      return BadIndex(
+          index, absl::StrCat("sequence ", i, " of ", size, " tokens at byte ", at, " reaches beyond the ", bin_bytes,
+                              " bytes of ", bin.path(), ", which is cut short"));
     }
     at += size * width;
   }

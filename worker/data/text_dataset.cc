@@ -1,9 +1,8 @@
 // A text file as tokens: each byte is one.
-#include "worker/data/token_dataset.h"
-
 #include <utility>
 
 #include "common/status.h"
+#include "worker/data/token_dataset.h"
 
 namespace lynx {
 

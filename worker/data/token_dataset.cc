@@ -22,12 +22,18 @@ int64_t Load(const std::byte* at) {
 
 int64_t LoadToken(const std::byte* at, TokenType type) {
   switch (type) {
-    case TokenType::kUint8: return Load<uint8_t>(at);
-    case TokenType::kInt8: return Load<int8_t>(at);
-    case TokenType::kUint16: return Load<uint16_t>(at);
-    case TokenType::kInt16: return Load<int16_t>(at);
-    case TokenType::kInt32: return Load<int32_t>(at);
-    case TokenType::kInt64: return Load<int64_t>(at);
+    case TokenType::kUint8:
+      return Load<uint8_t>(at);
+    case TokenType::kInt8:
+      return Load<int8_t>(at);
+    case TokenType::kUint16:
+      return Load<uint16_t>(at);
+    case TokenType::kInt16:
+      return Load<int16_t>(at);
+    case TokenType::kInt32:
+      return Load<int32_t>(at);
+    case TokenType::kInt64:
+      return Load<int64_t>(at);
   }
   LYNX_CHECK(false);
 }
@@ -44,11 +50,15 @@ absl::Status BadToken(const std::string& path, int64_t token, int64_t position, 
 int64_t TokenWidthBytes(TokenType type) {
   switch (type) {
     case TokenType::kUint8:
-    case TokenType::kInt8: return 1;
+    case TokenType::kInt8:
+      return 1;
     case TokenType::kUint16:
-    case TokenType::kInt16: return 2;
-    case TokenType::kInt32: return 4;
-    case TokenType::kInt64: return 8;
+    case TokenType::kInt16:
+      return 2;
+    case TokenType::kInt32:
+      return 4;
+    case TokenType::kInt64:
+      return 8;
   }
   LYNX_CHECK(false);
 }
@@ -59,8 +69,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> TokenDataset::Create(MappedFile file, T
   const auto bytes = static_cast<int64_t>(file.bytes().size());
   const int64_t width = TokenWidthBytes(type);
   if (bytes % width != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", bytes, " bytes are not a whole number of ", width,
-                                                   "-byte tokens; the file is cut short: make it again"));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", bytes, " bytes are not a whole number of ",
+                                                   width, "-byte tokens; the file is cut short: make it again"));
   }
   const int64_t tokens = bytes / width;
   if (tokens < int64_t{seq} + 1) {

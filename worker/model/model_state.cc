@@ -72,12 +72,18 @@ const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cas
 
 int64_t ExtentOf(Extent extent, const ModelSpec& model) {
   switch (extent) {
-    case kOne: return 1;
-    case kHidden: return model.hidden;
-    case kThreeHidden: return int64_t{3} * model.hidden;
-    case kFfn: return model.ffn;
-    case kSeq: return model.seq;
-    case kVocab: return model.vocab;
+    case kOne:
+      return 1;
+    case kHidden:
+      return model.hidden;
+    case kThreeHidden:
+      return int64_t{3} * model.hidden;
+    case kFfn:
+      return model.ffn;
+    case kSeq:
+      return model.seq;
+    case kVocab:
+      return model.vocab;
   }
   LYNX_CHECK(false);
 }
@@ -207,8 +213,8 @@ void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, 
   if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
   for (const ParameterPiece& piece : slot.pieces) {
     for (int64_t row = 0; row < piece.rows; ++row) {
-      const std::span<float> out = values.subspan(static_cast<size_t>(piece.offset + row * piece.columns),
-                                                  static_cast<size_t>(piece.columns));
+      const std::span<float> out =
+          values.subspan(static_cast<size_t>(piece.offset + row * piece.columns), static_cast<size_t>(piece.columns));
       if (initial == InitialValue::kOne) {
         std::fill(out.begin(), out.end(), 1.0f);
       } else {
@@ -278,8 +284,8 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
 }
 
 const ParameterSlot& ModelState::Slot(int32_t layer, Parameter parameter) const {
-  const int32_t i = index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount +
-                                               static_cast<int>(parameter))];
+  const int32_t i =
+      index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount + static_cast<int>(parameter))];
   LYNX_CHECK(i >= 0);
   return slots_[static_cast<size_t>(i)];
 }

@@ -1,13 +1,13 @@
 #include "worker/data/dataset.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "tests/worker/data/data_files.h"
+#include "tests/worker/test_folder.h"
 
 namespace lynx {
 namespace {

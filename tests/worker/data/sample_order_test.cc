@@ -1,8 +1,8 @@
 #include "worker/data/sample_order.h"
 
-#include <vector>
-
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace lynx {
 namespace {

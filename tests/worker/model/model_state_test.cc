@@ -1,9 +1,9 @@
 #include "worker/model/model_state.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <map>
-
-#include <gtest/gtest.h>
 
 #include "planner/layer_graph.h"
 
@@ -180,7 +180,8 @@ TEST(InitialWeights, HaveTheStatedMomentsAndDependOnSeedAndName) {
   EXPECT_NE(a.at("layers.0.fc1.weight").values, a.at("layers.1.fc1.weight").values);
 }
 
-// Computed by a second implementation of the header's description, in Python. Fixed for ever: recorded losses depend on it.
+// Computed by a second implementation of the header's description, in Python. Fixed for ever: recorded losses depend
+// on it.
 TEST(InitialWeights, KnownValues) {
   const std::vector<float> values = Gather(SmallModel(), 1, 1, 1234).at("embed.tok").values;
   EXPECT_FLOAT_EQ(values[0], -0.0018499731f);

@@ -1,14 +1,14 @@
-// Files for the data tests, in GoogleTest's temporary folder.
-#ifndef LYNX_TESTS_WORKER_DATA_DATA_FILES_H_
-#define LYNX_TESTS_WORKER_DATA_DATA_FILES_H_
+// TestFolder: a place for a test's files, in GoogleTest's temporary folder.
+#ifndef LYNX_TESTS_WORKER_TEST_FOLDER_H_
+#define LYNX_TESTS_WORKER_TEST_FOLDER_H_
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace lynx {
 
@@ -26,7 +26,12 @@ class TestFolder {
   TestFolder(const TestFolder&) = delete;
   TestFolder& operator=(const TestFolder&) = delete;
 
+  std::string path() const { return path_; }
   std::string Path(const std::string& name) const { return path_ / name; }
+  std::string Read(const std::string& name) const {
+    std::ifstream in(path_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   std::string Write(const std::string& name, const std::string& content) const {
     std::ofstream(path_ / name, std::ios::binary) << content;
     return path_ / name;
@@ -38,4 +43,4 @@ class TestFolder {
 
 }  // namespace lynx
 
-#endif  // LYNX_TESTS_WORKER_DATA_DATA_FILES_H_
+#endif  // LYNX_TESTS_WORKER_TEST_FOLDER_H_

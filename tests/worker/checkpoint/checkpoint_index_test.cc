@@ -1,0 +1,102 @@
+#include "worker/checkpoint/checkpoint_index.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "common/digest.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+CheckpointIndex SmallIndex() {
+  CheckpointIndex index;
+  index.identity.job = JobId("job-1");
+  index.identity.generation = Generation(2);
+  index.identity.step = 100;
+  index.identity.seed = 18446744073709551615u;
+  index.identity.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 32, .seq = 4, .vocab = 13, .dropout = 0.1};
+  index.identity.layout = {1, 2, 3};
+  index.files = {{ShardFile(0, 0), Bytes(10), std::string(64, 'a')},
+                 {ShardFile(1, 0), Bytes(20), std::string(64, 'b')}};
+  return index;
+}
+
+TEST(CheckpointIndex, ReadsWhatItWrites) {
+  const auto index = DecodeIndex(EncodeIndex(SmallIndex()));
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ(index->identity, SmallIndex().identity);
+  EXPECT_EQ(index->files, SmallIndex().files);
+}
+
+TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
+  const std::string text = EncodeIndex(SmallIndex());
+  for (size_t length = 0; length + 2 < text.size(); ++length) {
+    EXPECT_TRUE(absl::IsDataLoss(DecodeIndex(text.substr(0, length)).status())) << length;
+  }
+  std::mt19937 random(11);
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = text;
+    for (int i = 0; i < 2; ++i) damaged[random() % damaged.size()] = static_cast<char>(random());
+    const auto index = DecodeIndex(damaged);  // White space between fields may differ and mean the same.
+    if (index.ok()) {
+      EXPECT_EQ(index->identity, SmallIndex().identity) << "seed 11 round " << round;
+    }
+  }
+}
+
+// Indexes with a right digest that this program would not have written.
+absl::Status Resigned(std::string text) {
+  const size_t digest = text.find("\"digest\":");
+  EXPECT_NE(digest, std::string::npos);
+  text.erase(digest, text.find(',', digest) + 1 - digest);
+  std::string canonical;
+  bool quoted = false;
+  for (const char c : text) {
+    quoted ^= c == '"';
+    if (quoted || (c != ' ' && c != '\n')) canonical += c;
+  }
+  return DecodeIndex("{\"digest\":\"" + Sha256Hex(canonical) + "\"," + canonical.substr(1)).status();
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
+  const std::string text = EncodeIndex(SmallIndex());
+  ASSERT_EQ(Resigned(text), absl::OkStatus());
+  const struct {
+    std::string from, to, message;
+    absl::StatusCode code = absl::StatusCode::kDataLoss;
+  } cases[] = {
+      {"\"step\": 100", "\"step\": -1", "step is -1"},
+      {"\"step\": 100", "\"step\": 1.5", "step is 1.5"},
+      {"\"step\": 100", "\"step\": 9223372036854775808", "step is 9223372036854775808"},
+      {"\"step\": 100", "\"stepx\": 100", "step is missing"},
+      {"\"hidden\": 8", "\"hidden\": 4294967296", "hidden is 4294967296"},
+      {"\"heads\": 2", "\"heads\": 0", "heads is 0"},
+      {"\"heads\": 2", "\"heads\": \"2\"", "heads is \"2\""},
+      {"\"pp\": 2", "\"pp\": 4000", "2 files for tp1 pp4000 dp3"},
+      {"\"pp\": 2", "\"pp\": 2000000000", "pp is 2000000000"},
+      {"shard-0001-0000.safetensors", "../../../etc/passwd", "file 1 is not shard-0001-0000"},
+      {"\"bytes\": 20", "\"bytes\": -20", "bytes is -20"},
+      {"\"seed\": 18446744073709551615", "\"seed\": -1", "seed"},
+      {"\"job\": \"job-1\"", "\"job\": 1", "job is not a string"},
+      {"lynx-checkpoint", "other", "format is other"},
+      {"\"version\": 1", "\"version\": 2", "format version 2", absl::StatusCode::kFailedPrecondition},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = Resigned(Replaced(text, c.from, c.to));
+    EXPECT_EQ(status.code(), c.code) << c.to << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.to;
+  }
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,150 @@
+// The ranks of a small model with their states, for the checkpoint tests.
+#ifndef LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
+#define LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/rng.h"
+#include "worker/backend/backend.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace lynx {
+
+// 13 words: the vocabulary has padding when it is divided by two.
+inline ModelSpec WorldModel() {
+  ModelSpec model;
+  model.layers = 2;
+  model.hidden = 8;
+  model.heads = 2;
+  model.ffn = 12;
+  model.seq = 4;
+  model.vocab = 13;
+  return model;
+}
+
+struct WorldRank {
+  StageContext context;
+  int32_t tp_rank = 0;
+  ModelState state;
+};
+
+class CheckpointWorld {
+ public:
+  explicit CheckpointWorld(const ParallelLayout& layout, const ModelSpec& model = WorldModel()) {
+    for (int32_t stage = 0; stage < layout.pp; ++stage) {
+      for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
+        StageContext context;
+        context.model = model;
+        context.layout = layout;
+        context.stage = stage;
+        context.first_layer = model.layers * stage / layout.pp;
+        context.end_layer = model.layers * (stage + 1) / layout.pp;
+        absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 7, *backend_);
+        EXPECT_TRUE(state.ok()) << state.status();
+        ranks_.push_back({context, tp_rank, *std::move(state)});
+      }
+    }
+    identity_.job = JobId("job-1");
+    identity_.generation = Generation(1);
+    identity_.seed = ~uint64_t{0};  // No seed is too large for the index.
+    identity_.model = model;
+    identity_.layout = layout;
+  }
+
+  std::vector<WorldRank>& ranks() { return ranks_; }
+  CheckpointIdentity Identity(int64_t step, int64_t generation = 1) const {
+    CheckpointIdentity identity = identity_;
+    identity.step = step;
+    identity.generation = Generation(generation);
+    return identity;
+  }
+
+  // The state after `step` steps: every element of every array is a function of the step and its place; padding is
+  // zero.
+  void Train(int64_t step) {
+    for (WorldRank& rank : ranks_) {
+      for (int32_t array = 0; array < 3; ++array) {
+        Fill(rank, array, [&](uint32_t place, uint32_t which) { return ValueOf(step, place, which); });
+      }
+    }
+  }
+  // Whether the weights and moments are those of Train(step), bit for bit.
+  bool Holds(int64_t step) {
+    bool equal = true;
+    for (WorldRank& rank : ranks_) {
+      for (int32_t array = 0; array < 3; ++array) {
+        Visit(rank, array, [&](float& value, uint32_t place, uint32_t which) {
+          equal = equal && value == ValueOf(step, place, which);
+        });
+      }
+    }
+    return equal;
+  }
+  // Overwrites what is to be loaded.
+  void Poison() {
+    for (WorldRank& rank : ranks_) {
+      for (int32_t array = 0; array < 3; ++array) Fill(rank, array, [](uint32_t, uint32_t) { return -1.0f; });
+    }
+  }
+
+  absl::Status Write(const std::string& directory, const CheckpointIdentity& identity,
+                     FileSystem& files = PosixFileSystem()) {
+    for (WorldRank& rank : ranks_) {
+      const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, rank.state, files);
+      if (!record.ok()) return record.status();
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WriteAndPublish(const std::string& directory, const CheckpointIdentity& identity, int32_t keep,
+                               FileSystem& files = PosixFileSystem()) {
+    Train(identity.step);
+    if (absl::Status status = Write(directory, identity, files); !status.ok()) return status;
+    return PublishCheckpoint(directory, identity, keep, files).status();
+  }
+  absl::Status Load(const std::string& directory, int64_t step, FileSystem& files = PosixFileSystem()) {
+    Poison();
+    for (WorldRank& rank : ranks_) {
+      const absl::Status status = LoadCheckpoint(directory, step, rank.context, rank.tp_rank, rank.state, files);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static float ValueOf(int64_t step, uint32_t place, uint32_t array) {
+    return static_cast<float>(Philox({place, array, 0, 0}, {static_cast<uint32_t>(step), 0})[0]) * 0x1p-32f;
+  }
+  template <class F>
+  static void Fill(WorldRank& rank, int32_t array, const F& value) {
+    Visit(rank, array, [&](float& out, uint32_t place, uint32_t which) { out = value(place, which); });
+  }
+  // Every element that belongs to the model, with its place in the global parameter mixed with the parameter.
+  template <class F>
+  static void Visit(WorldRank& rank, int32_t array, const F& visit) {
+    const std::span<float> arrays[] = {rank.state.weights(), rank.state.first_moments(), rank.state.second_moments()};
+    for (const ParameterSlot& slot : rank.state.slots()) {
+      for (const ParameterPiece& piece : slot.pieces) {
+        for (int64_t i = 0; i < piece.rows * piece.columns; ++i) {
+          const int64_t place =
+              (piece.row + i / piece.columns) * slot.global_columns + piece.column + i % piece.columns;
+          const int64_t parameter = slot.layer * 32 + static_cast<int>(slot.parameter);
+          visit(arrays[array][static_cast<size_t>(slot.offset + piece.offset + i)],
+                static_cast<uint32_t>(parameter * 65536 + place), static_cast<uint32_t>(array));
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend(1);
+  std::vector<WorldRank> ranks_;
+  CheckpointIdentity identity_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_CHECKPOINT_CHECKPOINT_WORLD_H_

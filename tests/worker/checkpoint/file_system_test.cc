@@ -1,0 +1,70 @@
+#include "worker/checkpoint/file_system.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/worker/checkpoint/faulty_file_system.h"
+#include "tests/worker/test_folder.h"
+
+namespace lynx {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// What checkpoints rely on, of the real file system and of the one that their tests use in its place.
+void ExpectContract(FileSystem& files, const std::string& root) {
+  ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
+  ASSERT_EQ(files.CreateFolders(root + "/a/b"), absl::OkStatus());
+  ASSERT_EQ(WriteWholeFile(files, root + "/a/b/file", "first"), absl::OkStatus());
+  ASSERT_EQ(WriteWholeFile(files, root + "/a/b/file", "again"), absl::OkStatus());
+  ASSERT_EQ(files.SyncFolder(root + "/a/b"), absl::OkStatus());
+  EXPECT_EQ(ReadWholeFile(files, root + "/a/b/file", Bytes(5)).value_or(""), "again");
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadWholeFile(files, root + "/a/b/file", Bytes(4)).status()));
+
+  auto file = files.OpenFile(root + "/a/b/file").value();
+  EXPECT_EQ(file->size(), Bytes(5));
+  std::string part(3, '\0');
+  EXPECT_EQ(file->Read(part), absl::OkStatus());
+  EXPECT_EQ(part, "aga");
+  EXPECT_TRUE(absl::IsDataLoss(file->Read(part)));
+
+  ASSERT_EQ(files.CreateFolders(root + "/a/c"), absl::OkStatus());
+  EXPECT_THAT(files.List(root + "/a").value(), ElementsAre("b", "c"));
+  EXPECT_FALSE(files.Rename(root + "/a/c", root + "/a/b").ok());
+  EXPECT_TRUE(absl::IsNotFound(files.Rename(root + "/a/absent", root + "/a/d")));
+  EXPECT_EQ(files.Rename(root + "/a/b", root + "/a/d"), absl::OkStatus());
+  EXPECT_THAT(files.List(root + "/a").value(), ElementsAre("c", "d"));
+  EXPECT_EQ(ReadWholeFile(files, root + "/a/d/file", Bytes(5)).value_or(""), "again");
+
+  EXPECT_EQ(files.RemoveTree(root + "/a/d"), absl::OkStatus());
+  EXPECT_EQ(files.RemoveTree(root + "/a/d"), absl::OkStatus());
+  EXPECT_TRUE(absl::IsNotFound(files.List(root + "/a/d").status()));
+  EXPECT_TRUE(absl::IsNotFound(files.OpenFile(root + "/a/d/file").status()));
+  EXPECT_TRUE(absl::IsNotFound(files.SyncFolder(root + "/a/d")));
+  EXPECT_TRUE(absl::IsNotFound(files.CreateFile(root + "/a/d/file").status()));
+}
+
+TEST(FileSystem, PosixKeepsTheContract) {
+  const TestFolder folder;
+  ExpectContract(PosixFileSystem(), folder.path());
+}
+
+TEST(FileSystem, TheFaultyOneKeepsItToo) {
+  FaultyFileSystem files;
+  ExpectContract(files, "");
+}
+
+TEST(FileSystem, PosixErrorsNameThePath) {
+  const TestFolder folder;
+  folder.Write("file", "");
+  const absl::Status status = PosixFileSystem().CreateFolders(folder.Path("file/below"));
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file/below"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(PosixFileSystem().OpenFile(folder.path()).status()));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,206 @@
+#include "worker/checkpoint/checkpoint_index.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/digest.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kFormat[] = "lynx-checkpoint";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
+// Bounds the number of files that a damaged layout can ask for.
+constexpr int64_t kLargestDegree = 1 << 12;
+
+json Canonical(const CheckpointIndex& index) {
+  const CheckpointIdentity& id = index.identity;
+  const ModelSpec& m = id.model;
+  json files = json::array();
+  for (const ShardRecord& file : index.files) {
+    files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
+  }
+  return {{"format", kFormat},
+          {"version", kVersion},
+          {"job", id.job.value},
+          {"generation", id.generation.value},
+          {"step", id.step},
+          {"seed", id.seed},
+          {"model",
+           {{"layers", m.layers},
+            {"hidden", m.hidden},
+            {"heads", m.heads},
+            {"ffn", m.ffn},
+            {"seq", m.seq},
+            {"vocab", m.vocab},
+            {"dropout", m.dropout}}},
+          {"layout", {{"tp", id.layout.tp}, {"pp", id.layout.pp}, {"dp", id.layout.dp}}},
+          {"files", files}};
+}
+
+std::string Dump(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+// Reads fields of an index, keeping the first thing that is wrong.
+class Fields {
+ public:
+  template <class T>
+  void Integer(const json& object, const char* name, int64_t least, int64_t most, T& out) {
+    const json* value = Find(object, name);
+    if (value == nullptr) return;
+    const bool too_large =
+        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kLargestCount);
+    const int64_t number = value->is_number_integer() && !too_large ? value->get<int64_t>() : kNotANumber;
+    if (number == kNotANumber || number < least || number > most) {
+      return Fail(absl::StrCat(name, " is ", Dump(*value, -1), ", not a number in [", least, ", ", most, "]"));
+    }
+    out = static_cast<T>(number);
+  }
+  void Seed(const json& object, const char* name, uint64_t& out) {
+    const json* value = Find(object, name);
+    if (value == nullptr) return;
+    if (!value->is_number_unsigned()) return Fail(absl::StrCat(name, " is not an unsigned number"));
+    out = value->get<uint64_t>();
+  }
+  void Rate(const json& object, const char* name, double& out) {
+    const json* value = Find(object, name);
+    if (value == nullptr) return;
+    if (!value->is_number()) return Fail(absl::StrCat(name, " is not a number"));
+    out = value->get<double>();
+  }
+  void Text(const json& object, const char* name, std::string& out) {
+    const json* value = Find(object, name);
+    if (value == nullptr) return;
+    if (!value->is_string()) return Fail(absl::StrCat(name, " is not a string"));
+    out = value->get<std::string>();
+  }
+  const json* Find(const json& object, const char* name) {
+    if (object.is_object()) {
+      if (const auto at = object.find(name); at != object.end()) return &*at;
+    }
+    Fail(absl::StrCat(name, " is missing"));
+    return nullptr;
+  }
+  void Fail(const std::string& what) {
+    if (status_.ok()) status_ = absl::DataLossError("damaged: " + what);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
+void DecodeIdentity(const json& root, Fields& fields, CheckpointIdentity& id) {
+  fields.Text(root, "job", id.job.value);
+  fields.Integer(root, "generation", 0, kLargestCount, id.generation.value);
+  fields.Integer(root, "step", 0, kLargestCount, id.step);
+  fields.Seed(root, "seed", id.seed);
+  if (const json* model = fields.Find(root, "model")) {
+    fields.Integer(*model, "layers", 1, kLargestExtent, id.model.layers);
+    fields.Integer(*model, "hidden", 1, kLargestExtent, id.model.hidden);
+    fields.Integer(*model, "heads", 1, kLargestExtent, id.model.heads);
+    fields.Integer(*model, "ffn", 1, kLargestExtent, id.model.ffn);
+    fields.Integer(*model, "seq", 1, kLargestExtent, id.model.seq);
+    fields.Integer(*model, "vocab", 1, kLargestExtent, id.model.vocab);
+    fields.Rate(*model, "dropout", id.model.dropout);
+  }
+  if (const json* layout = fields.Find(root, "layout")) {
+    fields.Integer(*layout, "tp", 1, kLargestDegree, id.layout.tp);
+    fields.Integer(*layout, "pp", 1, kLargestDegree, id.layout.pp);
+    fields.Integer(*layout, "dp", 1, kLargestDegree, id.layout.dp);
+  }
+}
+
+void DecodeFiles(const json& root, Fields& fields, CheckpointIndex& index) {
+  const json* files = fields.Find(root, "files");
+  if (files == nullptr || !files->is_array()) return fields.Fail("files is not an array");
+  for (const json& file : *files) {
+    ShardRecord& record = index.files.emplace_back();
+    fields.Text(file, "file", record.file);
+    fields.Integer(file, "bytes", 0, kLargestCount, record.bytes.value);
+    fields.Text(file, "sha256", record.sha256);
+  }
+  // The layout says which files there are, so no name in the index can lead elsewhere.
+  const ParallelLayout& layout = index.identity.layout;
+  if (static_cast<int64_t>(index.files.size()) != int64_t{layout.pp} * layout.tp) {
+    return fields.Fail(absl::StrCat(index.files.size(), " files for ", LayoutText(layout)));
+  }
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    const auto rank = static_cast<int32_t>(i);
+    const std::string expected = ShardFile(rank / layout.tp, rank % layout.tp);
+    if (index.files[i].file != expected) fields.Fail(absl::StrCat("file ", i, " is not ", expected));
+  }
+}
+
+template <class T>
+void Compare(const char* name, const T& checkpoint, const T& here, std::vector<std::string>& differences) {
+  if (checkpoint == here) return;
+  differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
+}
+
+}  // namespace
+
+std::string ShardFile(int32_t stage, int32_t tp_rank) {
+  return absl::StrFormat("shard-%04d-%04d.safetensors", stage, tp_rank);
+}
+
+std::string EncodeIndex(const CheckpointIndex& index) {
+  json root = Canonical(index);
+  root["digest"] = Sha256Hex(Dump(Canonical(index), -1));
+  return Dump(root, 2) + "\n";
+}
+
+absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
+  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Fields fields;
+  if (!root.is_object()) return absl::DataLossError("damaged: not a JSON object");
+  std::string format, digest;
+  int64_t version = 0;
+  fields.Text(root, "format", format);
+  fields.Text(root, "digest", digest);
+  fields.Integer(root, "version", 1, kLargestCount, version);
+  LYNX_RETURN_IF_ERROR(fields.status());
+  if (format != kFormat) return absl::DataLossError(absl::StrCat("damaged: format is ", format, ", not ", kFormat));
+  root.erase("digest");
+  if (Sha256Hex(Dump(root, -1)) != digest)
+    return absl::DataLossError("damaged: its digest does not match its content");
+  if (version != kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("has format version ", version, "; this program knows version ", kVersion, " only"));
+  }
+  CheckpointIndex index;
+  DecodeIdentity(root, fields, index.identity);
+  LYNX_RETURN_IF_ERROR(fields.status());
+  DecodeFiles(root, fields, index);
+  LYNX_RETURN_IF_ERROR(fields.status());
+  return index;
+}
+
+std::string DifferenceText(const ModelSpec& checkpoint, const ModelSpec& here) {
+  std::vector<std::string> differences;
+  Compare("model.layers", checkpoint.layers, here.layers, differences);
+  Compare("model.hidden", checkpoint.hidden, here.hidden, differences);
+  Compare("model.heads", checkpoint.heads, here.heads, differences);
+  Compare("model.ffn", checkpoint.ffn, here.ffn, differences);
+  Compare("model.seq", checkpoint.seq, here.seq, differences);
+  Compare("model.vocab", checkpoint.vocab, here.vocab, differences);
+  Compare("model.dropout", checkpoint.dropout, here.dropout, differences);
+  return absl::StrJoin(differences, "; ");
+}
+
+std::string DifferenceText(const ParallelLayout& checkpoint, const ParallelLayout& here) {
+  std::vector<std::string> differences;
+  Compare("the parallel layout", LayoutText(checkpoint), LayoutText(here), differences);
+  return absl::StrJoin(differences, "; ");
+}
+
+}  // namespace lynx

@@ -1,0 +1,36 @@
+// index.json: what a checkpoint is and which files it has, with a digest of every file and of itself. Functions on
+// values; thread-safe.
+#ifndef LYNX_WORKER_CHECKPOINT_CHECKPOINT_INDEX_H_
+#define LYNX_WORKER_CHECKPOINT_CHECKPOINT_INDEX_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace lynx {
+
+inline constexpr char kIndexFile[] = "index.json";
+
+struct CheckpointIndex {
+  CheckpointIdentity identity;
+  std::vector<ShardRecord> files;  // stage by stage, tensor-parallel ranks in order
+};
+
+// "shard-0001-0000.safetensors"
+std::string ShardFile(int32_t stage, int32_t tp_rank);
+
+std::string EncodeIndex(const CheckpointIndex& index);
+// DataLoss for anything that EncodeIndex did not write: not JSON, fields missing or out of range, another digest than
+// its own, files other than the layout's shards. FailedPrecondition for a format version that this program does not
+// know.
+absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text);
+
+// "" when equal, else the differing fields with both values: "model.hidden is 64 in the checkpoint, 128 here".
+std::string DifferenceText(const ModelSpec& checkpoint, const ModelSpec& here);
+std::string DifferenceText(const ParallelLayout& checkpoint, const ParallelLayout& here);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_CHECKPOINT_CHECKPOINT_INDEX_H_

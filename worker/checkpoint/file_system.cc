@@ -1,0 +1,186 @@
+#include "worker/checkpoint/file_system.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+absl::Status ErrnoStatus(int error, const std::string& what) {
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return absl::ErrnoToStatus(
+      error, full ? absl::StrCat(what, " (free space there, or set checkpoint.directory to a larger disk)") : what);
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+class PosixWritableFile : public WritableFile {
+ public:
+  PosixWritableFile(FileDescriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  absl::Status Append(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
+      if (written < 0) {
+        if (errno == EINTR) continue;
+        return ErrnoStatus(errno, absl::StrCat("cannot write ", path_));
+      }
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sync() override {
+    if (::fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot sync ", path_));
+    // Drops the file from the page cache, so that reading it back to verify it reads the disk. Advice only.
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
+    return absl::OkStatus();
+  }
+
+ private:
+  FileDescriptor fd_;
+  std::string path_;
+};
+
+class PosixReadableFile : public ReadableFile {
+ public:
+  PosixReadableFile(FileDescriptor fd, Bytes size, std::string path)
+      : fd_(std::move(fd)), size_(size), path_(std::move(path)) {}
+
+  Bytes size() const override { return size_; }
+
+  absl::Status Read(std::span<char> out) override {
+    while (!out.empty()) {
+      const ssize_t got = ::read(fd_.get(), out.data(), out.size());
+      if (got < 0) {
+        if (errno == EINTR) continue;
+        return ErrnoStatus(errno, absl::StrCat("cannot read ", path_));
+      }
+      if (got == 0)
+        return absl::DataLossError(absl::StrCat(path_, " is cut short: ", out.size(), " bytes are missing"));
+      out = out.subspan(static_cast<size_t>(got));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  FileDescriptor fd_;
+  Bytes size_;
+  std::string path_;
+};
+
+class PosixFiles : public FileSystem {
+ public:
+  absl::Status CreateFolders(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) == 0) return SyncFolder(ParentOf(path));
+    const int error = errno;
+    if (error == EEXIST) return absl::OkStatus();
+    const std::string parent = ParentOf(path);
+    if (error != ENOENT || parent == path) return ErrnoStatus(error, absl::StrCat("cannot create folder ", path));
+    LYNX_RETURN_IF_ERROR(CreateFolders(parent));
+    if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+      return ErrnoStatus(errno, absl::StrCat("cannot create folder ", path));
+    }
+    return SyncFolder(parent);
+  }
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> CreateFile(const std::string& path) override {
+    FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
+    return std::make_unique<PosixWritableFile>(std::move(fd), path);
+  }
+
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenFile(const std::string& path) override {
+    // O_NONBLOCK: a named pipe in a checkpoint's place must not hold the caller.
+    FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat info = {};
+    if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
+    if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
+    return std::make_unique<PosixReadableFile>(std::move(fd), Bytes(info.st_size), path);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("cannot rename ", from, " to ", to));
+  }
+
+  absl::Status RemoveTree(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    return error ? ErrnoStatus(error.value(), absl::StrCat("cannot remove ", path)) : absl::OkStatus();
+  }
+
+  absl::Status SyncFolder(const std::string& path) override {
+    const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // EINVAL: a file system that cannot sync folders, where nothing more can be done.
+    if (fd.get() < 0 || (::fsync(fd.get()) != 0 && errno != EINVAL)) {
+      return ErrnoStatus(errno, absl::StrCat("cannot sync folder ", path));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator at(path, error);
+    while (!error && at != std::filesystem::directory_iterator()) {
+      names.push_back(at->path().filename());
+      at.increment(error);
+    }
+    if (error) return ErrnoStatus(error.value(), absl::StrCat("cannot list ", path));
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  static std::string ParentOf(const std::string& path) {
+    const std::string parent = std::filesystem::path(path).parent_path();
+    return parent.empty() ? "." : parent;
+  }
+};
+
+}  // namespace
+
+FileSystem& PosixFileSystem() {
+  static PosixFiles* const files = new PosixFiles;  // Never destroyed: threads may use it until the process ends.
+  return *files;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(FileSystem& files, const std::string& path, Bytes limit) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.OpenFile(path));
+  if (file->size() > limit) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " has ", file->size().value, " bytes, more than the ", limit.value, " that it may have"));
+  }
+  std::string content(static_cast<size_t>(file->size().value), '\0');
+  LYNX_RETURN_IF_ERROR(file->Read(content));
+  return content;
+}
+
+absl::Status WriteWholeFile(FileSystem& files, const std::string& path, std::string_view content) {
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.CreateFile(path));
+  LYNX_RETURN_IF_ERROR(file->Append(content));
+  return file->Sync();
+}
+
+}  // namespace lynx
