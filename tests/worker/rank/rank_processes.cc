@@ -1,0 +1,190 @@
+#include "tests/worker/rank/rank_processes.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/lower.h"
+#include "planner/memory_model.h"
+#include "planner/recompute_policy.h"
+
+namespace lynx {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr ParallelLayout kLayout{.tp = 2, .pp = 2, .dp = 1};
+constexpr std::chrono::seconds kPatience(60);
+const char* const kBinary = LYNX_BINARY_DIR "/bin/lynx-rank";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Starts the binary with stdout and stderr in files. `keep_fd` stays open in it; -1: none.
+pid_t Spawn(const std::vector<std::string>& arguments, const std::string& out, const std::string& err, int keep_fd) {
+  std::vector<char*> argv = {const_cast<char*>(kBinary)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t pid = fork();
+  LYNX_CHECK(pid >= 0);
+  if (pid > 0) return pid;
+  if (keep_fd >= 0) fcntl(keep_fd, F_SETFD, 0);
+  dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDOUT_FILENO);
+  dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
+  execv(kBinary, argv.data());
+  _exit(127);
+}
+
+// The exit code, or kKilled; nothing while the process runs.
+bool Ended(pid_t pid, int& exit_code) {
+  int status = 0;
+  const pid_t ended = waitpid(pid, &status, WNOHANG);
+  LYNX_CHECK(ended >= 0);
+  if (ended == 0) return false;
+  exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : RankProcesses::kKilled;
+  return true;
+}
+
+int AwaitExit(pid_t pid) {
+  const steady_clock::time_point deadline = steady_clock::now() + kPatience;
+  int exit_code = RankProcesses::kKilled;
+  while (!Ended(pid, exit_code)) {
+    if (steady_clock::now() > deadline) {
+      ADD_FAILURE() << "process " << pid << " does not end";
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      return RankProcesses::kKilled;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+TestFolder::TestFolder() {
+  path_ = (std::filesystem::temp_directory_path() / "lynx-rank-test-XXXXXX").string();
+  LYNX_CHECK(mkdtemp(path_.data()) != nullptr);
+}
+
+TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
+
+std::string TestFolder::Write(const std::string& name, const std::string& text) const {
+  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
+  return path_ + "/" + name;
+}
+
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
+  RankConfig config;
+  config.job = JobId("small");
+  config.spec.name = "small";
+  config.spec.model = {.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 256, .dropout = 0.1};
+  config.spec.train.steps = steps;
+  config.spec.train.global_batch = 4;
+  config.spec.train.micro_batch = 1;
+  std::string text;
+  for (int i = 0; i < 400; ++i) absl::StrAppend(&text, i * i, " ");
+  config.spec.data = {.kind = DataKind::kText, .path = folder.Write("text", text)};
+  config.context = {.model = config.spec.model,
+                    .layout = kLayout,
+                    .micro_batch = 1,
+                    .microbatches = 4,
+                    .stage = stage,
+                    .first_layer = 2 * stage,
+                    .end_layer = 2 * stage + 2};
+  config.program = LowerStage(config.context, NamedPolicy(RecomputeMode::kFull, 2));
+  config.arena = PlanMemory(config.program, config.context)->arena;
+  config.checkpoint_directory = folder.path() + "/checkpoints";
+  config.spec.checkpoint.directory = config.checkpoint_directory;
+  return config;
+}
+
+RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation)
+    : folder_(folder), generation_(generation) {
+  std::vector<PeerAddress> peers;
+  std::vector<int> sockets;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const ListeningSocket socket = ListenTcp("127.0.0.1").value();
+    sockets.push_back(socket.fd);
+    peers.push_back({"127.0.0.1", socket.port});
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    RankConfig config = configs[CoordinatesOf(kLayout, rank).stage];
+    config.generation = Generation(generation);
+    config.rank = rank;
+    config.peers = peers;
+    std::ofstream(FileOf("config", rank)) << RankConfigText(config);
+    processes_.push_back(Start(rank, sockets[rank]));
+  }
+  for (int fd : sockets) close(fd);
+}
+
+RankProcesses::~RankProcesses() {
+  for (pid_t pid : processes_) {
+    if (pid < 0) continue;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+}
+
+std::string RankProcesses::FileOf(const char* what, int rank) const {
+  return absl::StrCat(folder_.path(), "/", what, ".", generation_, ".", rank);
+}
+
+pid_t RankProcesses::Start(int rank, int listen_fd) const {
+  return Spawn({"--config", FileOf("config", rank), "--listen-fd", absl::StrCat(listen_fd), "--report-file",
+                FileOf("reports", rank)},
+               FileOf("out", rank), FileOf("err", rank), listen_fd);
+}
+
+void RankProcesses::Signal(int rank, int signal) const { kill(processes_[rank], signal); }
+
+int RankProcesses::ExitCode(int rank) {
+  const int exit_code = AwaitExit(processes_[rank]);
+  processes_[rank] = -1;
+  return exit_code;
+}
+
+std::vector<RankReport> RankProcesses::Reports(int rank) const {
+  std::vector<RankReport> reports;
+  std::istringstream lines(ReadFile(FileOf("reports", rank)));
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    const absl::StatusOr<RankReport> report = ParseRankReport(line);
+    EXPECT_TRUE(report.ok()) << report.status() << ": " << line;
+    if (report.ok()) reports.push_back(*report);
+  }
+  return reports;
+}
+
+void RankProcesses::WaitForSteps(int rank, int64_t steps) const {
+  const steady_clock::time_point deadline = steady_clock::now() + kPatience;
+  while (static_cast<int64_t>(Only<StepReport>(Reports(rank)).size()) < steps) {
+    ASSERT_LT(steady_clock::now(), deadline) << "rank " << rank << " makes no progress: " << Log(rank);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+std::string RankProcesses::Log(int rank) const { return ReadFile(FileOf("err", rank)); }
+
+Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments) {
+  const std::string out = folder.path() + "/out", err = folder.path() + "/err";
+  const int exit_code = AwaitExit(Spawn(arguments, out, err, -1));
+  return {exit_code, ReadFile(out), ReadFile(err)};
+}
+
+}  // namespace lynx

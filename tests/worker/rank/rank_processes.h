@@ -1,0 +1,80 @@
+// RankProcesses: the ranks of a small job as real processes of lynx-rank, sharing a folder. Test support.
+#ifndef LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
+#define LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "worker/rank_config.h"
+#include "worker/rank_report.h"
+
+namespace lynx {
+
+// A folder that is removed with everything in it.
+class TestFolder {
+ public:
+  TestFolder();
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  const std::string& path() const { return path_; }
+  std::string Write(const std::string& name, const std::string& text) const;  // the file's path
+
+ private:
+  std::string path_;
+};
+
+// A job of `steps` steps on tp2 pp2, everything recomputed, checkpoints below the folder. The ranks' configurations
+// lack peers and `rank` only.
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage);
+
+class RankProcesses {
+ public:
+  static constexpr int kKilled = -1;  // exit code of a process that a signal ended
+  static constexpr int kRanks = 4;
+
+  // Starts the ranks of one generation. `configs`: by stage.
+  RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1);
+  ~RankProcesses();  // kills and reaps what still runs
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+
+  pid_t pid(int rank) const { return processes_[rank]; }
+  void Signal(int rank, int signal) const;
+  // Waits for the process to end; fails the test and kills it after a minute, which nothing here needs.
+  int ExitCode(int rank);
+  std::vector<RankReport> Reports(int rank) const;
+  // Waits until a rank has reported that many steps; fails the test after a minute.
+  void WaitForSteps(int rank, int64_t steps) const;
+  std::string Log(int rank) const;  // its stderr
+
+ private:
+  std::string FileOf(const char* what, int rank) const;
+  pid_t Start(int rank, int listen_fd) const;
+
+  const TestFolder& folder_;
+  const int64_t generation_;
+  std::vector<pid_t> processes_;  // -1: reaped
+};
+
+template <class T>
+std::vector<T> Only(const std::vector<RankReport>& reports) {
+  std::vector<T> result;
+  for (const RankReport& report : reports) {
+    if (const T* one = std::get_if<T>(&report)) result.push_back(*one);
+  }
+  return result;
+}
+
+// Runs lynx-rank with these arguments to its end: exit code and what it printed.
+struct Output {
+  int exit_code = 0;
+  std::string out, err;
+};
+Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments);
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_RANK_RANK_PROCESSES_H_

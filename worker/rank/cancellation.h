@@ -1,0 +1,44 @@
+// Cancellation: SIGTERM (and SIGINT) as a request to end the rank at once. A thread of its own waits for the signal
+// and aborts the communicator, which wakes this rank's compute thread and tells every peer. Should the compute thread
+// not come out within a grace time (it may be in a long product, or writing to a slow disk), the process exits there
+// and then: a checkpoint is either whole or invisible, so nothing is torn.
+//
+// Make one in main before any other thread, so that all of them inherit the blocked signals. Thread-safe.
+#ifndef LYNX_WORKER_RANK_CANCELLATION_H_
+#define LYNX_WORKER_RANK_CANCELLATION_H_
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "worker/collectives/communicator.h"
+
+namespace lynx {
+
+class Cancellation {
+ public:
+  Cancellation();
+  ~Cancellation();
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  bool requested() const { return requested_; }
+
+  // The communicator to abort; nullptr before it is destroyed. While there is none, a request exits the process at
+  // once with kRankExitCancelled. Where a request has come already, aborts it now.
+  void Attach(Communicator* communicator);
+
+ private:
+  void Watch();
+
+  int signal_fd_ = -1;
+  int stop_fd_ = -1;
+  std::atomic<bool> requested_ = false;
+  std::mutex mutex_;
+  Communicator* communicator_ = nullptr;  // guarded by mutex_
+  std::thread watcher_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_CANCELLATION_H_

@@ -1,0 +1,161 @@
+// lynx-rank: one rank of a training job, or a measurement.
+//
+//   lynx-rank --config FILE --listen-fd N --report-file FILE   trains; the worker daemon starts it so
+//   lynx-rank --measure FILE | --measure-link FILE             measures; the agent starts it so (see measure.h)
+//
+// Exit codes: see rank_report.h; 2: wrong usage.
+#include <getopt.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/rank/cancellation.h"
+#include "worker/rank/measure.h"
+#include "worker/rank/measure_device.h"
+#include "worker/rank/measure_link.h"
+#include "worker/rank/pinning.h"
+#include "worker/rank/rank_run.h"
+#include "worker/rank/report_file.h"
+#include "worker/rank_config.h"
+
+namespace lynx {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  std::string config;
+  int listen_fd = -1;
+  std::string report_file;
+  std::string measure;
+  std::string measure_link;
+};
+
+// False for an unknown option or one without its value; getopt has said so on stderr.
+bool ParseArguments(int argc, char** argv, Arguments& arguments) {
+  constexpr option kOptions[] = {
+      {"config", required_argument, nullptr, 'c'},       {"listen-fd", required_argument, nullptr, 'l'},
+      {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
+      {"measure-link", required_argument, nullptr, 'n'}, {}};
+  for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
+    switch (option) {
+      case 'c':
+        arguments.config = optarg;
+        break;
+      case 'l':
+        arguments.listen_fd = std::atoi(optarg);
+        break;
+      case 'r':
+        arguments.report_file = optarg;
+        break;
+      case 'm':
+        arguments.measure = optarg;
+        break;
+      case 'n':
+        arguments.measure_link = optarg;
+        break;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  return text.str();
+}
+
+// Pins the process to the cores and gives the BLAS its thread count. The BLAS reads the count and starts its threads
+// when the process starts, so unless all is as it should be, the process starts itself again; it keeps its cores, its
+// descriptors and its id.
+absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, char** argv) {
+  LYNX_ASSIGN_OR_RETURN(const PinResult pinned, PinCallingThread(cores));
+  const std::string wanted = std::to_string(threads);
+  const char* const current = std::getenv("OPENBLAS_NUM_THREADS");
+  if (pinned == PinResult::kWasPinned && current != nullptr && wanted == current) return absl::OkStatus();
+  setenv("OPENBLAS_NUM_THREADS", wanted.c_str(), 1);
+  setenv("OMP_NUM_THREADS", wanted.c_str(), 1);
+  execv("/proc/self/exe", argv);
+  return absl::InternalError(
+      absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "lynx-rank: %s\n", std::string(status.message()).c_str());
+  return kRankExitFailure;
+}
+
+int PrintResult(const std::string& text) { return std::puts(text.c_str()) < 0 ? kRankExitFailure : kRankExitOk; }
+
+int RunMeasure(const std::string& path, char** argv) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return Fail(text.status());
+  const absl::StatusOr<MeasureRequest> request = ParseMeasureRequest(*text);
+  if (!request.ok()) return Fail(Annotate(request.status(), path));
+  const int threads = std::max<int>(1, static_cast<int>(request->cores.size()));
+  if (const absl::Status started = StartOnCores(request->cores, threads, argv); !started.ok()) return Fail(started);
+  const absl::StatusOr<MeasureResult> result = MeasureDevice(*request);
+  return result.ok() ? PrintResult(MeasureResultText(*result)) : Fail(result.status());
+}
+
+int RunMeasureLink(const std::string& path, char** argv) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return Fail(text.status());
+  const absl::StatusOr<LinkRequest> request = ParseLinkRequest(*text);
+  if (!request.ok()) return Fail(Annotate(request.status(), path));
+  if (const absl::Status started = StartOnCores({}, 1, argv); !started.ok()) return Fail(started);
+  const absl::StatusOr<LinkResult> result = MeasureLink(*request);
+  return result.ok() ? PrintResult(LinkResultText(*result)) : Fail(result.status());
+}
+
+int RunTraining(const Arguments& arguments, char** argv) {
+  absl::StatusOr<ReportFile> reports = ReportFile::Open(arguments.report_file);
+  if (!reports.ok()) return Fail(reports.status());
+  const auto fail = [&](const absl::Status& status) {
+    reports->Append(RankFailure{.reason = std::string(status.message()), .peer_lost = false});
+    return Fail(status);
+  };
+  const absl::StatusOr<std::string> text = ReadFile(arguments.config);
+  if (!text.ok()) return fail(text.status());
+  const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
+  if (!config.ok()) return fail(Annotate(config.status(), arguments.config));
+  if (const absl::Status started = StartOnCores(config->cores, config->threads, argv); !started.ok()) {
+    return fail(started);
+  }
+  Cancellation cancellation;
+  return RunRank(*config, arguments.listen_fd, *reports, cancellation);
+}
+
+int Main(int argc, char** argv) {
+  // A daemon that has gone must not take its ranks with it through a broken pipe.
+  signal(SIGPIPE, SIG_IGN);
+  Arguments arguments;
+  if (!ParseArguments(argc, argv, arguments)) return kExitUsage;
+  if (!arguments.measure.empty()) return RunMeasure(arguments.measure, argv);
+  if (!arguments.measure_link.empty()) return RunMeasureLink(arguments.measure_link, argv);
+  if (arguments.config.empty() || arguments.report_file.empty() || arguments.listen_fd < 0) {
+    std::fprintf(stderr,
+                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, or --measure-link\n");
+    return kExitUsage;
+  }
+  return RunTraining(arguments, argv);
+}
+
+}  // namespace
+}  // namespace lynx
+
+int main(int argc, char** argv) { return lynx::Main(argc, argv); }

@@ -1,0 +1,27 @@
+// Measuring a link: the cost of transfers between two ranks, and what overlapping them with compute costs. Two
+// threads, each a rank with a communicator of its own over TCP, as two rank processes would be.
+#ifndef LYNX_WORKER_RANK_MEASURE_LINK_H_
+#define LYNX_WORKER_RANK_MEASURE_LINK_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/rank/measure.h"
+
+namespace lynx {
+
+absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request);
+
+struct AllReduceSample {
+  Bytes bytes;
+  Nanos time;
+};
+
+// Least squares of relative errors for an all-reduce over two ranks: time = 2 latency + bytes / bytes_per_second (two
+// steps of half the bytes each, as in the cost model). At least two sizes; the results are clamped to latency >= 0
+// and bytes_per_second >= 1. Pure.
+LinkCost FitLink(const std::vector<AllReduceSample>& samples);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_MEASURE_LINK_H_

@@ -1,0 +1,22 @@
+// RankRun: one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
+// steps and checkpoints.
+//
+//   open data -> meet peers -> states (initial or loaded) -> arena -> RankReady -> steps, checkpoints -> RankDone
+//
+// Runs on the calling thread.
+#ifndef LYNX_WORKER_RANK_RANK_RUN_H_
+#define LYNX_WORKER_RANK_RANK_RUN_H_
+
+#include "worker/rank/cancellation.h"
+#include "worker/rank/report_file.h"
+#include "worker/rank_config.h"
+
+namespace lynx {
+
+// Returns the process's exit code (kRankExit...). Every failure has been reported when it returns, but a cancelled
+// run reports nothing. `listen_fd` is taken over. The calling thread should be pinned already.
+int RunRank(const RankConfig& config, int listen_fd, ReportFile& reports, Cancellation& cancellation);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_RANK_RUN_H_
