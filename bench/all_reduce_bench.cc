@@ -1,5 +1,6 @@
 #include "bench/all_reduce_bench.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,14 @@ double SecondsOf(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// As the worker does with ranks: else the scheduler tends to put both ends of a connection on one core.
+void PinToCore(int32_t rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(rank % std::max(1, static_cast<int>(std::thread::hardware_concurrency())), &cores);
+  if (sched_setaffinity(0, sizeof(cores), &cores) != 0) std::perror("sched_setaffinity");
 }
 
 void MeasureSize(int32_t rank, Bytes bytes, int rounds, const AllReduce& all_reduce) {
@@ -78,6 +87,7 @@ int RunRankProcesses(int32_t ranks, const std::function<void(int32_t)>& body) {
   for (int32_t rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
+      PinToCore(rank);
       body(rank);
       std::exit(0);
     }

@@ -16,7 +16,7 @@ struct BenchSize {
 // "[ranks [rounds]]"; ends the program when they make no sense.
 BenchSize BenchSizeFromArguments(int argc, char** argv);
 
-// Runs `body` in one process per rank; returns the exit status of the whole.
+// Runs `body` in one process per rank, each pinned to a core in turn; returns the exit status of the whole.
 int RunRankProcesses(int32_t ranks, const std::function<void(int32_t rank)>& body);
 
 // data (count) = sum over the ranks, complete on return.

@@ -36,6 +36,8 @@ absl::StatusOr<AddressList> NumericAddress(const std::string& host, int32_t port
   return AddressList(result, &freeaddrinfo);
 }
 
+constexpr int kReceiveWindowBytes = 2 * 1024 * 1024;
+
 absl::Status SetOption(int fd, int level, int option, int value, const char* name) {
   if (setsockopt(fd, level, option, &value, sizeof(value)) == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("setsockopt(", name, ", ", value, "): ", std::strerror(errno)));
@@ -86,6 +88,11 @@ absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10, "TCP_KEEPIDLE"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3, "TCP_KEEPINTVL"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
+  // A peer should be able to hand over its part of a transfer while this rank's core is busy elsewhere. Asking for a
+  // low-water mark makes the kernel open the receive window for it, up to tcp_rmem's limit and without ending its
+  // automatic tuning; SO_RCVBUF would end that, and is limited to less on a default system.
+  LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, kReceiveWindowBytes, "SO_RCVLOWAT"));
+  LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_RCVLOWAT, 1, "SO_RCVLOWAT"));
   if (pacing_bytes_per_second > 0) {
     const uint64_t rate = static_cast<uint64_t>(pacing_bytes_per_second);
     if (setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)) != 0) {
