@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -76,18 +74,6 @@ int AwaitExit(pid_t pid) {
 }
 
 }  // namespace
-
-TestFolder::TestFolder() {
-  path_ = (std::filesystem::temp_directory_path() / "lynx-rank-test-XXXXXX").string();
-  LYNX_CHECK(mkdtemp(path_.data()) != nullptr);
-}
-
-TestFolder::~TestFolder() { std::filesystem::remove_all(path_); }
-
-std::string TestFolder::Write(const std::string& name, const std::string& text) const {
-  std::ofstream(path_ + "/" + name, std::ios::binary) << text;
-  return path_ + "/" + name;
-}
 
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
   RankConfig config;

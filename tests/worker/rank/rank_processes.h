@@ -7,24 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/worker/test_folder.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
 
 namespace lynx {
-
-// A folder that is removed with everything in it.
-class TestFolder {
- public:
-  TestFolder();
-  ~TestFolder();
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& name, const std::string& text) const;  // the file's path
-
- private:
-  std::string path_;
-};
 
 // A job of `steps` steps on tp2 pp2, everything recomputed, checkpoints below the folder. The ranks' configurations
 // lack peers and `rank` only.
