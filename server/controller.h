@@ -80,7 +80,7 @@ class Controller {
 
   // nullptr: unknown.
   const JobRecord* Find(const JobId& id) const;
-  // null: none, or the job has ended and the store has it.
+  // Without programs when the job has ended. null: none, or the job ended under an earlier server, and the store has it.
   std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
   // An id, the newest job of that name, or a unique prefix of an id. NotFound, or InvalidArgument for an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const;

@@ -36,6 +36,13 @@ std::vector<NodeDevices> Among(const std::vector<NodeDevices>& free, const std::
   return result;
 }
 
+// What is shown of an ended job's plan; its programs are the store's to keep.
+Plan WithoutPrograms(const Plan& plan) {
+  Plan summary = plan;
+  for (StagePlan& stage : summary.stages) stage.program.clear();
+  return summary;
+}
+
 int32_t CountDevices(const std::vector<NodeDevices>& nodes) {
   int32_t count = 0;
   for (const NodeDevices& node : nodes) count += static_cast<int32_t>(node.free.size());
@@ -367,7 +374,7 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, const
   if (!job.ranks.empty()) record.measured = job.statistics.Measured();
   job.ranks.clear();
   job.peers.reset();
-  job.plan.reset();
+  if (job.plan != nullptr) job.plan = std::make_shared<const Plan>(WithoutPrograms(*job.plan));
   job.listen_deadline = job.stop_deadline = Nanos(0);
   record.stop = StopKind::kNone;
   record.stop_reason.clear();

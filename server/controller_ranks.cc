@@ -11,6 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr int kExitOk = 0;
+constexpr int kExitPeerLost = 3;
 // Exit codes of a rank that was told to end: its own answer to SIGTERM, SIGTERM, SIGKILL.
 constexpr int kExitCancelled = 4;
 constexpr int kExitTerminated = 128 + 15;
@@ -135,7 +136,7 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
   live.exited_at = now_;
   live.exit_code = seen.exit_code;
   if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
-    RankFailed(job, rank, seen.reason, seen.peer_lost, false);
+    RankFailed(job, rank, seen.reason, seen.peer_lost || seen.exit_code == kExitPeerLost, false);
   }
 }
 

@@ -88,9 +88,9 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
     return store->Damaged(std::string(status.message()));
   }
   if (status.message().find(path) != std::string::npos) return status;
-  return absl::Status(status.code(), absl::StrCat("cannot open the database ", path, ": ",
-                                                  std::string(status.message()),
-                                                  "; check --data-dir, its permissions and its disk"));
+  return absl::FailedPreconditionError(absl::StrCat("cannot open the database ", path, ": ",
+                                                    std::string(status.message()),
+                                                    "; check --data-dir, its permissions and its disk"));
 }
 
 absl::Status Store::Prepare() {
@@ -144,6 +144,11 @@ absl::Status Store::Commit(const std::vector<Effect>& effects) {
     LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
   }
   return Annotate(status, absl::StrCat("cannot write to the database ", path_));
+}
+
+void Store::LimitPages(int64_t pages) {
+  const absl::StatusOr<std::string> set = QueryText(db_.get(), absl::StrCat("PRAGMA max_page_count=", pages));
+  LYNX_CHECK(set.ok());
 }
 
 absl::Status Store::Write(const Effect& effect) {

@@ -28,9 +28,8 @@ class Store {
   static constexpr int64_t kSchemaVersion = 1;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
-  // Makes the file if it is not there. FailedPrecondition: another server has it, or it was made by a newer version, or it
-  // is some other program's. DataLoss: it is damaged. Unavailable: it cannot be opened. Each names the file and says what
-  // to do.
+  // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
+  // other program's, or it cannot be opened. DataLoss: it is damaged. Each names the file and says what to do.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
 
   // Durable effects, in order, all or none. ResourceExhausted: the disk is full.
@@ -46,6 +45,9 @@ class Store {
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
   // The newest `limit` with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit);
+
+  // The file may have so many pages of 4 KiB (or what it has, if that is more): stands for a disk that is full.
+  void LimitPages(int64_t pages);
 
  private:
   Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)) {}

@@ -2,16 +2,9 @@
 // stream of tokens in the order of the sequences.
 //
 // PREFIX.idx, little-endian, unaligned after the header:
-//
-//   "MMIDIDX\0\0"
-//   u64 version = 1
-//   u8  dtype
-//   u64 n, sequences
-//   u64 d, entries of the last list: one more than there are documents
-//   i32 [n] tokens of each sequence
-//   i64 [n] byte offset in .bin of each sequence
-//   i64 [d] first sequence of each document, then n
-//
+//   "MMIDIDX\0\0"  u64 version = 1  u8 dtype  u64 sequences n  u64 documents d (entries below, one more than
+//   documents) i32 tokens per sequence [n]   i64 byte offset in .bin of each sequence [n]   i64 first sequence of
+//   each document [d]
 // (megatron/core/datasets/indexed_dataset.py)
 #include <cstring>
 #include <string_view>

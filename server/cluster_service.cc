@@ -1,0 +1,78 @@
+// See cluster_service.h.
+#include "server/cluster_service.h"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_replace.h"
+#include "common/status.h"
+#include "server/messages.h"
+
+namespace lynx {
+namespace {
+
+absl::Status Overloaded() {
+  return absl::ResourceExhaustedError("the server's queue is full or it is stopping; dial again in a moment");
+}
+
+}  // namespace
+
+std::string HostOfPeer(const std::string& peer) {
+  const size_t scheme = peer.find(':');
+  const size_t port = peer.rfind(':');
+  if (scheme == std::string::npos || port <= scheme) return peer;
+  const std::string host = peer.substr(scheme + 1, port - scheme - 1);
+  return absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+}
+
+grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* ClusterService::AttachAgent(
+    grpc::CallbackServerContext* context) {
+  const int64_t id = core_.NextStream();
+  auto stream = std::make_shared<AgentStream>(
+      [this, id, host = HostOfPeer(context->peer())](const v1::AgentReport& report, std::function<void()> next) {
+        absl::StatusOr<AgentState> state = Decode(report);
+        if (!state.ok()) return state.status();
+        const bool posted = core_.loop().Post(AgentReported{id, host, *std::move(state)}, std::move(next));
+        return posted ? absl::OkStatus() : Overloaded();
+      },
+      [this, id] {
+        core_.agents().Remove(id);
+        core_.loop().PostAlways(AgentGone{id});
+      });
+  core_.agents().Add(id, stream);
+  stream->Start();
+  return stream.get();
+}
+
+grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::AttachWorker(
+    grpc::CallbackServerContext* context) {
+  const int64_t id = core_.NextStream();
+  auto stream = std::make_shared<WorkerStream>(
+      [this, id, host = HostOfPeer(context->peer())](const v1::WorkerReport& report, std::function<void()> next) {
+        absl::StatusOr<WorkerState> state = Decode(report);
+        if (!state.ok()) return state.status();
+        const bool posted = core_.loop().Post(WorkerReported{id, host, *std::move(state)}, std::move(next));
+        return posted ? absl::OkStatus() : Overloaded();
+      },
+      [this, id] {
+        core_.workers().Remove(id);
+        core_.loop().PostAlways(WorkerGone{id});
+      });
+  core_.workers().Add(id, stream);
+  stream->Start();
+  return stream.get();
+}
+
+grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,
+                                                    v1::ListNodesResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool posted = core_.loop().Run([this, reactor, response] {
+    for (const NodeView& node : core_.controller().Nodes()) *response->add_nodes() = Encode(node);
+    reactor->Finish(grpc::Status::OK);
+  });
+  if (!posted) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+}  // namespace lynx

@@ -1,0 +1,159 @@
+// See core.h.
+#include "server/core.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "server/messages.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+
+ServerCore::ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock)
+    : options_(std::move(options)), clock_(clock), store_(std::move(store)), controller_(options_.controller) {}
+
+absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions options, std::unique_ptr<Store> store,
+                                                              const Clock& clock) {
+  std::unique_ptr<ServerCore> core(new ServerCore(std::move(options), std::move(store), clock));
+  LYNX_ASSIGN_OR_RETURN(std::vector<Store::StoredJob> stored, core->store_->LoadJobs());
+  std::vector<Controller::StoredJob> jobs;
+  int64_t unfinished = 0;
+  for (Store::StoredJob& job : stored) {
+    unfinished += IsFinal(job.record.state) ? 0 : 1;
+    jobs.push_back({std::move(job.record), std::move(job.plan)});
+  }
+  if (!jobs.empty()) spdlog::info("the store has {} jobs, {} of them unfinished", jobs.size(), unfinished);
+  ServerCore* self = core.get();
+  core->loop_ = std::make_unique<EventLoop>(
+      core->options_.loop, core->controller_, clock,
+      [self](const std::vector<Effect>& effects) { return self->TimedCommit(effects); },
+      [self](Effect& effect) { self->Carry(effect); });
+  core->pool_ = std::make_unique<PlanningPool>(core->options_.planning_threads, core->options_.planner,
+                                               [self](PlanReady ready, Nanos took) {
+                                                 self->metrics_.PlanMade(ready, took);
+                                                 self->loop_->PostAlways(std::move(ready));
+                                               });
+  core->loop_->Start(core->controller_.Restore(std::move(jobs), clock.Monotonic(), clock.Wall()),
+                     [self] { self->OnTick(); });
+  return core;
+}
+
+void ServerCore::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+  }
+  const absl::Status stopping = absl::UnavailableError("the server is stopping");
+  if (pool_ != nullptr) pool_->Stop();
+  if (loop_ != nullptr) {
+    loop_->RunAlways([this, stopping] { watchers_.CloseAll(stopping); });
+    loop_->Stop();
+  }
+  for (const auto& agent : agents_.All()) agent->Close(stopping);
+  for (const auto& worker : workers_.All()) worker->Close(stopping);
+  std::map<int64_t, Answer> left;
+  {
+    std::lock_guard lock(mutex_);
+    left.swap(answers_);
+  }
+  for (const auto& [request, answer] : left) answer(Reply{.request = request, .status = stopping});
+}
+
+int64_t ServerCore::Await(Answer answer) {
+  std::lock_guard lock(mutex_);
+  answers_[++last_request_] = std::move(answer);
+  return last_request_;
+}
+
+bool ServerCore::Forget(int64_t request) {
+  std::lock_guard lock(mutex_);
+  return answers_.erase(request) > 0;
+}
+
+JobId ServerCore::NewJobId() {
+  std::random_device random;
+  const uint64_t bits = (uint64_t{random()} << 32) | random();
+  return JobId(absl::StrFormat("%012x", bits & 0xFFFFFFFFFFFFull));
+}
+
+absl::StatusOr<std::shared_ptr<const Plan>> ServerCore::PlanOf(const JobRecord& job, PlanPrograms programs) {
+  if (job.plan_digest.empty()) return std::shared_ptr<const Plan>();
+  const std::shared_ptr<const Plan> kept = controller_.PlanOf(job.id);
+  const bool complete = !IsFinal(job.state);
+  if (kept != nullptr && (complete || programs == PlanPrograms::kLeftOut)) return kept;
+  return store_->LoadPlan(job.id);
+}
+
+absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
+  const Nanos begin = clock_.Monotonic();
+  absl::Status status = store_->Commit(effects);
+  metrics_.Committed(clock_.Monotonic() - begin, status.ok());
+  return status;
+}
+
+void ServerCore::Carry(Effect& effect) {
+  if (auto* agent = std::get_if<SendAgent>(&effect)) {
+    if (const auto stream = agents_.Find(agent->stream)) stream->Send(Encode(agent->wish, options_.heartbeat));
+  } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
+    if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.heartbeat));
+  } else if (auto* close = std::get_if<CloseStream>(&effect)) {
+    spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
+    if (const auto stream = agents_.Find(close->stream)) stream->Close(close->reason);
+    if (const auto stream = workers_.Find(close->stream)) stream->Close(close->reason);
+  } else if (auto* plan = std::get_if<PlanJob>(&effect)) {
+    pool_->Post(std::move(*plan));
+  } else if (auto* notice = std::get_if<NotifyWatchers>(&effect)) {
+    CarryNotice(*notice);
+  } else if (auto* reply = std::get_if<Reply>(&effect)) {
+    Complete(*reply);
+  } else if (auto* step = std::get_if<StepRecorded>(&effect)) {
+    if (const JobRecord* job = controller_.Find(step->job)) metrics_.Step(*step, job->spec->name);
+  }
+}
+
+void ServerCore::CarryNotice(NotifyWatchers& notice) {
+  const JobRecord* job = controller_.Find(notice.job);
+  if (job == nullptr) return;  // its submission was lost
+  for (const JobEvent& event : notice.events) {
+    spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
+                 event.reason);
+    if (event.kind == "restarting") metrics_.Restarted(job->id, job->spec->name);
+    if (event.kind == "planned") metrics_.Planned(job->id, job->spec->name, *controller_.PlanOf(job->id));
+  }
+  if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
+  watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
+    return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
+  });
+}
+
+void ServerCore::Complete(const Reply& reply) {
+  Answer answer;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = answers_.find(reply.request);
+    if (found == answers_.end()) return;
+    answer = std::move(found->second);
+    answers_.erase(found);
+  }
+  answer(reply);
+}
+
+void ServerCore::OnTick() {
+  metrics_.SetJobs(controller_.JobCounts());
+  int64_t agents = 0;
+  int64_t workers = 0;
+  for (const NodeView& node : controller_.Nodes()) {
+    agents += node.agent_attached ? 1 : 0;
+    workers += node.worker_attached ? 1 : 0;
+  }
+  metrics_.SetAttached(agents, workers);
+  metrics_.SetQueue(loop_->QueueLength());
+  metrics_.Prune(clock_.Monotonic());
+  watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {
+    return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
+  });
+}
+
+}  // namespace lynx

@@ -1,0 +1,104 @@
+// ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
+// the streams that desired states go to, and the replies that RPCs wait for.
+//
+// Owner thread: store(), controller(), and all that the loop runs. The rest is thread-safe.
+#ifndef LYNX_SERVER_CORE_H_
+#define LYNX_SERVER_CORE_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "proto/convert.h"
+#include "server/controller.h"
+#include "server/event_loop.h"
+#include "server/metrics.h"
+#include "server/node_stream.h"
+#include "server/planning_pool.h"
+#include "server/store.h"
+#include "server/watchers.h"
+
+namespace lynx {
+
+using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
+using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
+
+struct CoreOptions {
+  ControllerOptions controller;
+  EventLoopOptions loop;
+  PlanningPool::Planner planner;
+  int planning_threads = 2;
+  Nanos heartbeat{2'000'000'000};  // that nodes are asked for
+};
+
+class ServerCore {
+ public:
+  // Loads the jobs of the store and starts the loop.
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Start(CoreOptions options, std::unique_ptr<Store> store,
+                                                           const Clock& clock);
+  ~ServerCore() { Stop(); }
+
+  // Ends streams and watchers, answers what waits with Unavailable, ends the threads. Idempotent.
+  void Stop();
+
+  EventLoop& loop() { return *loop_; }
+  Controller& controller() { return controller_; }
+  Store& store() { return *store_; }
+  Watchers& watchers() { return watchers_; }
+  const std::shared_ptr<prometheus::Registry>& registry() const { return metrics_.registry(); }
+
+  StreamTable<AgentStream>& agents() { return agents_; }
+  StreamTable<WorkerStream>& workers() { return workers_; }
+  int64_t NextStream() { return ++last_stream_; }
+
+  // `answer` runs on the owner thread when the request's Reply is carried out, or with Unavailable when the server stops.
+  // Returns the request's number.
+  using Answer = std::function<void(const Reply&)>;
+  int64_t Await(Answer answer);
+  // The request could not be posted: true, and it will not be answered; false: it has been.
+  bool Forget(int64_t request);
+  // Answers it, on the owner thread.
+  void Complete(const Reply& reply);
+
+  // A new job's id: 12 random hexadecimal digits.
+  JobId NewJobId();
+
+  // On the owner thread. The plan of a job, with its programs if asked for; null where there is none.
+  absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const JobRecord& job, PlanPrograms programs);
+
+ private:
+  ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock);
+
+  void Carry(Effect& effect);
+  void CarryNotice(NotifyWatchers& notice);
+  void OnTick();
+  absl::Status TimedCommit(const std::vector<Effect>& effects);
+
+  const CoreOptions options_;
+  const Clock& clock_;
+  std::unique_ptr<Store> store_;
+  Controller controller_;
+  ServerMetrics metrics_;
+  Watchers watchers_;
+  StreamTable<AgentStream> agents_;
+  StreamTable<WorkerStream> workers_;
+  std::atomic<int64_t> last_stream_{0};
+
+  std::mutex mutex_;
+  std::map<int64_t, Answer> answers_;  // guarded by mutex_
+  int64_t last_request_ = 0;           // guarded by mutex_
+  bool stopped_ = false;               // guarded by mutex_
+
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<PlanningPool> pool_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_CORE_H_

@@ -1,0 +1,182 @@
+// See event_loop.h.
+#include "server/event_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+// Two states of the same thing: only the newer is of use to whom it is sent.
+bool Supersedes(const Effect& newer, const Effect& older) {
+  if (newer.index() != older.index()) return false;
+  if (const auto* a = std::get_if<SendAgent>(&newer)) return a->stream == std::get<SendAgent>(older).stream;
+  if (const auto* a = std::get_if<SendWorker>(&newer)) return a->stream == std::get<SendWorker>(older).stream;
+  if (const auto* a = std::get_if<UpdateJob>(&newer)) return a->job.id == std::get<UpdateJob>(older).job.id;
+  return false;
+}
+
+void Append(std::vector<Effect>& to, Effect effect) {
+  if (auto* notice = std::get_if<NotifyWatchers>(&effect)) {
+    for (Effect& older : to) {
+      auto* same = std::get_if<NotifyWatchers>(&older);
+      if (same == nullptr || same->job != notice->job) continue;
+      same->events.insert(same->events.end(), notice->events.begin(), notice->events.end());
+      return;
+    }
+  }
+  std::erase_if(to, [&](const Effect& older) { return Supersedes(effect, older); });
+  to.push_back(std::move(effect));
+}
+
+JobId JobOf(const Effect& durable) {
+  if (const auto* insert = std::get_if<InsertJob>(&durable)) return insert->job.id;
+  if (const auto* update = std::get_if<UpdateJob>(&durable)) return update->job.id;
+  if (const auto* event = std::get_if<InsertEvent>(&durable)) return event->job;
+  if (const auto* plan = std::get_if<InsertPlan>(&durable)) return plan->job;
+  return std::get<InsertCheckpoint>(durable).job;
+}
+
+}  // namespace
+
+EventLoop::EventLoop(EventLoopOptions options, Controller& controller, const Clock& clock, Commit commit, Carry carry)
+    : options_(options),
+      controller_(controller),
+      clock_(clock),
+      commit_(std::move(commit)),
+      carry_(std::move(carry)) {}
+
+void EventLoop::Start(std::vector<Effect> first, Task on_tick) {
+  thread_ = std::thread([this, first = std::move(first), on_tick = std::move(on_tick)] { Main(first, on_tick); });
+}
+
+void EventLoop::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+bool EventLoop::Enqueue(Item item, bool always) {
+  std::lock_guard lock(mutex_);
+  if (stopping_ || (!always && queue_.size() >= options_.queue_limit)) return false;
+  queue_.push_back(std::move(item));
+  wake_.notify_all();
+  return true;
+}
+
+bool EventLoop::Post(EventBody event, Task after) {
+  return Enqueue({.event = std::move(event), .is_event = true, .task = std::move(after)}, false);
+}
+void EventLoop::PostAlways(EventBody event) { Enqueue({.event = std::move(event), .is_event = true}, true); }
+bool EventLoop::Run(Task task) { return Enqueue({.task = std::move(task)}, false); }
+void EventLoop::RunAlways(Task task) { Enqueue({.task = std::move(task)}, true); }
+
+size_t EventLoop::QueueLength() const {
+  std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
+  using SteadyClock = std::chrono::steady_clock;
+  Take(std::move(first));
+  Flush();
+  auto next_tick = SteadyClock::now();
+  while (true) {
+    std::deque<Item> items;
+    bool stopping = false;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_until(lock, next_tick, [this] { return stopping_ || !queue_.empty(); });
+      items = std::exchange(queue_, {});
+      stopping = stopping_;
+    }
+    std::vector<Task> tasks;
+    for (Item& item : items) {
+      if (item.is_event) Handle(std::move(item.event));
+      if (item.task) tasks.push_back(std::move(item.task));
+    }
+    const bool tick = SteadyClock::now() >= next_tick;
+    if (tick) {
+      next_tick = SteadyClock::now() + std::chrono::nanoseconds(options_.tick.value);
+      Handle(Tick{});
+    }
+    Flush();
+    for (const Task& task : tasks) task();
+    if (tick && on_tick) on_tick();
+    if (stopping) return;
+  }
+}
+
+void EventLoop::Handle(EventBody event) {
+  if (!failing_.ok() && Refused(event)) return;
+  Take(controller_.Step({clock_.Monotonic(), clock_.Wall(), std::move(event)}));
+}
+
+// Nothing that a person asks for is promised while it cannot be kept.
+bool EventLoop::Refused(const EventBody& event) {
+  int64_t request = 0;
+  if (const auto* submitted = std::get_if<JobSubmitted>(&event)) request = submitted->request;
+  if (const auto* cancel = std::get_if<CancelRequested>(&event)) request = cancel->request;
+  if (request == 0) return false;
+  Effect reply = Reply{.request = request, .status = failing_};
+  carry_(reply);
+  return true;
+}
+
+void EventLoop::Take(std::vector<Effect> effects) {
+  for (Effect& effect : effects) {
+    if (IsDurable(effect)) {
+      Append(pending_, std::move(effect));
+    } else if (std::holds_alternative<StepRecorded>(effect)) {
+      carry_(effect);  // only counted: rests on nothing
+    } else {
+      Append(held_, std::move(effect));
+    }
+  }
+}
+
+void EventLoop::Flush() {
+  if (!pending_.empty()) {
+    if (!failing_.ok() && clock_.Monotonic() < retry_at_) return;
+    if (const absl::Status status = commit_(pending_); !status.ok()) {
+      CommitFailed(status);
+      return;
+    }
+    pending_.clear();
+  }
+  if (!failing_.ok()) spdlog::info("the store writes again");
+  failing_ = absl::OkStatus();
+  for (Effect& effect : std::exchange(held_, {})) carry_(effect);
+}
+
+void EventLoop::CommitFailed(const absl::Status& status) {
+  if (failing_.ok()) {
+    spdlog::error("{}; new jobs are refused until it writes again", std::string(status.message()));
+  }
+  failing_ = absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                      "; nothing was changed: try again when the server can write"));
+  retry_at_ = clock_.Monotonic() + options_.retry;
+  std::set<JobId> lost;
+  for (const Effect& effect : pending_) {
+    if (std::holds_alternative<InsertJob>(effect)) lost.insert(JobOf(effect));
+  }
+  std::erase_if(pending_, [&](const Effect& effect) { return lost.contains(JobOf(effect)); });
+  for (Effect& effect : held_) {
+    if (auto* reply = std::get_if<Reply>(&effect)) {
+      if (reply->status.ok()) reply->status = failing_;
+      carry_(effect);
+    }
+  }
+  std::erase_if(held_, [](const Effect& effect) { return std::holds_alternative<Reply>(effect); });
+  for (const JobId& job : lost) Handle(SubmissionLost{job});
+}
+
+}  // namespace lynx

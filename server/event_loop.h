@@ -1,0 +1,95 @@
+// EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
+// transaction, then carries out the rest. While the store refuses to write, new jobs and cancellations are refused with
+// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on.
+//
+// Post, PostAlways and Run: any thread. The controller, and all callbacks: the owner thread only.
+#ifndef LYNX_SERVER_EVENT_LOOP_H_
+#define LYNX_SERVER_EVENT_LOOP_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "server/controller.h"
+#include "server/events.h"
+
+namespace lynx {
+
+struct EventLoopOptions {
+  size_t queue_limit = 10'000;
+  Nanos tick{250'000'000};
+  Nanos retry{1'000'000'000};  // of a commit that failed
+};
+
+class EventLoop {
+ public:
+  // Makes durable effects durable, all or none.
+  using Commit = std::function<absl::Status(const std::vector<Effect>&)>;
+  // Carries out an effect that is not durable. Must not block.
+  using Carry = std::function<void(Effect&)>;
+  using Task = std::function<void()>;
+
+  EventLoop(EventLoopOptions options, Controller& controller, const Clock& clock, Commit commit, Carry carry);
+  ~EventLoop() { Stop(); }
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // `first`: of the controller's Restore. `on_tick` runs after every tick.
+  void Start(std::vector<Effect> first, Task on_tick);
+  // What is queued is still done; later posts are refused. Idempotent.
+  void Stop();
+
+  // False, and nothing happens, when the queue is full or the loop stops. `after` runs when the event has been handled,
+  // and what it decided is durable unless the store fails.
+  bool Post(EventBody event, Task after = nullptr);
+  // For events that must not be lost, of which there are few: not held to the queue's limit.
+  void PostAlways(EventBody event);
+  // Runs `task` on the owner thread when everything that was posted before has been handled. False as Post.
+  bool Run(Task task);
+  void RunAlways(Task task);
+
+  size_t QueueLength() const;
+
+ private:
+  struct Item {
+    EventBody event = Tick{};
+    bool is_event = false;
+    Task task;
+  };
+
+  bool Enqueue(Item item, bool always);
+  void Main(std::vector<Effect> first, const Task& on_tick);
+  void Handle(EventBody event);
+  void Take(std::vector<Effect> effects);
+  void Flush();
+  void CommitFailed(const absl::Status& status);
+  bool Refused(const EventBody& event);
+
+  const EventLoopOptions options_;
+  Controller& controller_;
+  const Clock& clock_;
+  const Commit commit_;
+  const Carry carry_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Item> queue_;   // guarded by mutex_
+  bool stopping_ = false;    // guarded by mutex_
+
+  // Of the owner thread.
+  std::vector<Effect> pending_;  // durable, not yet written
+  std::vector<Effect> held_;     // to be carried out when pending_ is written
+  absl::Status failing_;         // why the store does not write; OK: it does
+  Nanos retry_at_;
+
+  std::thread thread_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_EVENT_LOOP_H_

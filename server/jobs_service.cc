@@ -1,0 +1,261 @@
+// See jobs_service.h.
+#include "server/jobs_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "common/status.h"
+#include "proto/bounds.h"
+#include "server/messages.h"
+#include "server/strand.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kMostEvents = 1000;
+constexpr int32_t kDefaultList = 100;
+constexpr int32_t kMostList = 1000;
+constexpr int32_t kDefaultLines = 100;
+constexpr int32_t kMostLines = 1000;
+constexpr size_t kLongestKey = 128;
+constexpr size_t kLongestReason = 512;
+
+absl::Status Overloaded() {
+  return absl::ResourceExhaustedError("the server's queue is full or it is stopping; try again in a moment");
+}
+
+absl::Status CheckKey(const std::string& key) {
+  LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kLongestKey, "characters"));
+  const bool printable = std::all_of(key.begin(), key.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+  return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
+}
+
+// One WatchJob call: writes one message at a time; those that wait become one, with the newest job and all events.
+class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
+                  public WatchStream,
+                  public std::enable_shared_from_this<WatchCall> {
+ public:
+  // `on_end` runs once, when gRPC is done with the call.
+  void Start(std::function<void()> on_end) {
+    on_end_ = std::move(on_end);
+    self_ = shared_from_this();
+  }
+
+  void Send(const v1::WatchJobResponse& response, bool last) override {
+    Post([this, response, last] {
+      if (closing_.has_value() || last_) return;
+      if (next_.has_value()) {
+        *next_->mutable_job() = response.job();
+        next_->mutable_events()->MergeFrom(response.events());
+      } else {
+        next_ = response;
+      }
+      last_ = last;
+      Go();
+    });
+  }
+
+  void Close(const absl::Status& status) override {
+    Post([this, status] {
+      if (closing_.has_value()) return;
+      closing_ = status;
+      Go();
+    });
+  }
+
+ private:
+  void OnWriteDone(bool ok) override {
+    Post([this, ok] {
+      writing_ = false;
+      if (!ok && !closing_.has_value()) closing_ = absl::CancelledError("the watcher has gone");
+      Go();
+    });
+  }
+  void OnCancel() override { Close(absl::CancelledError("the watcher has gone")); }
+  void OnDone() override {
+    on_end_();
+    self_.reset();
+  }
+
+  // Writes what waits, then ends the call if it is to end.
+  void Go() {
+    if (writing_ || finished_) return;
+    if (next_.has_value() && !closing_.has_value()) {
+      writing_ = true;
+      current_ = *std::exchange(next_, std::nullopt);
+      StartWrite(&current_);
+    } else if (closing_.has_value() || last_) {
+      finished_ = true;
+      Finish(closing_.has_value() ? ToGrpc(*closing_) : grpc::Status::OK);
+    }
+  }
+
+  template <class Closure>
+  void Post(Closure closure) {
+    strand_.Post([self = shared_from_this(), closure = std::move(closure)]() mutable { closure(); });
+  }
+
+  Strand strand_;
+  std::shared_ptr<WatchCall> self_;
+  std::function<void()> on_end_;
+  // On the strand; current_ also belongs to gRPC while it writes.
+  v1::WatchJobResponse current_;
+  std::optional<v1::WatchJobResponse> next_;
+  std::optional<absl::Status> closing_;
+  bool last_ = false;
+  bool writing_ = false;
+  bool finished_ = false;
+};
+
+// Runs `work` on the owner thread and ends the call with its status.
+grpc::ServerUnaryReactor* OnLoop(ServerCore& core, grpc::CallbackServerContext* context,
+                                 std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!core.loop().Run([reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); })) {
+    reactor->Finish(ToGrpc(Overloaded()));
+  }
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobsService::SubmitJob(grpc::CallbackServerContext* context,
+                                                 const v1::SubmitJobRequest* request,
+                                                 v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::Status status = CheckKey(request->idempotency_key());
+  absl::StatusOr<JobSpec> spec = FromProto(request->spec());
+  if (status.ok()) status = spec.status();
+  if (!status.ok()) {
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+    const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
+    if (job != nullptr) {
+      *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
+      response->set_existed(reply.existed);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  const std::string digest = SpecDigest(*spec);
+  const bool posted = core_.loop().Post(
+      JobSubmitted{id, core_.NewJobId(), request->idempotency_key(), *std::move(spec), digest});
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+  const JobRecord& job = *core_.controller().Find(id);
+  const PlanPrograms programs = request.include_programs() ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut;
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, programs));
+  *response.mutable_job() = Encode(job, plan.get(), programs);
+  if (!request.include_events()) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents));
+  for (const JobEvent& event : events) *response.mutable_job()->add_events() = Encode(event);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                              v1::GetJobResponse* response) {
+  return OnLoop(core_, context, [this, request, response] { return FillJob(*request, *response); });
+}
+
+grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
+                                                const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
+  return OnLoop(core_, context, [this, request, response]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMostList));
+    std::vector<JobState> states;
+    for (int i = 0; i < request->states_size(); ++i) {
+      LYNX_ASSIGN_OR_RETURN(const JobState state, Decode(request->states(i), FieldPath("", "states", i)));
+      states.push_back(state);
+    }
+    const int32_t limit = request->limit() == 0 ? kDefaultList : request->limit();
+    for (const JobRecord* job : core_.controller().List(static_cast<size_t>(limit), states)) {
+      *response->add_jobs() = Encode(*job, nullptr, PlanPrograms::kLeftOut);
+    }
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* context,
+                                                 const v1::CancelJobRequest* request,
+                                                 v1::CancelJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const absl::Status checked = CheckSize("reason", request->reason().size(), 0, kLongestReason, "bytes");
+  if (!checked.ok()) {
+    reactor->Finish(ToGrpc(checked));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+    const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
+    if (job != nullptr) {
+      *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  // The name is resolved where the jobs are; then the cancellation is an event like any other.
+  const bool posted = core_.loop().Run([this, id, request] {
+    const absl::StatusOr<JobId> job = core_.controller().Resolve(request->job_id());
+    if (!job.ok()) {
+      core_.Complete(Reply{.request = id, .status = job.status()});
+    } else {
+      core_.loop().PostAlways(CancelRequested{id, *job, request->reason()});
+    }
+  });
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+void JobsService::BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched) {
+  const absl::StatusOr<JobId> id = core_.controller().Resolve(job);
+  if (!id.ok()) return stream->Close(id.status());
+  const JobRecord& record = *core_.controller().Find(*id);
+  v1::WatchJobResponse first;
+  const absl::StatusOr<std::shared_ptr<const Plan>> plan = core_.PlanOf(record, PlanPrograms::kLeftOut);
+  if (!plan.ok()) return stream->Close(plan.status());
+  *first.mutable_job() = Encode(record, plan->get(), PlanPrograms::kLeftOut);
+  const absl::StatusOr<std::vector<JobEvent>> events = core_.store().LoadEvents(*id, 0, kMostEvents);
+  if (!events.ok()) return stream->Close(events.status());
+  for (const JobEvent& event : *events) *first.add_events() = Encode(event);
+  if (IsFinal(record.state)) return stream->Send(first, true);
+  if (const absl::Status added = core_.watchers().Add(*id, stream); !added.ok()) return stream->Close(added);
+  watched = *id;
+  stream->Send(first, false);
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(grpc::CallbackServerContext*,
+                                                                      const v1::WatchJobRequest* request) {
+  auto call = std::make_shared<WatchCall>();
+  // Written and read on the owner thread.
+  auto watched = std::make_shared<JobId>();
+  ServerCore* core = &core_;
+  WatchCall* raw = call.get();
+  call->Start([core, watched, stream = std::weak_ptr<WatchCall>(call)] {
+    // The call lives until its place among the watchers is given up.
+    core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
+  });
+  const std::string job = request->job_id();
+  if (!core_.loop().Run([this, job, call, watched] { BeginWatch(job, call, *watched); })) call->Close(Overloaded());
+  return raw;
+}
+
+grpc::ServerUnaryReactor* JobsService::GetLogs(grpc::CallbackServerContext* context, const v1::GetLogsRequest* request,
+                                               v1::GetLogsResponse* response) {
+  return OnLoop(core_, context, [this, request, response]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
+    LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMostLines));
+    LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
+    const int32_t lines = request->lines() == 0 ? kDefaultLines : request->lines();
+    for (const LogLine& line : core_.controller().logs().Last(job, request->rank(), static_cast<size_t>(lines))) {
+      *response->add_lines() = Encode(line);
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace lynx

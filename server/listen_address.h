@@ -1,0 +1,28 @@
+// ListenAddress: "host:port" of a command line, taken apart and tried. Pure but for CheckFree.
+#ifndef LYNX_SERVER_LISTEN_ADDRESS_H_
+#define LYNX_SERVER_LISTEN_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace lynx {
+
+struct ListenAddress {
+  std::string host;  // numeric; "localhost" becomes 127.0.0.1
+  int port = 0;
+  bool ipv6 = false;
+  bool loopback = false;
+};
+
+// "127.0.0.1:7470", "[::1]:7470", "localhost:0". InvalidArgument says what is accepted.
+absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text);
+// The same text form, with another port.
+std::string AddressText(const ListenAddress& address, int port);
+// Whether a listening socket can be bound there now. Unavailable says why not: "address already in use".
+absl::Status CheckFree(const ListenAddress& address);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LISTEN_ADDRESS_H_

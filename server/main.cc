@@ -1,0 +1,113 @@
+// lynx-server: takes jobs, plans them, places them on nodes, and follows them to their end.
+//
+// Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the data directory or its database cannot be used; 2 wrong flags, or an
+// address that cannot be listened on.
+#include <grpc/support/log.h>
+#include <poll.h>
+#include <string.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "node/daemon.h"
+#include "node/flags.h"
+#include "node/wake.h"
+#include "planner/plan.h"
+#include "server/server.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+constexpr int kExitStore = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  std::string listen = "127.0.0.1:7470";
+  std::string data_dir;
+  std::string metrics_address = "127.0.0.1:7471";
+  std::string node_timeout = "60s";
+  std::string measure_timeout = "60s";
+  std::string log_level = "info";
+  bool insecure = false;
+};
+
+[[noreturn]] void Fail(int code, const absl::Status& status) {
+  std::fprintf(stderr, "lynx-server: %s\n", std::string(status.message()).c_str());
+  std::exit(code);
+}
+
+absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag) {
+  absl::Duration duration;
+  if (absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration() && duration < absl::Hours(24 * 365)) {
+    return Nanos(absl::ToInt64Nanoseconds(duration));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " '", text, "' is not a time above zero: write for example 60s, 1.5s, 500ms or 2m"));
+}
+
+absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
+  ServerOptions options;
+  options.listen = flags.listen;
+  options.insecure = flags.insecure;
+  options.data_directory = flags.data_dir;
+  options.metrics_address = flags.metrics_address;
+  ControllerOptions& controller = options.core.controller;
+  LYNX_ASSIGN_OR_RETURN(controller.node_timeout, ParseTime(flags.node_timeout, "--node-timeout"));
+  LYNX_ASSIGN_OR_RETURN(controller.measure_timeout, ParseTime(flags.measure_timeout, "--measure-timeout"));
+  controller.wanted_shapes = WantedShapes;
+  options.core.planner = MakePlan;
+  return options;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  ParseCommandLine(
+      argc, argv, "lynx-server", "takes training jobs, plans them and runs them on the nodes that attach",
+      {{"listen", &flags.listen, "HOST:PORT to listen on; port 0 takes a free one"},
+       {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
+       {"metrics-address", &flags.metrics_address, "HOST:PORT of the /metrics page; empty: none"},
+       {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
+       {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
+       {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
+       {"insecure", &flags.insecure, "listen on addresses that other machines reach, without TLS"}});
+  if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
+  const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
+  if (!options.ok()) Fail(kExitUsage, options.status());
+  // Before any other thread, which inherits the signal mask.
+  StopSignals signals;
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc: {}", args->message); });
+
+  RealClock clock;
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(*options, clock);
+  if (!server.ok()) {
+    const absl::StatusCode code = server.status().code();
+    const bool address = code == absl::StatusCode::kInvalidArgument || code == absl::StatusCode::kUnavailable;
+    Fail(address ? kExitUsage : kExitStore, server.status());
+  }
+  spdlog::info("lynx-server {} listens on {}", kVersion, (*server)->address());
+  if (!(*server)->metrics_address().empty()) spdlog::info("metrics at http://{}/metrics", (*server)->metrics_address());
+
+  pollfd fd{.fd = signals.fd(), .events = POLLIN, .revents = 0};
+  std::optional<int> signal;
+  while (!signal.has_value()) {
+    ::poll(&fd, 1, -1);
+    signal = signals.Take();
+  }
+  spdlog::info("{}: stopping", ::strsignal(*signal));
+  (*server)->Stop();
+  spdlog::info("stopped");
+  // Threads that cannot be joined (a plan in the making, the metrics page) must not meet destructors of globals.
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+}  // namespace
+}  // namespace lynx
+
+int main(int argc, char** argv) { return lynx::Main(argc, argv); }

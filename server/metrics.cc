@@ -1,0 +1,149 @@
+// See metrics.h.
+#include "server/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/metric_names.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kKeepEnded{900'000'000'000};
+
+template <class Builder>
+auto& Register(Builder builder, const metric::Metric& metric, prometheus::Registry& registry) {
+  return builder.Name(metric.name).Help(metric.help).Register(registry);
+}
+
+const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+
+}  // namespace
+
+ServerMetrics::ServerMetrics()
+    : registry_(std::make_shared<prometheus::Registry>()),
+      jobs_(Register(prometheus::BuildGauge(), metric::kJobs, *registry_)),
+      plan_seconds_(Register(prometheus::BuildHistogram(), metric::kPlanSeconds, *registry_)),
+      restarts_(Register(prometheus::BuildCounter(), metric::kJobRestarts, *registry_)),
+      steps_(Register(prometheus::BuildCounter(), metric::kJobSteps, *registry_)),
+      tokens_(Register(prometheus::BuildCounter(), metric::kJobTokens, *registry_)),
+      loss_(Register(prometheus::BuildGauge(), metric::kJobLoss, *registry_)),
+      gradient_norm_(Register(prometheus::BuildGauge(), metric::kJobGradientNorm, *registry_)),
+      step_seconds_(Register(prometheus::BuildHistogram(), metric::kJobStepSeconds, *registry_)),
+      phase_seconds_(Register(prometheus::BuildCounter(), metric::kJobPhaseSeconds, *registry_)),
+      memory_planned_(Register(prometheus::BuildGauge(), metric::kJobMemoryPlanned, *registry_)),
+      memory_measured_(Register(prometheus::BuildGauge(), metric::kJobMemoryMeasured, *registry_)) {
+  agents_ = &Register(prometheus::BuildGauge(), metric::kAgentsAttached, *registry_).Add({});
+  workers_ = &Register(prometheus::BuildGauge(), metric::kWorkersAttached, *registry_).Add({});
+  queue_ = &Register(prometheus::BuildGauge(), metric::kEventQueue, *registry_).Add({});
+  commit_seconds_ =
+      &Register(prometheus::BuildHistogram(), metric::kStoreCommitSeconds, *registry_).Add({}, kSecondsBuckets);
+  commit_failures_ = &Register(prometheus::BuildCounter(), metric::kStoreCommitFailures, *registry_).Add({});
+  SetJobs({});
+}
+
+void ServerMetrics::SetJobs(const std::array<int64_t, kJobStateCount>& counts) {
+  for (int i = 0; i < kJobStateCount; ++i) {
+    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(counts[static_cast<size_t>(i)]));
+  }
+}
+
+void ServerMetrics::SetAttached(int64_t agents, int64_t workers) {
+  agents_->Set(static_cast<double>(agents));
+  workers_->Set(static_cast<double>(workers));
+}
+
+void ServerMetrics::PlanMade(const PlanReady& ready, Nanos took) {
+  static constexpr const char* kResults[] = {"plan", "infeasible", "error"};
+  plan_seconds_.Add({{"result", kResults[ready.result.index()]}}, kSecondsBuckets).Observe(Seconds(took));
+}
+
+void ServerMetrics::Committed(Nanos took, bool ok) {
+  commit_seconds_->Observe(Seconds(took));
+  if (!ok) commit_failures_->Increment();
+}
+
+ServerMetrics::JobSeries& ServerMetrics::SeriesOf(const JobId& job, const std::string& name) {
+  JobSeries& series = series_[job];
+  series.labels = {{"job", job.value}, {"name", name}};
+  return series;
+}
+
+prometheus::Counter& ServerMetrics::CounterOf(JobSeries& series, Counters& family, const prometheus::Labels& more) {
+  prometheus::Labels labels = series.labels;
+  labels.insert(more.begin(), more.end());
+  prometheus::Counter& counter = family.Add(labels);
+  series.counters[&counter] = &family;
+  return counter;
+}
+
+prometheus::Gauge& ServerMetrics::GaugeOf(JobSeries& series, Gauges& family, const prometheus::Labels& more) {
+  prometheus::Labels labels = series.labels;
+  labels.insert(more.begin(), more.end());
+  prometheus::Gauge& gauge = family.Add(labels);
+  series.gauges[&gauge] = &family;
+  return gauge;
+}
+
+void ServerMetrics::Step(const StepRecorded& recorded, const std::string& name) {
+  const RankStep& step = recorded.step;
+  std::lock_guard lock(mutex_);
+  JobSeries& series = SeriesOf(recorded.job, name);
+  if (recorded.new_step) {
+    CounterOf(series, steps_).Increment();
+    CounterOf(series, tokens_).Increment(static_cast<double>(step.tokens));
+  }
+  if (recorded.rank == 0) {
+    GaugeOf(series, loss_).Set(step.loss);
+    GaugeOf(series, gradient_norm_).Set(step.gradient_norm);
+    prometheus::Histogram& seconds = step_seconds_.Add(series.labels, kSecondsBuckets);
+    series.histograms[&seconds] = &step_seconds_;
+    seconds.Observe(Seconds(step.duration));
+  }
+  const std::pair<const char*, Nanos> phases[] = {
+      {"forward", step.forward}, {"backward", step.backward}, {"weight", step.weight},
+      {"recompute_hidden", step.recompute_hidden}, {"recompute_exposed", step.recompute_exposed},
+      {"tensor_wait", step.tensor_wait}, {"stall", step.stall}, {"data_parallel_wait", step.data_parallel_wait},
+      {"norm_wait", step.norm_wait}, {"optimizer", step.optimizer}, {"checkpoint", step.checkpoint}};
+  for (const auto& [phase, time] : phases) CounterOf(series, phase_seconds_, {{"phase", phase}}).Increment(Seconds(time));
+  prometheus::Gauge& peak = GaugeOf(series, memory_measured_, {{"stage", std::to_string(recorded.stage)}});
+  peak.Set(std::max(peak.Value(), static_cast<double>(step.arena_peak.value)));
+}
+
+void ServerMetrics::Restarted(const JobId& job, const std::string& name) {
+  std::lock_guard lock(mutex_);
+  CounterOf(SeriesOf(job, name), restarts_).Increment();
+}
+
+void ServerMetrics::Planned(const JobId& job, const std::string& name, const Plan& plan) {
+  std::lock_guard lock(mutex_);
+  JobSeries& series = SeriesOf(job, name);
+  CounterOf(series, restarts_);
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    GaugeOf(series, memory_planned_, {{"stage", std::to_string(stage)}})
+        .Set(static_cast<double>(plan.stages[stage].arena.value));
+  }
+}
+
+void ServerMetrics::Ended(const JobId& job, Nanos now) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = series_.find(job); found != series_.end()) found->second.ended = now;
+}
+
+void ServerMetrics::Prune(Nanos now) {
+  std::lock_guard lock(mutex_);
+  for (auto it = series_.begin(); it != series_.end();) {
+    JobSeries& series = it->second;
+    if (series.ended == Nanos(0) || now - series.ended < kKeepEnded) {
+      ++it;
+      continue;
+    }
+    for (const auto& [counter, family] : series.counters) family->Remove(counter);
+    for (const auto& [gauge, family] : series.gauges) family->Remove(gauge);
+    for (const auto& [histogram, family] : series.histograms) family->Remove(histogram);
+    it = series_.erase(it);
+  }
+}
+
+}  // namespace lynx

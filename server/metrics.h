@@ -1,0 +1,83 @@
+// ServerMetrics: what lynx-server shows at /metrics; the names are in common/metric_names.h. Thread-safe. Series of a job
+// are dropped some time after it has ended, so that their number stays bounded.
+#ifndef LYNX_SERVER_METRICS_H_
+#define LYNX_SERVER_METRICS_H_
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/units.h"
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+#include "server/events.h"
+#include "server/job.h"
+
+namespace lynx {
+
+class ServerMetrics {
+ public:
+  ServerMetrics();
+
+  const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
+
+  void SetJobs(const std::array<int64_t, kJobStateCount>& counts);
+  void SetAttached(int64_t agents, int64_t workers);
+  void SetQueue(size_t length) { queue_->Set(static_cast<double>(length)); }
+  void PlanMade(const PlanReady& ready, Nanos took);
+  void Committed(Nanos took, bool ok);
+
+  void Step(const StepRecorded& step, const std::string& name);
+  void Restarted(const JobId& job, const std::string& name);
+  void Planned(const JobId& job, const std::string& name, const Plan& plan);
+  void Ended(const JobId& job, Nanos now);
+  // Drops the series of jobs that ended long before `now` (monotonic, as Ended's).
+  void Prune(Nanos now);
+
+ private:
+  using Counters = prometheus::Family<prometheus::Counter>;
+  using Gauges = prometheus::Family<prometheus::Gauge>;
+  using Histograms = prometheus::Family<prometheus::Histogram>;
+
+  struct JobSeries {
+    prometheus::Labels labels;
+    std::map<prometheus::Counter*, Counters*> counters;
+    std::map<prometheus::Gauge*, Gauges*> gauges;
+    std::map<prometheus::Histogram*, Histograms*> histograms;
+    Nanos ended;  // 0 = not yet
+  };
+
+  JobSeries& SeriesOf(const JobId& job, const std::string& name);
+  prometheus::Counter& CounterOf(JobSeries& series, Counters& family, const prometheus::Labels& more = {});
+  prometheus::Gauge& GaugeOf(JobSeries& series, Gauges& family, const prometheus::Labels& more = {});
+
+  std::shared_ptr<prometheus::Registry> registry_;
+  Gauges& jobs_;
+  Histograms& plan_seconds_;
+  Counters& restarts_;
+  Counters& steps_;
+  Counters& tokens_;
+  Gauges& loss_;
+  Gauges& gradient_norm_;
+  Histograms& step_seconds_;
+  Counters& phase_seconds_;
+  Gauges& memory_planned_;
+  Gauges& memory_measured_;
+  prometheus::Gauge* agents_;
+  prometheus::Gauge* workers_;
+  prometheus::Gauge* queue_;
+  prometheus::Histogram* commit_seconds_;
+  prometheus::Counter* commit_failures_;
+
+  std::mutex mutex_;
+  std::map<JobId, JobSeries> series_;  // guarded by mutex_
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_METRICS_H_

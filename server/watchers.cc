@@ -1,0 +1,73 @@
+// See watchers.h.
+#include "server/watchers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/messages.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kBetweenProgress{50'000'000};  // 20 a second
+
+}  // namespace
+
+absl::Status Watchers::Add(const JobId& job, std::shared_ptr<WatchStream> stream) {
+  if (count_ >= kMost) {
+    return absl::ResourceExhaustedError(absl::StrCat("the server has ", count_, " watchers, its limit; use GetJob"));
+  }
+  ++count_;
+  jobs_[job].streams.push_back(std::move(stream));
+  return absl::OkStatus();
+}
+
+void Watchers::Remove(const JobId& job, const WatchStream* stream) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  count_ -= std::erase_if(found->second.streams, [&](const auto& other) { return other.get() == stream; });
+  if (found->second.streams.empty()) jobs_.erase(found);
+}
+
+void Watchers::CloseAll(const absl::Status& status) {
+  for (auto& [job, watched] : jobs_) {
+    for (const std::shared_ptr<WatchStream>& stream : watched.streams) stream->Close(status);
+  }
+  jobs_.clear();
+  count_ = 0;
+}
+
+void Watchers::Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now,
+                       const EncodeJob& encode) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  Watched& watched = found->second;
+  if (events.empty() && !final && now - watched.sent < kBetweenProgress) {
+    watched.held_back = true;
+    return;
+  }
+  v1::WatchJobResponse response;
+  *response.mutable_job() = encode(job);
+  for (const JobEvent& event : events) *response.add_events() = Encode(event);
+  Send(watched, response, final, now);
+  if (!final) return;
+  count_ -= watched.streams.size();
+  jobs_.erase(found);
+}
+
+void Watchers::Tick(Nanos now, const EncodeJob& encode) {
+  for (auto& [job, watched] : jobs_) {
+    if (!watched.held_back) continue;
+    v1::WatchJobResponse response;
+    *response.mutable_job() = encode(job);
+    Send(watched, response, false, now);
+  }
+}
+
+void Watchers::Send(Watched& watched, const v1::WatchJobResponse& response, bool last, Nanos now) {
+  watched.sent = now;
+  watched.held_back = false;
+  for (const std::shared_ptr<WatchStream>& stream : watched.streams) stream->Send(response, last);
+}
+
+}  // namespace lynx

@@ -1,0 +1,183 @@
+#include "server/event_loop.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/clock.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobSpec MakeSpec() {
+  JobSpec spec;
+  spec.name = "gpt";
+  spec.model = {.layers = 2, .hidden = 32, .heads = 2, .seq = 16};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 4;
+  Normalize(spec);
+  return spec;
+}
+
+// A loop over a real controller, with a store that fails when told to, and everything that was carried out.
+class LoopTest : public ::testing::Test {
+ protected:
+  LoopTest()
+      : controller_({.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(); }}),
+        loop_({.queue_limit = 4, .tick = Nanos(5'000'000), .retry = Nanos(1)}, controller_, clock_,
+              [this](const std::vector<Effect>& effects) { return Commit(effects); },
+              [this](Effect& effect) { Carry(effect); }) {}
+
+  absl::Status Commit(const std::vector<Effect>& effects) {
+    std::lock_guard lock(mutex_);
+    ++commits_;
+    if (!store_status_.ok()) return store_status_;
+    committed_.insert(committed_.end(), effects.begin(), effects.end());
+    return absl::OkStatus();
+  }
+  void Carry(Effect& effect) {
+    std::lock_guard lock(mutex_);
+    // The decision that a reply rests on is in the store by now.
+    if (auto* reply = std::get_if<Reply>(&effect)) replies_.push_back(*reply);
+    committed_when_carried_.push_back(committed_.size());
+    changed_.notify_all();
+  }
+  void SetStore(absl::Status status) {
+    std::lock_guard lock(mutex_);
+    store_status_ = std::move(status);
+  }
+  Reply Submit(const std::string& id) {
+    std::unique_lock lock(mutex_);
+    const size_t before = replies_.size();
+    lock.unlock();
+    EXPECT_TRUE(loop_.Post(JobSubmitted{++requests_, JobId(id), id, MakeSpec(), "digest"}));
+    lock.lock();
+    changed_.wait(lock, [&] { return replies_.size() > before; });
+    return replies_.back();
+  }
+  size_t Inserted() {
+    std::lock_guard lock(mutex_);
+    size_t count = 0;
+    for (const Effect& effect : committed_) count += std::holds_alternative<InsertJob>(effect) ? 1 : 0;
+    return count;
+  }
+  // Runs on the owner thread, and waits for it.
+  void OnLoop(const std::function<void()>& task) {
+    std::mutex mutex;
+    std::condition_variable done;
+    bool ran = false;
+    loop_.RunAlways([&] {
+      task();
+      std::lock_guard lock(mutex);
+      ran = true;
+      done.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    done.wait(lock, [&] { return ran; });
+  }
+
+  RealClock clock_;
+  Controller controller_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::Status store_status_;
+  std::vector<Effect> committed_;
+  std::vector<size_t> committed_when_carried_;
+  std::vector<Reply> replies_;
+  int64_t commits_ = 0;
+  int64_t requests_ = 0;
+  EventLoop loop_;
+};
+
+TEST_F(LoopTest, RepliesFollowTheCommit) {
+  loop_.Start({}, nullptr);
+  const Reply reply = Submit("a");
+  EXPECT_TRUE(reply.status.ok());
+  EXPECT_EQ(reply.job, JobId("a"));
+  EXPECT_EQ(Inserted(), 1u);
+  std::lock_guard lock(mutex_);
+  EXPECT_GE(committed_when_carried_.front(), 1u);
+}
+
+TEST_F(LoopTest, AStoreThatFailsRefusesNewJobsUntilItWrites) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(Submit("a").status.ok());
+  SetStore(absl::ResourceExhaustedError("database or disk is full"));
+  const Reply refused = Submit("b");
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("disk is full; nothing was changed"));
+  OnLoop([&] { EXPECT_EQ(controller_.Find(JobId("b")), nullptr) << "it never was"; });
+  SetStore(absl::OkStatus());
+  EXPECT_TRUE(Submit("b2").status.ok());
+  EXPECT_EQ(Inserted(), 2u);
+}
+
+TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(Submit("a").status.ok());
+  SetStore(absl::UnavailableError("disk I/O error"));
+  EXPECT_TRUE(loop_.Post(CancelRequested{++requests_, JobId("a"), ""}));
+  OnLoop([&] { EXPECT_EQ(controller_.Find(JobId("a"))->state, JobState::kCancelled); });
+  {
+    std::lock_guard lock(mutex_);
+    EXPECT_EQ(replies_.back().status.code(), absl::StatusCode::kUnavailable) << "not promised";
+    for (const Effect& effect : committed_) {
+      const auto* update = std::get_if<UpdateJob>(&effect);
+      EXPECT_FALSE(update != nullptr && update->job.state == JobState::kCancelled);
+    }
+  }
+  // Another cancellation is refused without touching anything; then the store recovers.
+  EXPECT_TRUE(loop_.Post(CancelRequested{++requests_, JobId("a"), ""}));
+  OnLoop([] {});
+  SetStore(absl::OkStatus());
+  std::unique_lock lock(mutex_);
+  const auto cancelled_written = [&] {
+    for (const Effect& effect : committed_) {
+      const auto* update = std::get_if<UpdateJob>(&effect);
+      if (update != nullptr && update->job.state == JobState::kCancelled) return true;
+    }
+    return false;
+  };
+  while (!cancelled_written()) {
+    lock.unlock();
+    OnLoop([] {});
+    lock.lock();
+  }
+}
+
+TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {
+  // Not started: nothing leaves the queue.
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(loop_.Run([] {}));
+  EXPECT_FALSE(loop_.Run([] {}));
+  EXPECT_FALSE(loop_.Post(AgentGone{1}));
+  loop_.PostAlways(AgentGone{1});
+  EXPECT_EQ(loop_.QueueLength(), 5u);
+  loop_.Start({}, nullptr);
+  OnLoop([] {});
+  EXPECT_TRUE(loop_.Run([] {}));
+}
+
+TEST_F(LoopTest, StopHandlesWhatIsQueuedAndRefusesTheRest) {
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(loop_.Run([&] { ++ran; }));
+  loop_.Start({}, nullptr);
+  loop_.Stop();
+  EXPECT_EQ(ran, 3);
+  EXPECT_FALSE(loop_.Run([&] { ++ran; }));
+  loop_.Stop();
+}
+
+TEST_F(LoopTest, Ticks) {
+  std::atomic<int> ticks{0};
+  loop_.Start({}, [&] { ++ticks; });
+  while (ticks < 3) OnLoop([] {});
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,540 @@
+// The whole server in this process, over real channels on loopback. Agents and workers are played by the test.
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "lynx/v1/jobs.grpc.pb.h"
+#include "planner/plan.h"
+#include "proto/convert.h"
+#include "server/server.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::JobSpec MakeSpec(const std::string& name = "gpt", int ranks = 2) {
+  JobSpec spec;
+  spec.name = name;
+  spec.model = {.layers = 2, .hidden = 32, .heads = 2, .seq = 16};
+  spec.data.path = "/data/text";
+  spec.train.steps = 3;
+  spec.train.global_batch = 4;
+  spec.train.micro_batch = 2;
+  spec.resources = {.min_ranks = ranks, .max_ranks = ranks};
+  Normalize(spec);
+  return ToProto(spec);
+}
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() {
+    std::string pattern = ::testing::TempDir() + "lynx_server_XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+    StartServer();
+  }
+  ~ServiceTest() override {
+    server_->Stop();
+    std::filesystem::remove_all(directory_);
+  }
+
+  ServerOptions Options() {
+    ServerOptions options;
+    options.listen = "127.0.0.1:0";
+    options.data_directory = directory_;
+    options.core.controller.wanted_shapes = WantedShapes;
+    options.core.planner = MakePlan;
+    options.core.loop.tick = Nanos(20'000'000);
+    return options;
+  }
+  void StartServer() {
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(Options(), clock_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+    jobs_ = v1::Jobs::NewStub(channel_);
+    cluster_ = v1::Cluster::NewStub(channel_);
+  }
+
+  static void SetDeadline(grpc::ClientContext& context) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  }
+  grpc::Status Submit(const v1::JobSpec& spec, const std::string& key, v1::SubmitJobResponse* response) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = spec;
+    request.set_idempotency_key(key);
+    return jobs_->SubmitJob(&context, request, response);
+  }
+  v1::Job Get(const std::string& id, bool details = false) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::GetJobRequest request;
+    request.set_job_id(id);
+    request.set_include_events(details);
+    request.set_include_programs(details);
+    v1::GetJobResponse response;
+    const grpc::Status status = jobs_->GetJob(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.job();
+  }
+  grpc::Status Cancel(const std::string& id) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::CancelJobRequest request;
+    request.set_job_id(id);
+    v1::CancelJobResponse response;
+    return jobs_->CancelJob(&context, request, &response);
+  }
+
+  std::string directory_;
+  RealClock clock_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Jobs::Stub> jobs_;
+  std::unique_ptr<v1::Cluster::Stub> cluster_;
+};
+
+TEST_F(ServiceTest, SubmitIsIdempotentByKey) {
+  v1::SubmitJobResponse first, again, other;
+  const grpc::Status status = Submit(MakeSpec(), "key", &first);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_FALSE(first.existed());
+  EXPECT_EQ(first.job().state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(first.job().spec().SerializeAsString(), MakeSpec().SerializeAsString());
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &again).ok());
+  EXPECT_TRUE(again.existed());
+  EXPECT_EQ(again.job().id(), first.job().id());
+  const grpc::Status exists = Submit(MakeSpec("other"), "key", &other);
+  EXPECT_EQ(exists.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_THAT(exists.error_message(), HasSubstr(first.job().id()));
+}
+
+TEST_F(ServiceTest, BadRequestsNameTheField) {
+  v1::SubmitJobResponse response;
+  v1::JobSpec bad = MakeSpec();
+  bad.mutable_train()->set_global_batch(0);
+  grpc::Status status = Submit(bad, "key", &response);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("train.globalBatch is 0"));
+  for (const std::string& key : {std::string(), std::string(129, 'k'), std::string("a\nb")}) {
+    status = Submit(MakeSpec(), key, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("idempotency_key"));
+  }
+  grpc::ClientContext context;
+  v1::ListJobsRequest list;
+  list.set_limit(1001);
+  v1::ListJobsResponse listed;
+  status = jobs_->ListJobs(&context, list, &listed);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("limit is 1001"));
+}
+
+TEST_F(ServiceTest, AnUnknownJobIsNotFound) {
+  EXPECT_EQ(Cancel("nothing").error_code(), grpc::NOT_FOUND);
+  {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job_id("nothing");
+    v1::GetJobResponse response;
+    const grpc::Status status = jobs_->GetJob(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+    EXPECT_THAT(status.error_message(), HasSubstr("\"nothing\""));
+  }
+  {
+    grpc::ClientContext context;
+    v1::GetLogsRequest request;
+    request.set_job_id("nothing");
+    request.set_rank(-1);
+    v1::GetLogsResponse response;
+    EXPECT_EQ(jobs_->GetLogs(&context, request, &response).error_code(), grpc::NOT_FOUND);
+  }
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::WatchJobRequest request;
+  request.set_job_id("nothing");
+  const auto reader = jobs_->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  EXPECT_FALSE(reader->Read(&response));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::NOT_FOUND);
+}
+
+TEST_F(ServiceTest, JobsAreListedNewestFirst) {
+  std::vector<std::string> ids;
+  for (const char* key : {"a", "b", "c"}) {
+    v1::SubmitJobResponse response;
+    ASSERT_TRUE(Submit(MakeSpec(std::string("job-") + key), key, &response).ok());
+    ids.push_back(response.job().id());
+  }
+  ASSERT_TRUE(Cancel("job-b").ok());
+  const auto list = [&](const std::vector<v1::JobState>& states, int limit) {
+    grpc::ClientContext context;
+    v1::ListJobsRequest request;
+    request.set_limit(limit);
+    for (const v1::JobState state : states) request.add_states(state);
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs_->ListJobs(&context, request, &response).ok());
+    std::vector<std::string> listed;
+    for (const v1::Job& job : response.jobs()) listed.push_back(job.id());
+    return listed;
+  };
+  EXPECT_EQ(list({}, 0), (std::vector<std::string>{ids[2], ids[1], ids[0]}));
+  EXPECT_EQ(list({v1::JOB_STATE_QUEUED}, 1), (std::vector<std::string>{ids[2]}));
+  EXPECT_EQ(list({v1::JOB_STATE_CANCELLED}, 0), (std::vector<std::string>{ids[1]}));
+}
+
+TEST_F(ServiceTest, AWatchEndsWithTheJob) {
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &submitted).ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::WatchJobRequest request;
+  request.set_job_id("gpt");
+  const auto reader = jobs_->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.job().state(), v1::JOB_STATE_QUEUED);
+  ASSERT_EQ(response.events_size(), 1);
+  EXPECT_EQ(response.events(0).kind(), "submitted");
+  ASSERT_TRUE(Cancel("gpt").ok());
+  std::vector<std::string> kinds;
+  while (reader->Read(&response)) {
+    for (const v1::JobEvent& event : response.events()) kinds.push_back(event.kind());
+  }
+  EXPECT_EQ(response.job().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(kinds, std::vector<std::string>{"cancelled"});
+  EXPECT_TRUE(reader->Finish().ok());
+  // Of a job that has ended: one message, then the end.
+  grpc::ClientContext late;
+  SetDeadline(late);
+  const auto again = jobs_->WatchJob(&late, request);
+  ASSERT_TRUE(again->Read(&response));
+  EXPECT_EQ(response.job().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(response.events_size(), 2);
+  EXPECT_FALSE(again->Read(&response));
+  EXPECT_TRUE(again->Finish().ok());
+}
+
+TEST_F(ServiceTest, AWatcherThatGoesIsForgotten) {
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &submitted).ok());
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::WatchJobRequest request;
+    request.set_job_id("gpt");
+    const auto reader = jobs_->WatchJob(&context, request);
+    v1::WatchJobResponse response;
+    ASSERT_TRUE(reader->Read(&response));
+    context.TryCancel();
+    while (reader->Read(&response)) continue;
+    EXPECT_EQ(reader->Finish().error_code(), grpc::CANCELLED);
+  }
+  ASSERT_TRUE(Cancel("gpt").ok());
+}
+
+// A node with two devices whose worker runs ranks that do nothing but report.
+class FakeNode {
+ public:
+  FakeNode(v1::Cluster::Stub& stub, const std::string& name) : name_(name) {
+    for (grpc::ClientContext* context : {&agent_context_, &worker_context_}) {
+      context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    }
+    agent_ = stub.AttachAgent(&agent_context_);
+    worker_ = stub.AttachWorker(&worker_context_);
+    agent_thread_ = std::thread([this] { Agent(); });
+    worker_thread_ = std::thread([this] { Worker(); });
+  }
+  ~FakeNode() {
+    agent_context_.TryCancel();
+    worker_context_.TryCancel();
+    agent_thread_.join();
+    worker_thread_.join();
+    agent_->Finish();
+    worker_->Finish();
+  }
+
+ private:
+  void Agent() {
+    v1::AgentReport report;
+    report.set_node(name_);
+    report.set_boot_id("agent");
+    for (int i = 0; i < 2; ++i) {
+      v1::Device& device = *report.add_devices();
+      device.set_index(i);
+      device.set_kind("cpu");
+      device.set_memory_bytes(1 << 30);
+      device.add_cores(i);
+    }
+    HardwareProfile profile = StatedCpuProfile();
+    agent_->Write(report);
+    v1::AgentDesired desired;
+    while (agent_->Read(&desired)) {
+      for (const v1::LayerShape& shape : desired.shapes()) {
+        profile.measured.push_back({.shape = FromProto(shape).value()});
+        for (OpTimes& op : profile.measured.back().ops) op = {Nanos(1000), Nanos(1000), Nanos(1000)};
+      }
+      *report.mutable_profile() = ToProto(profile);
+      if (desired.shapes_size() > 0) agent_->Write(report);
+    }
+  }
+
+  void Worker() {
+    v1::WorkerReport report;
+    report.set_node(name_);
+    report.set_boot_id("worker");
+    report.set_address("127.0.0.1");
+    worker_->Write(report);
+    v1::WorkerDesired desired;
+    while (worker_->Read(&desired)) {
+      v1::WorkerReport next = report;
+      for (const v1::RankAssignment& rank : desired.ranks()) {
+        v1::RankStatus& status = *next.add_ranks();
+        status.set_job_id(rank.job_id());
+        status.set_generation(rank.generation());
+        status.set_rank(rank.rank());
+        status.set_host("127.0.0.1");
+        status.set_port(5000 + rank.rank());
+        status.set_phase(v1::RANK_PHASE_LISTENING);
+        if (rank.peers_size() == 0) continue;
+        status.set_phase(v1::RANK_PHASE_EXITED);
+        v1::RankReport base;
+        base.set_job_id(rank.job_id());
+        base.set_generation(rank.generation());
+        base.set_rank(rank.rank());
+        base.set_sequence(1);
+        base.mutable_ready()->set_arena_bytes(rank.arena_bytes());
+        *next.add_reports() = base;
+        for (int step = 0; step < 3; ++step) {
+          base.set_sequence(2 + step);
+          base.mutable_step()->set_step(step);
+          base.mutable_step()->set_loss(3.0 - step);
+          base.mutable_step()->set_tokens(64);
+          base.mutable_step()->set_duration_ns(1'000'000);
+          *next.add_reports() = base;
+        }
+        base.set_sequence(5);
+        base.mutable_done()->set_steps(3);
+        *next.add_reports() = base;
+        v1::RankLogLines& log = *next.add_logs();
+        log.set_job_id(rank.job_id());
+        log.set_generation(rank.generation());
+        log.set_rank(rank.rank());
+        log.add_lines("trained on " + rank.spec().data().path());
+      }
+      worker_->Write(next);
+    }
+  }
+
+  const std::string name_;
+  grpc::ClientContext agent_context_, worker_context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AgentReport, v1::AgentDesired>> agent_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerReport, v1::WorkerDesired>> worker_;
+  std::thread agent_thread_, worker_thread_;
+};
+
+TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {
+  FakeNode a(*cluster_, "n0"), b(*cluster_, "n1");
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec("gpt", 4), "key", &submitted).ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::WatchJobRequest request;
+  request.set_job_id(submitted.job().id());
+  const auto reader = jobs_->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  while (reader->Read(&response)) continue;
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(response.job().state(), v1::JOB_STATE_SUCCEEDED) << response.job().reason();
+  EXPECT_EQ(response.job().placement_size(), 4);
+  EXPECT_EQ(response.job().progress().steps_done(), 3);
+  EXPECT_DOUBLE_EQ(response.job().progress().first_loss(), 3.0);
+  EXPECT_TRUE(response.job().plan().stages(0).program().empty());
+
+  const v1::Job job = Get(submitted.job().id(), true);
+  EXPECT_FALSE(job.plan().stages(0).program().empty());
+  EXPECT_TRUE(job.plan().measured_profile());
+  EXPECT_TRUE(FromProto(job.plan()).ok()) << FromProto(job.plan()).status();
+  std::vector<std::string> kinds;
+  for (const v1::JobEvent& event : job.events()) kinds.push_back(event.kind());
+  EXPECT_EQ(kinds, (std::vector<std::string>{"submitted", "planning", "planned", "placed", "running", "succeeded"}));
+
+  grpc::ClientContext logs_context;
+  v1::GetLogsRequest logs_request;
+  logs_request.set_job_id("gpt");
+  logs_request.set_rank(-1);
+  v1::GetLogsResponse logs;
+  ASSERT_TRUE(jobs_->GetLogs(&logs_context, logs_request, &logs).ok());
+  ASSERT_GE(logs.lines_size(), 4) << "a line of each rank for each desired state";
+  EXPECT_EQ(logs.lines(3).text(), "trained on /data/text");
+
+  grpc::ClientContext nodes_context;
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(cluster_->ListNodes(&nodes_context, v1::ListNodesRequest(), &nodes).ok());
+  ASSERT_EQ(nodes.nodes_size(), 2);
+  EXPECT_EQ(nodes.nodes(0).name(), "n0");
+  EXPECT_TRUE(nodes.nodes(0).agent_attached() && nodes.nodes(0).worker_attached());
+  EXPECT_EQ(nodes.nodes(0).devices_size(), 2);
+  EXPECT_EQ(nodes.nodes(0).devices_used(), 0);
+}
+
+TEST_F(ServiceTest, AMalformedReportEndsItsStream) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto stream = cluster_->AttachWorker(&context);
+  v1::WorkerReport report;
+  report.set_node("n 0");
+  report.set_boot_id("b");
+  report.set_address("127.0.0.1");
+  stream->Write(report);
+  v1::WorkerDesired desired;
+  EXPECT_FALSE(stream->Read(&desired));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("node is \"n 0\""));
+}
+
+TEST_F(ServiceTest, ASecondProcessOfTheSameNameIsRefused) {
+  FakeNode node(*cluster_, "n0");
+  v1::ListNodesResponse nodes;
+  while (nodes.nodes_size() == 0 || !nodes.nodes(0).worker_attached()) {
+    grpc::ClientContext context;
+    ASSERT_TRUE(cluster_->ListNodes(&context, v1::ListNodesRequest(), &nodes).ok());
+  }
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto stream = cluster_->AttachWorker(&context);
+  v1::WorkerReport report;
+  report.set_node("n0");
+  report.set_boot_id("another");
+  report.set_address("127.0.0.1");
+  stream->Write(report);
+  v1::WorkerDesired desired;
+  EXPECT_FALSE(stream->Read(&desired));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::ALREADY_EXISTS);
+}
+
+TEST_F(ServiceTest, ARestartedServerKnowsItsJobs) {
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &submitted).ok());
+  server_->Stop();
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/" + kAddressFile));
+  StartServer();
+  EXPECT_EQ(Get("gpt").id(), submitted.job().id());
+  v1::SubmitJobResponse again;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &again).ok());
+  EXPECT_TRUE(again.existed());
+}
+
+TEST_F(ServiceTest, StoppingEndsWatchesAndStreams) {
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &submitted).ok());
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::WatchJobRequest request;
+  request.set_job_id("gpt");
+  const auto reader = jobs_->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  FakeNode node(*cluster_, "n0");
+  server_->Stop();
+  while (reader->Read(&response)) continue;
+  EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
+}
+
+// One request and one answer in wire form, for the services whose messages gRPC does not install.
+std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                    const std::string& request) {
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  const auto call = stub.PrepareCall(&context, method, &queue);
+  const auto wait = [&] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  EXPECT_TRUE(wait());
+  const grpc::Slice slice(request);
+  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+  EXPECT_TRUE(wait());
+  grpc::ByteBuffer buffer;
+  call->Read(&buffer, nullptr);
+  EXPECT_TRUE(wait());
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  EXPECT_TRUE(wait());
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  return bytes;
+}
+
+TEST_F(ServiceTest, HealthSaysServing) {
+  // HealthCheckRequest.service = 1; HealthCheckResponse.status = 1, SERVING = 1.
+  const std::string serving("\x08\x01", 2);
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", ""), serving);
+  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", std::string("\x0A\x0C") + "lynx.v1.Jobs"), serving);
+}
+
+TEST_F(ServiceTest, ReflectionListsTheServices) {
+  // ServerReflectionRequest.list_services = 7.
+  const std::string services = CallRaw(
+      channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3A\x01*"));
+  EXPECT_THAT(services, HasSubstr("lynx.v1.Jobs"));
+  EXPECT_THAT(services, HasSubstr("lynx.v1.Cluster"));
+}
+
+TEST_F(ServiceTest, TheAddressFileNamesThePort) {
+  std::ifstream file(directory_ + "/" + kAddressFile);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, server_->address());
+}
+
+TEST_F(ServiceTest, APortInUseIsSaid) {
+  ServerOptions options = Options();
+  options.data_directory = directory_ + "/second";
+  options.listen = server_->address();
+  const absl::Status status = Server::Start(options, clock_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "cannot listen on " + server_->address() +
+                                  ": address already in use; choose another with --listen");
+}
+
+TEST_F(ServiceTest, AnAddressThatOthersReachNeedsInsecure) {
+  ServerOptions options = Options();
+  options.data_directory = directory_ + "/second";
+  options.listen = "0.0.0.0:0";
+  const absl::Status status = Server::Start(options, clock_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("this version has no TLS"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--insecure"));
+  options.insecure = true;
+  EXPECT_TRUE(Server::Start(options, clock_).ok());
+}
+
+TEST_F(ServiceTest, ASecondServerOnTheSameDataIsRefused) {
+  const absl::Status status = Server::Start(Options(), clock_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in use by another lynx-server"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + kAddressFile)) << "the first one's files stay";
+}
+
+}  // namespace
+}  // namespace lynx

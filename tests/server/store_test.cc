@@ -1,0 +1,283 @@
+#include "server/store.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/plan.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StoreTest : public ::testing::Test {
+ protected:
+  StoreTest() {
+    std::string pattern = ::testing::TempDir() + "lynx_store_XXXXXX";
+    directory_ = ::mkdtemp(pattern.data());
+    path_ = directory_ + "/lynx.db";
+  }
+  ~StoreTest() override { std::filesystem::remove_all(directory_); }
+
+  std::unique_ptr<Store> Open() {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  std::string directory_, path_;
+};
+
+JobSpec MakeSpec(const std::string& name) {
+  JobSpec spec;
+  spec.name = name;
+  spec.model = {.layers = 2, .hidden = 32, .heads = 2, .seq = 16};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 4;
+  spec.resources.max_ranks = 2;
+  Normalize(spec);
+  return spec;
+}
+
+JobRecord MakeJob(int64_t number) {
+  JobRecord job;
+  job.id = JobId("job" + std::to_string(number));
+  job.submission = number;
+  job.idempotency_key = "key" + std::to_string(number);
+  const JobSpec spec = MakeSpec("name" + std::to_string(number));
+  job.spec = std::make_shared<const JobSpec>(spec);
+  job.spec_digest = SpecDigest(spec);
+  job.submitted = Nanos(1000 + number);
+  job.reason = "waits";
+  return job;
+}
+
+std::shared_ptr<const Plan> MakeSmallPlan(const JobSpec& spec) {
+  PlanRequest request{.spec = spec, .cluster = {.nodes = 1, .devices_per_node = 2}, .profile = StatedCpuProfile()};
+  absl::StatusOr<PlanResult> result = MakePlan(request);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return std::make_shared<const Plan>(std::get<Plan>(*result));
+}
+
+TEST_F(StoreTest, EverythingComesBack) {
+  JobRecord job = MakeJob(1);
+  const std::shared_ptr<const Plan> plan = MakeSmallPlan(*job.spec);
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}}).ok());
+    job.state = JobState::kRunning;
+    job.reason = "all ranks run";
+    job.started = Nanos(5);
+    job.events = 2;
+    job.generation = Generation(3);
+    job.restarts = 2;
+    job.restart_charge = 3;
+    job.best_steps = 9;
+    job.base_steps = 8;
+    job.resume_step = 6;
+    for (int32_t r = 0; r < plan->layout.ranks(); ++r) {
+      job.ranks.push_back({.where = {NodeId("n0"), r}, .host = "10.0.0.1", .port = 4000 + r, .acknowledged = 17,
+                           .finished = r == 0});
+    }
+    job.stop = StopKind::kRestart;
+    job.stop_reason = "rank 1 was killed";
+    job.cancel_requested = true;
+    job.checkpoint_path = "/c/step-6";
+    job.checkpoint_step = 6;
+    job.progress = {.steps_done = 9, .loss = std::nan(""), .first_loss = 5, .gradient_norm = INFINITY, .lr = 0.1,
+                    .tokens_per_second = 12, .step = Nanos(7), .first_step_time = Nanos(8)};
+    job.measured = {{.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4),
+                     .states = Bytes(5)}};
+    job.plan_digest = plan->digest;
+    const JobEvent first{.sequence = 1, .time = Nanos(1), .state = JobState::kQueued, .kind = "submitted"};
+    const JobEvent second{.sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running",
+                          .reason = "all ranks run"};
+    ASSERT_TRUE(store->Commit({InsertPlan{job.id, plan}, InsertEvent{job.id, first}, InsertEvent{job.id, second},
+                               InsertCheckpoint{job.id, Generation(3), 6, "/c/step-6", Bytes(9), Nanos(3)},
+                               UpdateJob{job}})
+                    .ok());
+    EXPECT_EQ(store->LoadEvents(job.id, 0, 10).value(), (std::vector<JobEvent>{first, second}));
+    EXPECT_EQ(store->LoadEvents(job.id, 1, 10).value(), (std::vector<JobEvent>{second}));
+    EXPECT_EQ(store->LoadEvents(job.id, 0, 1).value(), (std::vector<JobEvent>{second})) << "the newest";
+  }
+  const std::unique_ptr<Store> store = Open();
+  const std::vector<Store::StoredJob> jobs = store->LoadJobs().value();
+  ASSERT_EQ(jobs.size(), 1u);
+  const JobRecord& back = jobs[0].record;
+  EXPECT_EQ(back.id, job.id);
+  EXPECT_EQ(back.submission, 1);
+  EXPECT_EQ(back.idempotency_key, "key1");
+  EXPECT_EQ(*back.spec, *job.spec);
+  EXPECT_EQ(back.spec_digest, job.spec_digest);
+  EXPECT_EQ(back.state, JobState::kRunning);
+  EXPECT_EQ(back.reason, job.reason);
+  EXPECT_EQ(back.submitted, job.submitted);
+  EXPECT_EQ(back.started, job.started);
+  EXPECT_EQ(back.ended, Nanos(0));
+  EXPECT_EQ(back.events, 2);
+  EXPECT_EQ(back.generation, Generation(3));
+  EXPECT_EQ(back.restarts, 2);
+  EXPECT_EQ(back.restart_charge, 3);
+  EXPECT_EQ(back.best_steps, 9);
+  EXPECT_EQ(back.base_steps, 8);
+  EXPECT_EQ(back.resume_step, 6);
+  EXPECT_EQ(back.ranks, job.ranks);
+  EXPECT_EQ(back.stop, StopKind::kRestart);
+  EXPECT_EQ(back.stop_reason, job.stop_reason);
+  EXPECT_TRUE(back.cancel_requested);
+  EXPECT_EQ(back.checkpoint_path, "/c/step-6");
+  EXPECT_EQ(back.checkpoint_step, 6);
+  EXPECT_TRUE(std::isnan(back.progress.loss));
+  EXPECT_TRUE(std::isinf(back.progress.gradient_norm));
+  EXPECT_EQ(back.progress.steps_done, 9);
+  EXPECT_EQ(back.measured, job.measured);
+  ASSERT_NE(jobs[0].plan, nullptr);
+  EXPECT_EQ(PlanText(*jobs[0].plan), PlanText(*plan));
+}
+
+TEST_F(StoreTest, ABatchIsAllOrNothing) {
+  const std::unique_ptr<Store> store = Open();
+  ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
+  JobRecord repeated = MakeJob(3);
+  repeated.idempotency_key = "key1";
+  EXPECT_FALSE(store->Commit({InsertJob{MakeJob(2)}, InsertJob{repeated}}).ok());
+  EXPECT_EQ(store->LoadJobs().value().size(), 1u);
+  EXPECT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok()) << "the failed batch left nothing behind";
+}
+
+TEST_F(StoreTest, OldEventsOfAJobAreDropped) {
+  const std::unique_ptr<Store> store = Open();
+  const JobId job("job1");
+  for (int64_t sequence : {int64_t{1}, int64_t{2}, Store::kEventsPerJob, Store::kEventsPerJob + 1}) {
+    ASSERT_TRUE(store->Commit({InsertEvent{job, {.sequence = sequence, .kind = "checkpoint"}}}).ok());
+  }
+  const std::vector<JobEvent> events = store->LoadEvents(job, 0, 100).value();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].sequence, 2);
+}
+
+TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill) {
+  int acks[2];
+  ASSERT_EQ(::pipe(acks), 0);
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path_);
+    if (!store.ok()) ::_exit(1);
+    for (int64_t n = 1;; ++n) {
+      if (!(*store)->Commit({InsertJob{MakeJob(n)}}).ok()) ::_exit(2);
+      if (::write(acks[1], &n, sizeof(n)) != sizeof(n)) ::_exit(3);
+    }
+  }
+  ::close(acks[1]);
+  int64_t acknowledged = 0;
+  while (acknowledged < 20) ASSERT_EQ(::read(acks[0], &acknowledged, sizeof(acknowledged)), 8);
+  ::kill(writer, SIGKILL);
+  int status = 0;
+  ::waitpid(writer, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed by itself: " << status;
+  while (::read(acks[0], &acknowledged, sizeof(acknowledged)) == 8) continue;
+  ::close(acks[0]);
+  const std::vector<Store::StoredJob> jobs = Open()->LoadJobs().value();
+  EXPECT_GE(static_cast<int64_t>(jobs.size()), acknowledged);
+}
+
+TEST_F(StoreTest, ASecondServerIsRefused) {
+  const std::unique_ptr<Store> store = Open();
+  const absl::Status second = Store::Open(path_).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.message()), HasSubstr(path_));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("in use by another lynx-server"));
+}
+
+TEST_F(StoreTest, ADamagedFileIsRefused) {
+  { ASSERT_TRUE(Open()->Commit({InsertJob{MakeJob(1)}}).ok()); }
+  {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096);
+    file << std::string(4096, '\xA5');
+  }
+  const absl::Status status = Store::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the database " + path_ + " is damaged"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("restore it from a backup, or move it"));
+}
+
+TEST_F(StoreTest, AFileThatIsNoDatabaseIsRefused) {
+  std::ofstream(path_) << std::string(9000, 'x');
+  const absl::Status status = Store::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("move it"));
+}
+
+TEST_F(StoreTest, ChangedContentIsFound) {
+  { ASSERT_TRUE(Open()->Commit({InsertJob{MakeJob(1)}}).ok()); }
+  {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    const SqliteHandle db(raw);
+    ASSERT_TRUE(Execute(raw, "UPDATE jobs SET spec=x'00'").ok());
+  }
+  const absl::Status status = Open()->LoadJobs().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("job job1: its spec is not what was written"));
+}
+
+TEST_F(StoreTest, ANewerSchemaIsRefused) {
+  { ASSERT_NE(Open(), nullptr); }
+  {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    const SqliteHandle db(raw);
+    ASSERT_TRUE(Execute(raw, "PRAGMA user_version=7").ok());
+  }
+  const absl::Status status = Store::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has schema 7, made by a newer lynx-server"));
+}
+
+TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {
+  {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    const SqliteHandle db(raw);
+    ASSERT_TRUE(Execute(raw, "CREATE TABLE cookies(id)").ok());
+  }
+  const absl::Status status = Store::Open(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not one of lynx-server's"));
+}
+
+TEST_F(StoreTest, ADirectoryThatIsNotThereIsSaid) {
+  const absl::Status status = Store::Open(directory_ + "/none/lynx.db").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot open the database"));
+}
+
+TEST_F(StoreTest, AFullDiskIsSaidAndLeavesTheStoreUsable) {
+  const std::unique_ptr<Store> store = Open();
+  ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
+  store->LimitPages(1);
+  absl::Status status;
+  int64_t accepted = 1;
+  for (int64_t n = 2; n < 500 && status.ok(); ++n) {
+    status = store->Commit({InsertJob{MakeJob(n)}});
+    if (status.ok()) accepted = n;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot write to the database " + path_));
+  EXPECT_EQ(static_cast<int64_t>(store->LoadJobs().value().size()), accepted);
+  store->LimitPages(1'000'000);
+  EXPECT_TRUE(store->Commit({InsertJob{MakeJob(1000)}}).ok());
+}
+
+}  // namespace
+}  // namespace lynx
