@@ -57,6 +57,8 @@ struct ControllerOptions {
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
+  // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
+  std::string checkpoint_root = "/var/lib/lynx/jobs";
   int64_t max_unfinished_jobs = 10'000;
   size_t max_nodes = 10'000;
   // The shapes whose op times a plan wants (planner/plan.h WantedShapes). Required.

@@ -200,6 +200,10 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   RankAssignment assignment{.key = {job.record.id, job.record.generation, rank}, .device = record.where.device,
                             .spec = job.record.spec, .plan = job.plan, .peers = job.peers,
                             .resume_step = job.record.resume_step};
+  assignment.checkpoint_directory = job.record.spec->checkpoint.directory;
+  if (assignment.checkpoint_directory.empty()) {
+    assignment.checkpoint_directory = absl::StrCat(options_.checkpoint_root, "/", job.record.id.value, "/checkpoints");
+  }
   for (const Device& device : node.agent.devices) {
     if (device.index == record.where.device) assignment.cores = device.cores;
   }

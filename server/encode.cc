@@ -31,7 +31,7 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
     }
   }
   m.set_resume_step(assignment.resume_step);
-  m.set_checkpoint_directory(assignment.spec->checkpoint.directory);
+  m.set_checkpoint_directory(assignment.checkpoint_directory);
   return m;
 }
 

@@ -127,6 +127,7 @@ struct RankAssignment {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: only listen
   int64_t resume_step = -1;
+  std::string checkpoint_directory;  // absolute
 };
 
 struct ReportAck {

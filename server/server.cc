@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   server->data_directory_ = options.data_directory;
   RemoveFile(options.data_directory + "/" + kAddressFile);
   RemoveFile(options.data_directory + "/" + kMetricsAddressFile);
+  options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
   LYNX_ASSIGN_OR_RETURN(server->core_, ServerCore::Start(options.core, std::move(store), clock));
   LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
   LYNX_RETURN_IF_ERROR(server->Listen(options));

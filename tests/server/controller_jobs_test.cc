@@ -87,6 +87,22 @@ TEST(ControllerJobsTest, RanksStartOnlyWhenAllListen) {
   EXPECT_EQ(cluster.RankOf(job, 3)->seen.phase, RankPhase::kRunning);
 }
 
+TEST(ControllerJobsTest, CheckpointsGoWhereTheJobSaysOrBelowTheServersRoot) {
+  ControllerOptions options;
+  options.checkpoint_root = "/srv/jobs";
+  Cluster cluster(options);
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  const JobId silent = cluster.Submit(MakeSpec("silent", 2, 2));
+  JobSpec spec = MakeSpec("says", 2, 2);
+  spec.checkpoint.directory = "/shared/run";
+  const JobId says = cluster.Submit(spec);
+  cluster.MeasureAll();
+  cluster.AnswerPlans({2, 1, 1});
+  EXPECT_EQ(cluster.RankOf(silent, 0)->assignment.checkpoint_directory, "/srv/jobs/" + silent.value + "/checkpoints");
+  EXPECT_EQ(cluster.RankOf(says, 0)->assignment.checkpoint_directory, "/shared/run");
+}
+
 TEST(ControllerJobsTest, SameKeyAndSpecIsTheSameJob) {
   Cluster cluster;
   const JobId first = cluster.Submit(MakeSpec("gpt", 1, 1), "key");
