@@ -65,6 +65,7 @@ echo
 echo "training a byte-level GPT on $text ($(wc -c <"$text") bytes)"
 changes=(--set "data.path=$text")
 [ -z "$steps" ] || changes+=(--set "train.steps=$steps")
+[ -z "$steps" ] || [ "$steps" -ge 20 ] || changes+=(--set train.warmupSteps=0)  # fewer steps than the example warms up
 # In the background, so that a signal to this script is acted on at once.
 "$lynxctl" submit -f "$root/examples/gpt-bytes.yaml" "${changes[@]}" --wait &
 follower=$!
