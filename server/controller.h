@@ -166,11 +166,11 @@ class Controller {
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
-  void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,
-                       const std::string& reason);
+  // Reasons by value: they may be a part of the record that changes.
+  void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
   std::vector<NodeDevices> FreeDevices(const Job* for_job) const;
   void LeaveNodes(Job& job);
-  void EndJob(Job& job, JobState state, const std::string& kind, const std::string& reason);
+  void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
   void SetWaiting(Job& job, const std::string& reason);
 
   // controller_ranks.cc: generations: starting, running, failing, stopping

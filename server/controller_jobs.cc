@@ -335,7 +335,7 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
 }
 
 void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,
-                                 const std::string& reason) {
+                                 std::string reason) {
   LYNX_CHECK(job.plan != nullptr && placement.size() == static_cast<size_t>(job.plan->layout.ranks()));
   JobRecord& record = job.record;
   queue_.erase(record.submission);
@@ -366,7 +366,7 @@ void Controller::LeaveNodes(Job& job) {
   for (const RankRecord& rank : job.record.ranks) NodeOf(rank.where.node).jobs.erase(job.record.id);
 }
 
-void Controller::EndJob(Job& job, JobState state, const std::string& kind, const std::string& reason) {
+void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::string reason) {
   JobRecord& record = job.record;
   queue_.erase(record.submission);
   unfinished_.erase(record.id);

@@ -312,6 +312,7 @@ TEST(ControllerJobsTest, CancelsInEveryState) {
       cluster.Node("n0").obedient = true;
       cluster.Settle();
       EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+      EXPECT_EQ(cluster.Record(job).reason, "cancelled on request");
     }
   }
 }

@@ -1,0 +1,62 @@
+#include "server/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "prometheus/text_serializer.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Page(const ServerMetrics& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.registry()->Collect());
+}
+
+TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
+  ServerMetrics metrics;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    StepRecorded step{.job = JobId("j1"), .rank = rank, .stage = rank, .new_step = rank == 0};
+    step.step = {.loss = 2.5, .tokens = 512, .duration = Nanos(200'000'000), .forward = Nanos(50'000'000),
+                 .arena_peak = Bytes(1000 + rank)};
+    metrics.Step(step, "gpt");
+  }
+  const std::string page = Page(metrics);
+  EXPECT_THAT(page, HasSubstr("lynx_job_steps_total{job=\"j1\",name=\"gpt\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_tokens_total{job=\"j1\",name=\"gpt\"} 512\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_loss{job=\"j1\",name=\"gpt\"} 2.5\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_phase_seconds_total{job=\"j1\",name=\"gpt\",phase=\"forward\"} 0.1"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_memory_peak_measured_bytes{job=\"j1\",name=\"gpt\",stage=\"1\"} 1001\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_step_seconds_count{job=\"j1\",name=\"gpt\"} 1\n"));
+}
+
+TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
+  ServerMetrics metrics;
+  metrics.Step({.job = JobId("j1")}, "gpt");
+  metrics.Restarted(JobId("j1"), "gpt");
+  metrics.Ended(JobId("j1"), Nanos(1));
+  metrics.Prune(Nanos(600'000'000'000));
+  EXPECT_THAT(Page(metrics), HasSubstr("job=\"j1\""));
+  metrics.Prune(Nanos(1'000'000'000'000));
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("job=\"j1\"")));
+}
+
+TEST(ServerMetricsTest, ShowsJobsByStateFromTheStart) {
+  ServerMetrics metrics;
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_jobs{state=\"queued\"} 0\n"));
+  metrics.SetJobs({1, 0, 0, 2, 0, 0, 0});
+  metrics.SetAttached(3, 4);
+  metrics.PlanMade({.result = Infeasible{}}, Nanos(5'000'000));
+  metrics.Committed(Nanos(4'000'000), false);
+  const std::string page = Page(metrics);
+  EXPECT_THAT(page, HasSubstr("lynx_jobs{state=\"running\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_agents_attached 3\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_workers_attached 4\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_plan_duration_seconds_count{result=\"infeasible\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_store_commit_failures_total 1\n"));
+}
+
+}  // namespace
+}  // namespace lynx
