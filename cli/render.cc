@@ -52,7 +52,8 @@ double HiddenShare(int64_t hidden, int64_t exposed) {
 
 // Predicted beside measured, one row a stage and quantity that a person would compare.
 std::string MeasuredTable(const v1::Job& job) {
-  if (job.measured().empty()) return "no step has been measured yet\n";
+  const bool any = std::any_of(job.measured().begin(), job.measured().end(), [](const auto& m) { return m.steps() > 0; });
+  if (!any) return "no step has been measured yet\n";
   std::vector<std::vector<std::string>> rows = {
       {"STAGE", "", "STEP", "FWD", "BWD+W", "RECOMPUTE HIDDEN", "EXPOSED", "COLLECTIVES", "STALL", "PEAK"}};
   int64_t steps = 0;
@@ -64,6 +65,7 @@ std::string MeasuredTable(const v1::Job& job) {
                     Duration(p.backward_ns() + p.weight_ns()), Duration(p.recompute_hidden_ns()),
                     Duration(p.recompute_exposed_ns()), Duration(p.communication_exposed_ns()), Duration(p.stall_ns()),
                     FormatBytes(Bytes(p.arena_bytes()))});
+    if (m.steps() == 0) continue;
     rows.push_back({"", "measured", Duration(m.step_ns()), Duration(m.forward_ns()),
                     Duration(m.backward_ns() + m.weight_ns()), Duration(m.recompute_hidden_ns()),
                     Duration(m.recompute_exposed_ns()),

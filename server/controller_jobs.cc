@@ -85,7 +85,7 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
   queue_.insert(job.record.submission);
   unfinished_.insert(event.id);
   effects_.push_back(InsertJob{job.record});
-  AddEvent(job, "submitted", "");
+  AddEvent(job, "submitted", job.record.reason);
   Touch(job);
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.id, false});
   schedule_ = true;

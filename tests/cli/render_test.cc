@@ -32,7 +32,7 @@ TEST(Table, PadsColumnsWithoutTrailingSpaces) {
 
 TEST(ProgressLine, ShowsStepLossRateAndEta) {
   EXPECT_EQ(ProgressLine(RunningJob(), 90),
-            "step 120/400 [============>                           ]  30%  loss 2.310  12.3k tok/s  ETA 1m10s");
+            "step 120/400 [==========>                       ]  30%  loss 2.310  12.3k tok/s  ETA 1m10s");
 }
 
 TEST(ProgressLine, NeverExceedsTheWidth) {

@@ -76,8 +76,14 @@ class BadJobTest(ClusterTest):
             self.assertIn("no-such-job", result.err)
 
     def test_more_ranks_than_devices(self):
-        page = self.failed(self.job_file(ranks=8, pp=4), "8", "4")
-        self.assertEqual(self.event_kinds(page).count("restarting"), 0)
+        path = self.job_file(ranks=8, pp=4)
+        job = self.submit(path)  # more nodes may attach, so it waits and says for what
+        page = self.await_job(job, lambda p: "waits for 8 devices, but the attached nodes have 4" in p["reason"], "a reason")
+        self.assertEqual(page["state"], "JOB_STATE_QUEUED")
+        offline = run("plan", "-f", path, "--nodes", 2, "--devices-per-node", 2)
+        self.assertEqual(offline.code, 2, offline)
+        self.assertIn("8", offline.err)
+        self.assertIn("4 devices", offline.err)
 
     def test_infeasible_says_by_how_much_and_what_would_fit(self):
         path = self.job_file(memory="64KiB")
