@@ -22,6 +22,17 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
+// Kills and reaps every child of this process, adopted ones too, until there is none.
+void KillChildren() {
+  while (::waitpid(-1, nullptr, WNOHANG) >= 0) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t pid = 0; children >> pid;) ::kill(pid, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 }  // namespace
 
 v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, int32_t rank, int32_t ranks) {
@@ -182,13 +193,7 @@ void WorkerTest::SetUp() {
 void WorkerTest::TearDown() {
   if (HasFailure()) std::cerr << "---- log of lynx-worker\n" << DaemonLog() << "----\n";
   if (daemon_.has_value()) EndDaemon(SIGKILL);
-  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("started", 0) != 0) continue;
-    for (const pid_t pid : StartedPids(std::stoi(name.substr(7)))) ::kill(pid, SIGKILL);
-  }
-  while (::waitpid(-1, nullptr, 0) > 0) {
-  }
+  KillChildren();
   std::filesystem::remove_all(folder_);
 }
 
