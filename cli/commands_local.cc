@@ -18,7 +18,7 @@ std::string DirectoryOf(const LocalCommandOptions& options) {
 void PrintDaemons(const LocalCluster& cluster) {
   std::vector<std::vector<std::string>> rows = {{"DAEMON", "STATE", "PID", "METRICS", "LOG"}};
   for (const LocalDaemon& daemon : cluster.daemons) {
-    rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.pid),
+    rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.process.pid),
                     "http://" + daemon.metrics_address + "/metrics", daemon.log});
   }
   std::fputs(Table(rows).c_str(), stdout);

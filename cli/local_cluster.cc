@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "absl/strings/str_join.h"
@@ -23,6 +21,8 @@
 #include "cli/client.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "node/file.h"
+#include "node/process.h"
 
 namespace lynx {
 namespace {
@@ -39,28 +39,10 @@ absl::Status WriteCluster(const std::string& directory, const LocalCluster& clus
   json daemons = json::array();
   for (const LocalDaemon& d : cluster.daemons) {
     daemons.push_back({{"name", d.name}, {"argv", d.argv}, {"log", d.log}, {"metricsAddress", d.metrics_address},
-                       {"pid", d.pid}, {"startTicks", d.start_ticks}});
+                       {"pid", d.process.pid}, {"startTicks", d.process.start_ticks}, {"machineBoot", d.process.machine_boot}});
   }
   const json root = {{"serverAddress", cluster.server_address}, {"daemons", daemons}};
-  const std::string temporary = ClusterFile(directory) + ".new";
-  std::ofstream out(temporary, std::ios::trunc);
-  out << root.dump(2) << "\n";
-  out.close();
-  if (!out || std::rename(temporary.c_str(), ClusterFile(directory).c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", ClusterFile(directory), ": ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
-// 0 when there is no such process, or only its zombie.
-int64_t StartTicks(int64_t pid) {
-  std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(in, line)) return 0;
-  // The second field is in parentheses and may hold anything, so count from the last ')'.
-  const std::vector<std::string> fields = absl::StrSplit(line.substr(line.rfind(')') + 2), ' ');
-  if (fields.size() < 20 || fields[0] == "Z") return 0;
-  return std::strtoll(fields[19].c_str(), nullptr, 10);
+  return WriteFileDurably(ClusterFile(directory), root.dump(2) + "\n");
 }
 
 // A TCP port that is free now.
@@ -138,30 +120,15 @@ LocalCluster Describe(const LocalOptions& options) {
   return cluster;
 }
 
-absl::Status Spawn(LocalDaemon& daemon) {
-  std::error_code error;
-  fs::create_directories(fs::path(daemon.log).parent_path(), error);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, daemon.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);  // Ctrl-C here must not reach it
-  std::vector<char*> argv;
-  for (std::string& argument : daemon.argv) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int failed = posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot start ", daemon.argv[0], ": ", std::strerror(failed),
-                                               "; is the build complete?"));
+// In a session of its own: Ctrl-C here must not reach it.
+absl::Status Start(LocalDaemon& daemon) {
+  LYNX_RETURN_IF_ERROR(MakeDirectories(fs::path(daemon.log).parent_path().string()));
+  const UniqueFd log(open(daemon.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (log.get() < 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", daemon.log, ": ", std::strerror(errno)));
   }
-  daemon.pid = pid;
-  daemon.start_ticks = StartTicks(pid);
+  LYNX_ASSIGN_OR_RETURN(const Child child, SpawnInSession(daemon.argv, {.out = log.get(), .error = log.get()}));
+  daemon.process = IdentifyProcess(child.pid).value_or(ProcessIdentity{.pid = child.pid});
   return absl::OkStatus();
 }
 
@@ -185,8 +152,6 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
       if (attached >= nodes) return absl::OkStatus();
     }
     for (const LocalDaemon& daemon : cluster.daemons) {
-      int unused;
-      waitpid(static_cast<pid_t>(daemon.pid), &unused, WNOHANG);  // so that one that died is not taken for running
       if (!IsRunning(daemon)) {
         return absl::UnavailableError(absl::StrCat(daemon.name, " ended while starting; the end of its log, ", daemon.log,
                                                    ":\n", LastLines(daemon.log, 5)));
@@ -201,25 +166,31 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
   }
 }
 
-void Stop(const std::vector<const LocalDaemon*>& daemons) {
+void Stop(const std::vector<LocalDaemon>& daemons) {
   const RealClock clock;
-  for (const LocalDaemon* daemon : daemons) {
-    if (IsRunning(*daemon)) kill(static_cast<pid_t>(daemon->pid), SIGTERM);
+  std::vector<UniqueFd> alive;
+  for (const LocalDaemon& daemon : daemons) {
+    if (auto process = OpenProcess(daemon.process); process.ok()) alive.push_back(std::move(*process));
   }
+  for (const UniqueFd& process : alive) SignalProcess(process, SIGTERM);
   const Nanos deadline = clock.Monotonic() + kStopTimeout;
-  for (const LocalDaemon* daemon : daemons) {
-    while (IsRunning(*daemon)) {
-      if (clock.Monotonic() > deadline) kill(static_cast<pid_t>(daemon->pid), SIGKILL);
+  for (const UniqueFd& process : alive) {
+    while (!HasEnded(process)) {
+      if (clock.Monotonic() > deadline) SignalProcess(process, SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
 }
 
-// Ranks survive their daemon, so they are stopped by their own records.
-void StopRanks(const LocalDaemon& worker) {
+// Ranks survive their daemon, so they are stopped by its records.
+absl::Status StopRanks(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
   stopper.argv.push_back("--stop-all");
-  if (Spawn(stopper).ok()) waitpid(static_cast<pid_t>(stopper.pid), nullptr, 0);
+  LYNX_RETURN_IF_ERROR(Start(stopper));
+  int status = 0;
+  if (waitpid(stopper.process.pid, &status, 0) == stopper.process.pid && status == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("some ranks of ", worker.name, " could not be stopped; the end of ", worker.log,
+                                             ":\n", LastLines(worker.log, 3)));
 }
 
 }  // namespace
@@ -231,7 +202,7 @@ std::string LocalDirectory() {
 }
 
 bool IsRunning(const LocalDaemon& daemon) {
-  return daemon.pid != 0 && daemon.start_ticks != 0 && StartTicks(daemon.pid) == daemon.start_ticks;
+  return daemon.process.pid != 0 && IdentifyProcess(daemon.process.pid) == daemon.process;
 }
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
@@ -247,8 +218,8 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
       daemon.argv = d.at("argv").get<std::vector<std::string>>();
       daemon.log = d.at("log").get<std::string>();
       daemon.metrics_address = d.at("metricsAddress").get<std::string>();
-      daemon.pid = d.at("pid").get<int64_t>();
-      daemon.start_ticks = d.at("startTicks").get<int64_t>();
+      daemon.process = {.pid = d.at("pid").get<pid_t>(), .start_ticks = d.at("startTicks").get<int64_t>(),
+                        .machine_boot = d.at("machineBoot").get<std::string>()};
       cluster.daemons.push_back(daemon);
     }
     return cluster;
@@ -259,9 +230,7 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
 }
 
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
-  std::error_code error;
-  fs::create_directories(options.directory, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot create ", options.directory, ": ", error.message()));
+  LYNX_RETURN_IF_ERROR(MakeDirectories(options.directory));
   const LocalCluster wanted = Describe(options);
   LocalCluster cluster = wanted;
   if (auto existing = ReadLocalCluster(options.directory); existing.ok()) {
@@ -276,7 +245,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
   }
   for (LocalDaemon& daemon : cluster.daemons) {
     if (IsRunning(daemon)) continue;
-    LYNX_RETURN_IF_ERROR(Spawn(daemon));
+    LYNX_RETURN_IF_ERROR(Start(daemon));
     LYNX_RETURN_IF_ERROR(WriteCluster(options.directory, cluster));
   }
   LYNX_RETURN_IF_ERROR(AwaitAttached(cluster, (cluster.daemons.size() - 1) / 2));
@@ -287,11 +256,9 @@ absl::Status LocalDown(const std::string& directory) {
   auto cluster = ReadLocalCluster(directory);
   if (absl::IsNotFound(cluster.status())) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(cluster.status());
-  std::vector<const LocalDaemon*> daemons;
-  for (const LocalDaemon& daemon : cluster->daemons) daemons.push_back(&daemon);
-  Stop(daemons);
+  Stop(cluster->daemons);
   for (const LocalDaemon& daemon : cluster->daemons) {
-    if (daemon.name.find(".worker") != std::string::npos) StopRanks(daemon);
+    if (daemon.name.find(".worker") != std::string::npos) LYNX_RETURN_IF_ERROR(StopRanks(daemon));
   }
   if (std::remove(ClusterFile(directory).c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot remove ", ClusterFile(directory), ": ", std::strerror(errno)));

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "node/process.h"
 
 namespace lynx {
 
@@ -18,8 +19,7 @@ struct LocalDaemon {
   std::vector<std::string> argv;
   std::string log;                // path
   std::string metrics_address;
-  int64_t pid = 0;                // 0 = not started
-  int64_t start_ticks = 0;        // field 22 of /proc/PID/stat: tells the process from a later one with its pid
+  ProcessIdentity process;        // pid 0 = not started
 };
 
 struct LocalCluster {

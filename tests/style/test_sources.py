@@ -15,9 +15,9 @@ MAY_INCLUDE = {
     "proto": {"common", "planner", "proto"},
     "node": {"common", "planner", "proto", "node"},
     "worker/daemon": {"common", "planner", "proto", "node", "worker"},
-    "server": {"common", "planner", "proto", "server"},
+    "server": {"common", "planner", "proto", "node", "server"},
     "agent": {"common", "planner", "proto", "node", "agent"},
-    "cli": {"common", "planner", "proto", "cli"},
+    "cli": {"common", "planner", "proto", "node", "cli"},
 }
 # Plain data of the worker that another room may see: what crosses a file or a pipe between them.
 CONTRACTS = {
