@@ -53,9 +53,9 @@ class Engine {
                                                         const Dataset& dataset);
 
   // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
-  // `checkpoint` field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank says so in
-  // the same step, and no weight has been changed by it. Errors of the communicator keep their code; the message
-  // names step and action.
+  // `checkpoint` field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank finds it in
+  // the same step, with no weight changed by it; but the first to find it may abort the communication before the others
+  // do. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
