@@ -31,11 +31,12 @@ class Loop {
         wake_(wake),
         metrics_(metrics),
         clock_(clock),
-        stream_({.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
-                [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
-                  return v1::Cluster::NewStub(channel)->AttachAgent(context);
-                },
-                wake_) {}
+        stream_(
+            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+            [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+              return v1::Cluster::NewStub(channel)->AttachAgent(context);
+            },
+            wake_) {}
 
   // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
   void Round(int signal_fd) {
@@ -111,7 +112,8 @@ class Loop {
       message.set_memory_bytes(device.memory.value);
       message.mutable_cores()->Assign(device.cores.begin(), device.cores.end());
     }
-    if (const std::optional<HardwareProfile> profile = profile_.Profile()) *report.mutable_profile() = ToProto(*profile);
+    if (const std::optional<HardwareProfile> profile = profile_.Profile())
+      *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);
     report.set_failure(profile_.Failure());
     return report;

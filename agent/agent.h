@@ -1,5 +1,5 @@
-// The loop of lynx-agent: tells the server what the node has and what has been measured, and measures what it is asked to.
-// One thread owns the profile; measurements and the stream to the server have threads of their own.
+// The loop of lynx-agent: tells the server what the node has and what has been measured, and measures what it is
+// asked to. One thread owns the profile; measurements and the stream to the server have threads of their own.
 #ifndef LYNX_AGENT_AGENT_H_
 #define LYNX_AGENT_AGENT_H_
 

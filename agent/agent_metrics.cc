@@ -9,9 +9,12 @@ const char* SubjectName(MeasureSubject subject) { return subject == MeasureSubje
 
 const char* OutcomeName(MeasureOutcome outcome) {
   switch (outcome) {
-    case MeasureOutcome::kMeasured: return "measured";
-    case MeasureOutcome::kCached: return "cached";
-    case MeasureOutcome::kFailed: return "failed";
+    case MeasureOutcome::kMeasured:
+      return "measured";
+    case MeasureOutcome::kCached:
+      return "cached";
+    case MeasureOutcome::kFailed:
+      return "failed";
   }
   return "";
 }

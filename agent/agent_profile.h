@@ -1,8 +1,9 @@
-// AgentProfile: what the agent knows of its node's speed, what it is asked to know, and what it should measure next. Pure
-// state: it measures nothing itself. Not thread-safe.
+// AgentProfile: what the agent knows of its node's speed, what it is asked to know, and what it should measure next.
+// Pure state: it measures nothing itself. Not thread-safe.
 //
-// Order: the link, then the general rates, then the wanted shapes in the order in which the server named them. What failed
-// is not tried again while it stays wanted; when the server stops wanting a shape and later wants it again, it is.
+// Order: the link, then the general rates, then the wanted shapes in the order in which the server named them. What
+// failed is not tried again while it stays wanted; when the server stops wanting a shape and later wants it again, it
+// is.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
 #define LYNX_AGENT_AGENT_PROFILE_H_
 
@@ -27,8 +28,8 @@ struct MeasureTask {
 
 class AgentProfile {
  public:
-  // `fallback_link` stands while the link has not been measured. `inter_node_bytes_per_second` > 0 states the rate between
-  // nodes; 0: as measured within the node.
+  // `fallback_link` stands while the link has not been measured. `inter_node_bytes_per_second` > 0 states the rate
+  // between nodes; 0: as measured within the node.
   AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second)
       : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second) {}
 

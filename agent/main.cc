@@ -45,7 +45,8 @@ struct AgentFlags {
         {"devices", &devices, "ranks that this node may run at a time; 0: as many as cores"},
         {"cores", &cores, "cores that the devices share, such as 0-3,6; empty: all that are available"},
         {"memory", &memory, "memory of each device, such as 8GiB; empty: an equal share of 80% of what is available"},
-        {"link-rate", &link_rate, "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
+        {"link-rate", &link_rate,
+         "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
@@ -85,7 +86,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   const std::string directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   LYNX_RETURN_IF_ERROR(MakeDirectories(directory));
   const absl::StatusOr<UniqueFd> lock = LockFile(directory + "/lynx-agent.lock");
-  if (!lock.ok()) return Annotate(lock.status(), "another lynx-agent uses this data directory, give another --data-dir");
+  if (!lock.ok())
+    return Annotate(lock.status(), "another lynx-agent uses this data directory, give another --data-dir");
 
   MeasurementOptions measurement{.rank_binary = flags.rank_binary,
                                  .directory = directory,

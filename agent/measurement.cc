@@ -17,7 +17,8 @@ void TakeSlower(const ShapeTimes& other, ShapeTimes& times) {
     times.ops[op].backward = std::max(times.ops[op].backward, other.ops[op].backward);
     times.ops[op].weight = std::max(times.ops[op].weight, other.ops[op].weight);
   }
-  times.optimizer_per_mega_parameter = std::max(times.optimizer_per_mega_parameter, other.optimizer_per_mega_parameter);
+  times.optimizer_per_mega_parameter =
+      std::max(times.optimizer_per_mega_parameter, other.optimizer_per_mega_parameter);
 }
 
 }  // namespace
@@ -37,13 +38,15 @@ MeasureResult Slowest(const std::vector<MeasureResult>& results) {
   return slowest;
 }
 
-absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
+absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options,
+                                             const std::vector<NodeDevice>& devices,
                                              const std::vector<LayerShape>& shapes, const WakeEvent& cancel) {
   std::vector<std::vector<std::string>> commands;
   for (const NodeDevice& device : devices) {
     const std::string file = absl::StrCat(options.directory, "/measure-", device.index, ".json");
     LYNX_RETURN_IF_ERROR(WriteFileDurably(
-        file, MeasureRequestText({.shapes = shapes, .cores = device.cores, .budget_seconds = options.budget_seconds})));
+        file,
+        MeasureRequestText({.shapes = shapes, .cores = device.cores, .budget_seconds = options.budget_seconds})));
     commands.push_back({options.rank_binary, "--measure", file});
   }
   const std::vector<CommandResult> outcomes = RunCommands(commands, options.limit, cancel);
@@ -62,11 +65,11 @@ absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const 
                                        const WakeEvent& cancel) {
   LYNX_CHECK(!devices.empty());
   const std::string file = absl::StrCat(options.directory, "/measure-link.json");
-  LYNX_RETURN_IF_ERROR(
-      WriteFileDurably(file, LinkRequestText({.host = options.address,
-                                              .cores = {devices.front().cores, devices[devices.size() > 1 ? 1 : 0].cores},
-                                              .budget_seconds = options.budget_seconds,
-                                              .pacing_bytes_per_second = options.pacing_bytes_per_second})));
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(
+      file, LinkRequestText({.host = options.address,
+                             .cores = {devices.front().cores, devices[devices.size() > 1 ? 1 : 0].cores},
+                             .budget_seconds = options.budget_seconds,
+                             .pacing_bytes_per_second = options.pacing_bytes_per_second})));
   const CommandResult outcome =
       RunCommands({{options.rank_binary, "--measure-link", file}}, options.limit, cancel).front();
   if (!outcome.status.ok()) return Annotate(outcome.status, "measuring the link");

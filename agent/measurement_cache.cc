@@ -77,7 +77,8 @@ void MeasurementCache::Keep(const std::string& key, const std::string& result) {
   std::vector<std::pair<fs::file_time_type, std::string>> files;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    if (entry.path().extension() == ".measured") files.push_back({entry.last_write_time(error), entry.path().string()});
+    if (entry.path().extension() == ".measured")
+      files.push_back({entry.last_write_time(error), entry.path().string()});
   }
   std::sort(files.rbegin(), files.rend());
   for (size_t i = kMaxFiles; i < files.size(); ++i) fs::remove(files[i].second, error);

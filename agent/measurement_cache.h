@@ -1,6 +1,6 @@
-// MeasurementCache: measurements kept in files, so that a restarted agent need not measure again. A key is a text that
-// holds all that the result depends on; a result is found only under exactly the same key. A damaged file is as good as
-// none. Not thread-safe; one process per directory.
+// MeasurementCache: measurements kept in files, so that a restarted agent need not measure again. A key is a text
+// that holds all that the result depends on; a result is found only under exactly the same key. A damaged file is as
+// good as none. Not thread-safe; one process per directory.
 #ifndef LYNX_AGENT_MEASUREMENT_CACHE_H_
 #define LYNX_AGENT_MEASUREMENT_CACHE_H_
 
@@ -13,8 +13,8 @@
 
 namespace lynx {
 
-// The part of the keys that is the same for all measurements of a node: the devices, the link's pacing and address, and the
-// digest of the rank binary. NotFound when the binary is missing.
+// The part of the keys that is the same for all measurements of a node: the devices, the link's pacing and address,
+// and the digest of the rank binary. NotFound when the binary is missing.
 absl::StatusOr<std::string> NodeKey(const MeasurementOptions& options, const std::vector<NodeDevice>& devices);
 
 class MeasurementCache {

@@ -99,8 +99,9 @@ absl::StatusOr<MeasureResult> MeasuringThread::Devices(const std::vector<LayerSh
     spdlog::error("{}", std::string(result.status().message()));
     return result;
   }
-  spdlog::info("measured {} on {} devices in {}: {} GFLOP/s each", shapes.empty() ? "the general rates" : "a layer shape",
-               devices_.size(), FormatDuration(took), result->flops_per_second / 1'000'000'000);
+  spdlog::info("measured {} on {} devices in {}: {} GFLOP/s each",
+               shapes.empty() ? "the general rates" : "a layer shape", devices_.size(), FormatDuration(took),
+               result->flops_per_second / 1'000'000'000);
   if (whole) cache_.KeepDevices(shapes, *result);
   return result;
 }

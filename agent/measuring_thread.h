@@ -1,5 +1,5 @@
-// MeasuringThread: carries out one measurement at a time beside the agent's loop, from the cache if it is there. The owner
-// asks with Begin, is woken when it is done, and takes the outcome. Owner calls: one thread.
+// MeasuringThread: carries out one measurement at a time beside the agent's loop, from the cache if it is there. The
+// owner asks with Begin, is woken when it is done, and takes the outcome. Owner calls: one thread.
 #ifndef LYNX_AGENT_MEASURING_THREAD_H_
 #define LYNX_AGENT_MEASURING_THREAD_H_
 
@@ -55,7 +55,7 @@ class MeasuringThread {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  std::optional<MeasureTask> task_;        // to be begun
+  std::optional<MeasureTask> task_;  // to be begun
   std::optional<MeasureOutcomeOf> outcome_;
   bool busy_ = false;
   bool stop_ = false;

@@ -35,7 +35,8 @@ struct CpuProbeOptions {
   Bytes memory_per_device;     // 0 = an equal share of 80% of the memory that is available now
 };
 
-// A device is one core, so that a rank has it for itself; with more devices than cores, device i has cores[i % count].
+// A device is one core, so that a rank has it for itself; with more devices than cores, device i has cores[i %
+// count].
 class CpuProbe : public DeviceProbe {
  public:
   explicit CpuProbe(CpuProbeOptions options) : options_(std::move(options)) {}

@@ -1,5 +1,5 @@
-// Backoff: how long to wait before the next attempt. Exponential, bounded, with jitter, so that the nodes of a cluster
-// do not all dial a restarted server at once. Not thread-safe.
+// Backoff: how long to wait before the next attempt. Exponential, bounded, with jitter, so that the nodes of a
+// cluster do not all dial a restarted server at once. Not thread-safe.
 #ifndef LYNX_NODE_BACKOFF_H_
 #define LYNX_NODE_BACKOFF_H_
 

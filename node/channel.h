@@ -13,9 +13,9 @@
 
 namespace lynx {
 
-// Unavailable when the server refuses, DeadlineExceeded when nobody answers within `limit`, Cancelled soon after `stop`
-// becomes true. The channel pings an idle server every 10 s and gives up after 5 s without an answer, so that a lost
-// machine is noticed; proxies from the environment are not used.
+// Unavailable when the server refuses, DeadlineExceeded when nobody answers within `limit`, Cancelled soon after
+// `stop` becomes true. The channel pings an idle server every 10 s and gives up after 5 s without an answer, so that
+// a lost machine is noticed; proxies from the environment are not used.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, Nanos limit,
                                                     const std::atomic<bool>& stop);
 

@@ -126,10 +126,10 @@ std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string
         if (results[i].status.ok()) results[i].status = EndStatus(binary, *exit, r, results[i]);
       } else if (cancelled || late) {
         SignalProcess(r.pidfd, SIGKILL);
-        results[i].status =
-            cancelled ? absl::CancelledError(absl::StrCat(binary, " was stopped"))
-                      : absl::DeadlineExceededError(absl::StrCat(binary, " did not end within ",
-                                                                 FormatDuration(limit), " and was killed"));
+        results[i].status = cancelled
+                                ? absl::CancelledError(absl::StrCat(binary, " was stopped"))
+                                : absl::DeadlineExceededError(absl::StrCat(binary, " did not end within ",
+                                                                           FormatDuration(limit), " and was killed"));
       }
     }
     killed = killed || cancelled || late;

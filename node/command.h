@@ -1,5 +1,5 @@
-// RunCommands: runs short-lived helper programs side by side and collects what they print. All of them together have one
-// time limit; at its end, or when `cancel` is raised, those that still run are killed. Blocks the calling thread;
+// RunCommands: runs short-lived helper programs side by side and collects what they print. All of them together have
+// one time limit; at its end, or when `cancel` is raised, those that still run are killed. Blocks the calling thread;
 // thread-safe.
 #ifndef LYNX_NODE_COMMAND_H_
 #define LYNX_NODE_COMMAND_H_
@@ -14,9 +14,9 @@
 namespace lynx {
 
 struct CommandResult {
-  // OK: exit code 0. NotFound, PermissionDenied: could not be started. DeadlineExceeded: killed at the limit. Cancelled.
-  // Internal: another exit code or a signal; the text ends in the last line of its standard error. ResourceExhausted: it
-  // printed more than 4 MiB.
+  // OK: exit code 0. NotFound, PermissionDenied: could not be started. DeadlineExceeded: killed at the limit.
+  // Cancelled. Internal: another exit code or a signal; the text ends in the last line of its standard error.
+  // ResourceExhausted: it printed more than 4 MiB.
   absl::Status status;
   std::string output;  // standard output
 };

@@ -19,7 +19,9 @@ namespace {
 
 constexpr size_t kMaxNodeName = 63;
 
-bool IsNameCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; }
+bool IsNameCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+}
 
 }  // namespace
 
@@ -40,7 +42,8 @@ std::string DefaultNodeName() {
   char name[256] = {};
   ::gethostname(name, sizeof(name) - 1);
   std::string text = std::string(name).substr(0, kMaxNodeName);
-  std::replace_if(text.begin(), text.end(), [](char c) { return !IsNameCharacter(c); }, '-');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return !IsNameCharacter(c); }, '-');
   return text.empty() ? "node" : text;
 }
 
@@ -73,8 +76,8 @@ absl::Status CheckExecutable(const std::string& path, const std::string& flag) {
     return absl::NotFoundError(absl::StrCat("there is no file ", path, "; give the right one with ", flag));
   }
   if (::access(path.c_str(), X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " may not be executed; see its permissions, or give another one with ",
-                                                    flag));
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " may not be executed; see its permissions, or give another one with ", flag));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,8 @@
 
 namespace lynx {
 
-// Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument otherwise.
+// Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument
+// otherwise.
 absl::Status StartLog(const std::string& level);
 
 // The machine's host name, with characters that a node name may not have replaced by '-'.

@@ -89,9 +89,9 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
     const absl::StatusOr<std::string> holder = ReadFile(path, 64);
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is locked by process ",
-                     holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is locked by process ",
+        holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
   const std::string pid = absl::StrCat(::getpid(), "\n");
   if (::ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, absl::StrCat("truncate ", path));

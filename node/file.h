@@ -15,15 +15,15 @@ namespace lynx {
 // Makes the directory and those above it.
 absl::Status MakeDirectories(const std::string& path);
 
-// Replaces the file as a whole: written beside it, fsynced, renamed, and the directory fsynced. After a crash the file is
-// the old or the new one. ResourceExhausted on a full disk; every error names the file.
+// Replaces the file as a whole: written beside it, fsynced, renamed, and the directory fsynced. After a crash the
+// file is the old or the new one. ResourceExhausted on a full disk; every error names the file.
 absl::Status WriteFileDurably(const std::string& path, const std::string& content);
 
 // NotFound when it is not there; ResourceExhausted when it is longer than `limit_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes = 64 << 20);
 
-// Takes an exclusive lock on the file, made if need be; it holds as long as the descriptor is open, and no child inherits
-// it. FailedPrecondition when another process holds it: names that process, whose id it wrote into the file.
+// Takes an exclusive lock on the file, made if need be; it holds as long as the descriptor is open, and no child
+// inherits it. FailedPrecondition when another process holds it: names that process, whose id it wrote into the file.
 absl::StatusOr<UniqueFd> LockFile(const std::string& path);
 
 }  // namespace lynx

@@ -72,7 +72,8 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::ve
     const std::string& argument = arguments[i];
     const size_t equals = argument.find('=');
     const bool dashed = argument.rfind("--", 0) == 0;
-    const std::string name = dashed ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : argument;
+    const std::string name =
+        dashed ? argument.substr(2, equals == std::string::npos ? equals : equals - 2) : argument;
     const auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == name; });
     if (!dashed || flag == flags.end()) return Unknown(argument, name, flags);
     if (!seen.insert(name).second) return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));

@@ -1,5 +1,5 @@
-// Flags of a daemon: --name VALUE or --name=VALUE, and --name alone for a switch. Each is written into a variable of its
-// caller. Not thread-safe.
+// Flags of a daemon: --name VALUE or --name=VALUE, and --name alone for a switch. Each is written into a variable of
+// its caller. Not thread-safe.
 #ifndef LYNX_NODE_FLAGS_H_
 #define LYNX_NODE_FLAGS_H_
 
@@ -13,7 +13,7 @@
 namespace lynx {
 
 struct Flag {
-  std::string name;  // without the dashes
+  std::string name;                                   // without the dashes
   std::variant<std::string*, int64_t*, bool*> value;  // holds the default
   std::string help;
 };
@@ -25,8 +25,8 @@ absl::Status ParseFlags(const std::vector<std::string>& arguments, const std::ve
 // "--node NAME   ...", one per line, with the defaults.
 std::string FlagsText(const std::vector<Flag>& flags);
 
-// What every daemon's main does with its command line. --help and --version print and end the process with code 0; wrong
-// flags end it with code 2 and a sentence on standard error.
+// What every daemon's main does with its command line. --help and --version print and end the process with code 0;
+// wrong flags end it with code 2 and a sentence on standard error.
 void ParseCommandLine(int argc, char** argv, const std::string& program, const std::string& purpose,
                       const std::vector<Flag>& flags);
 

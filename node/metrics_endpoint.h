@@ -10,9 +10,9 @@
 
 namespace lynx {
 
-// Serves `registry` at ADDRESS/metrics until the process ends; returns the port. ADDRESS is "host:port" with a numeric
-// host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is never
-// destroyed: its destructor can take seconds, which an exit path must not.
+// Serves `registry` at ADDRESS/metrics until the process ends; returns the port. ADDRESS is "host:port" with a
+// numeric host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is
+// never destroyed: its destructor can take seconds, which an exit path must not.
 absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_ptr<prometheus::Registry>& registry);
 
 }  // namespace lynx

@@ -58,8 +58,8 @@ struct SpawnPlan {
     sigemptyset(&none);
     LYNX_CHECK(::posix_spawnattr_setsigdefault(&attributes, &all) == 0);
     LYNX_CHECK(::posix_spawnattr_setsigmask(&attributes, &none) == 0);
-    LYNX_CHECK(::posix_spawnattr_setflags(
-                   &attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID) == 0);
+    LYNX_CHECK(::posix_spawnattr_setflags(&attributes,
+                                          POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID) == 0);
   }
 };
 
@@ -67,7 +67,8 @@ struct SpawnPlan {
 absl::StatusOr<UniqueFd> Lifted(int fd) {
   if (fd < 0) return UniqueFd();
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kPassedFd + 1));
-  if (!copy.valid()) return absl::InternalError(absl::StrCat("dup of descriptor ", fd, ": ", std::string(::strerror(errno))));
+  if (!copy.valid())
+    return absl::InternalError(absl::StrCat("dup of descriptor ", fd, ": ", std::string(::strerror(errno))));
   return copy;
 }
 

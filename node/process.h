@@ -1,8 +1,8 @@
 // Processes: starting one so that it outlives its starter, recognising it later, and learning how it ended. Free
 // functions over process ids and pidfds; thread-safe.
 //
-// A process id alone is never trusted: ids are used again. A process is named by its id, its start time and the boot of
-// the machine, and signalled through a pidfd that was opened before those were compared.
+// A process id alone is never trusted: ids are used again. A process is named by its id, its start time and the boot
+// of the machine, and signalled through a pidfd that was opened before those were compared.
 #ifndef LYNX_NODE_PROCESS_H_
 #define LYNX_NODE_PROCESS_H_
 
@@ -38,8 +38,8 @@ struct Child {
   UniqueFd pidfd;
 };
 
-// Starts argv[0], a path, as the leader of a new session, so that neither a terminal's Ctrl-C nor the end of this process
-// reaches it; signals unblocked and at their defaults. NotFound and PermissionDenied name the binary.
+// Starts argv[0], a path, as the leader of a new session, so that neither a terminal's Ctrl-C nor the end of this
+// process reaches it; signals unblocked and at their defaults. NotFound and PermissionDenied name the binary.
 absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds);
 
 // Of a live process; nullopt when there is none or it is a zombie.

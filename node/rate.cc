@@ -55,7 +55,8 @@ absl::StatusOr<int64_t> ParseRate(const std::string& text) {
   const std::string number = EndsWith(text, "/s") ? text.substr(0, text.size() - 2) : text;
   if (ParseQuantity(number, kRateUnits, bytes)) return bytes;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is not a rate; write bytes per second, or a number with kB, MB, GB, kbit, Mbit or Gbit "
+      absl::StrCat("'", text,
+                   "' is not a rate; write bytes per second, or a number with kB, MB, GB, kbit, Mbit or Gbit "
                    "(1Gbit is 125000000 bytes per second)"));
 }
 

@@ -1,14 +1,14 @@
 // NodeStream: a node's side of a Cluster stream. It dials the server, keeps one bidirectional stream open, and dials
-// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states; it
-// never blocks on the network, and losing the server changes nothing but `attachment`.
+// again with bounded exponential backoff whenever the stream ends. The owner sends reports and takes desired states;
+// it never blocks on the network, and losing the server changes nothing but `attachment`.
 //
 //      dial ----------> attached (owner sends its full state) ------> stream ends
 //       ^  refused, timed out: back off                                   |
 //       +-------------------------- back off <----------------------------+
 //
-// Two threads: one dials and writes, one reads. Owner calls (TakeDesired, TrySend, attachment) from any one thread; the
-// WakeEvent is raised after every change that the owner may want to see. Bounded: one report waits to be written, at most
-// kInboxLimit desired states wait to be taken, then reading pauses.
+// Two threads: one dials and writes, one reads. Owner calls (TakeDesired, TrySend, attachment) from any one thread;
+// the WakeEvent is raised after every change that the owner may want to see. Bounded: one report waits to be written,
+// at most kInboxLimit desired states wait to be taken, then reading pauses.
 #ifndef LYNX_NODE_STREAM_H_
 #define LYNX_NODE_STREAM_H_
 
@@ -36,7 +36,7 @@ struct NodeStreamOptions {
   std::string server;  // host:port
   BackoffOptions backoff;
   Nanos connect_limit{5'000'000'000};
-  uint64_t seed = 0;   // of the backoff's jitter
+  uint64_t seed = 0;  // of the backoff's jitter
 };
 
 template <class Report, class Desired>
@@ -64,8 +64,8 @@ class NodeStream {
     return attached_ && !outbox_.has_value() && !writing_;
   }
 
-  // Hands over a report to be written. False, and nothing is taken, while there is no stream or another report waits; the
-  // WakeEvent tells when to try again.
+  // Hands over a report to be written. False, and nothing is taken, while there is no stream or another report waits;
+  // the WakeEvent tells when to try again.
   bool TrySend(Report& report) {
     std::lock_guard lock(mutex_);
     if (!attached_ || outbox_.has_value() || writing_) return false;

@@ -1,4 +1,5 @@
-// What wakes a daemon's owner thread from poll(2): an event that other threads raise, and the signals that ask it to end.
+// What wakes a daemon's owner thread from poll(2): an event that other threads raise, and the signals that ask it to
+// end.
 #ifndef LYNX_NODE_WAKE_H_
 #define LYNX_NODE_WAKE_H_
 
@@ -20,8 +21,8 @@ class WakeEvent {
   UniqueFd fd_;
 };
 
-// SIGTERM and SIGINT as a descriptor. Construct before any other thread exists: it blocks both for the process, ignores
-// SIGPIPE, and every later thread inherits that.
+// SIGTERM and SIGINT as a descriptor. Construct before any other thread exists: it blocks both for the process,
+// ignores SIGPIPE, and every later thread inherits that.
 class StopSignals {
  public:
   StopSignals();

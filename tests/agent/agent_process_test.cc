@@ -128,8 +128,16 @@ class AgentTest : public testing::Test {
 
   void StartAgent(const std::vector<std::string>& flags = {}) {
     const UniqueFd log(::open((folder_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-agent", "--node", "n1", "--server",
-                                     cluster_.address(), "--data-dir", folder_ + "/data", "--devices", "2", "--cores",
+    std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-agent",
+                                     "--node",
+                                     "n1",
+                                     "--server",
+                                     cluster_.address(),
+                                     "--data-dir",
+                                     folder_ + "/data",
+                                     "--devices",
+                                     "2",
+                                     "--cores",
                                      "0"};
     argv.insert(argv.end(), flags.begin(), flags.end());
     if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
@@ -219,9 +227,8 @@ TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
   const std::string runs = Text("runs");
   EndAgent(SIGKILL);
   StartAgent();
-  cluster_.WaitUntil("the shape again", [](const Told& told) {
-    return told.attached == 2 && told.last.profile().measured_size() == 1;
-  });
+  cluster_.WaitUntil("the shape again",
+                     [](const Told& told) { return told.attached == 2 && told.last.profile().measured_size() == 1; });
   const v1::AgentReport after = cluster_.told().last;
   EXPECT_EQ(after.profile().SerializeAsString(), before.profile().SerializeAsString());
   EXPECT_NE(after.boot_id(), before.boot_id());
@@ -229,9 +236,8 @@ TEST_F(AgentTest, ARestartedAgentNeedNotMeasureAgain) {
   // Other devices are measured anew.
   EndAgent(SIGTERM);
   StartAgent({"--link-rate", "10MB"});
-  cluster_.WaitUntil("the shape once more", [](const Told& told) {
-    return told.attached == 3 && told.last.profile().measured_size() == 1;
-  });
+  cluster_.WaitUntil("the shape once more",
+                     [](const Told& told) { return told.attached == 3 && told.last.profile().measured_size() == 1; });
   EXPECT_NE(Text("runs"), runs);
 }
 
@@ -246,7 +252,8 @@ TEST_F(AgentTest, LeavingEndsAMeasurementThatRuns) {
 TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   StartAgent({"--rank-binary", "/no/such/lynx-rank"});
   EXPECT_EQ(WaitForAgent().code, 1);
-  EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"), std::string::npos);
+  EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"),
+            std::string::npos);
   StartAgent({"--memory", "lots"});
   EXPECT_EQ(WaitForAgent().code, 2);
   EXPECT_NE(Log().find("--memory: 'lots' is not a size"), std::string::npos);

@@ -27,9 +27,8 @@ TEST(AgentProfile, MeasuresTheLinkThenTheRatesThenShapesInOrder) {
   AgentProfile profile = MakeProfile();
   profile.SetWanted({Shape(4), Shape(2)});
   EXPECT_EQ(profile.Next(), kLink);
-  profile.RecordLink(LinkResult{.link = {Nanos(1), 10},
-                                .overlap_slowdown_permille = 1200,
-                                .communication_compute_permille = 90});
+  profile.RecordLink(
+      LinkResult{.link = {Nanos(1), 10}, .overlap_slowdown_permille = 1200, .communication_compute_permille = 90});
   EXPECT_EQ(profile.Next(), kRates);
   EXPECT_FALSE(profile.Profile().has_value());
   profile.RecordDevices(kRates, Result({}));

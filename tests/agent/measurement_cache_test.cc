@@ -35,7 +35,9 @@ class MeasurementCacheTest : public testing::Test {
     folder_ = ::mkdtemp(pattern);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  MeasurementCache Cache(const std::string& node_key) const { return MeasurementCache(folder_ + "/measured", node_key); }
+  MeasurementCache Cache(const std::string& node_key) const {
+    return MeasurementCache(folder_ + "/measured", node_key);
+  }
 
   std::string folder_;
 };

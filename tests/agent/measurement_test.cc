@@ -67,7 +67,8 @@ TEST_F(MeasurementTest, TakesTheSlowestDevice) {
   ASSERT_EQ(result->measured.size(), 2u);
   // The device on core 5 is the slower one of the fake.
   EXPECT_EQ(result->measured[1].shape, Shape(2));
-  EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)], (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
+  EXPECT_EQ(result->measured[1].ops[static_cast<size_t>(Op::kQkv)],
+            (OpTimes{Nanos(6000), Nanos(12000), Nanos(18000)}));
   EXPECT_EQ(result->flops_per_second, 1'000'000'000 / 6);
 }
 

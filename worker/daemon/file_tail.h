@@ -18,8 +18,8 @@ class FileTail {
   std::vector<std::string> Read(int64_t limit_bytes);
   // Bytes of the file that have not been read, now.
   int64_t Unread() const;
-  // Goes on at `keep_bytes` before the file's end, or where it is if that is further; drops the incomplete line. Returns
-  // the bytes that were passed over.
+  // Goes on at `keep_bytes` before the file's end, or where it is if that is further; drops the incomplete line.
+  // Returns the bytes that were passed over.
   int64_t SkipTo(int64_t keep_bytes);
   // The incomplete last line, and forgets it: for a writer that has ended.
   std::string TakeRest();

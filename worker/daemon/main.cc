@@ -41,7 +41,8 @@ struct WorkerFlags {
         {"data-dir", &data_dir, "directory for the ranks' files; one daemon per directory"},
         {"rank-binary", &rank_binary, "the rank process"},
         {"link-rate", &link_rate,
-         "pace every connection between ranks to this rate (bytes per second, or such as 1Gbit), to stand for a slower "
+         "pace every connection between ranks to this rate (bytes per second, or such as 1Gbit), to stand for a "
+         "slower "
          "network; empty: not paced"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},

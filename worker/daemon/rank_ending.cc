@@ -54,11 +54,16 @@ RankEnding Silent(const EndingFacts& facts) {
 
 const char* RankOutcomeName(RankOutcome outcome) {
   switch (outcome) {
-    case RankOutcome::kDone: return "done";
-    case RankOutcome::kFailed: return "failed";
-    case RankOutcome::kPeerLost: return "peer_lost";
-    case RankOutcome::kStopped: return "stopped";
-    case RankOutcome::kKilled: return "killed";
+    case RankOutcome::kDone:
+      return "done";
+    case RankOutcome::kFailed:
+      return "failed";
+    case RankOutcome::kPeerLost:
+      return "peer_lost";
+    case RankOutcome::kStopped:
+      return "stopped";
+    case RankOutcome::kKilled:
+      return "killed";
   }
   return "";
 }
@@ -76,8 +81,8 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
   // Whatever it says: it ended because it was told to.
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
-  ending.reason = facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed"
-                                                   : "was asked to end";
+  ending.reason =
+      facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed" : "was asked to end";
   return ending;
 }
 

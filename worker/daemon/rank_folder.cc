@@ -61,8 +61,7 @@ std::string RankRecordText(const RankRecord& record) {
               {"machine_boot", record.process.machine_boot},
               {"exit_code", record.exit_code},
               {"reason", record.reason},
-              {"peer_lost", record.peer_lost}}
-      // A reason may quote bytes of a file that are no UTF-8.
+              {"peer_lost", record.peer_lost}}  // A reason may quote bytes of a file that are no UTF-8.
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 

@@ -6,8 +6,8 @@
 //   state.json     RankRecord, by which a restarted daemon recognises the process and its end
 //
 // The state is written before the process starts (kStarting), after (kRunning) and at its end (kExited), each time
-// durably, so that a daemon that is killed at any point neither loses a rank nor starts one twice. Not thread-safe; the
-// daemon holds the data directory's lock.
+// durably, so that a daemon that is killed at any point neither loses a rank nor starts one twice. Not thread-safe;
+// the daemon holds the data directory's lock.
 #ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 #define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 

@@ -43,12 +43,11 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
   return config;
 }
 
-absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
-                                        int socket, const std::string& rank_binary) {
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
+                                        const PeerAddress& address, int socket, const std::string& rank_binary) {
   LaunchedRank launched;
-  launched.record = {.key = {config.job, config.generation, config.rank},
-                     .phase = RecordedPhase::kStarting,
-                     .address = address};
+  launched.record = {
+      .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};
   LYNX_RETURN_IF_ERROR(MakeDirectories(folder.path));
   LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config)));
   // From here on a restarted daemon looks for the process by its arguments.

@@ -23,10 +23,11 @@ struct LaunchedRank {
   RankRecord record;  // kRunning, as stored
 };
 
-// Writes the configuration and the record, starts `rank_binary` with the socket as descriptor 3, and records the process.
-// The socket stays the caller's. On an error nothing runs; what the record then says is the caller's to write.
-absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config, const PeerAddress& address,
-                                        int socket, const std::string& rank_binary);
+// Writes the configuration and the record, starts `rank_binary` with the socket as descriptor 3, and records the
+// process. The socket stays the caller's. On an error nothing runs; what the record then says is the caller's to
+// write.
+absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
+                                        const PeerAddress& address, int socket, const std::string& rank_binary);
 
 }  // namespace lynx
 

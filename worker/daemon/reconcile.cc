@@ -41,9 +41,10 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
       if (!rank->start) {
         operations.push_back({OperationKind::kListen, key, ""});
       } else {
-        operations.push_back({OperationKind::kRefuse, key,
-                              "the worker daemon was restarted before it started the rank, so the socket that its peers "
-                              "know is gone"});
+        operations.push_back(
+            {OperationKind::kRefuse, key,
+             "the worker daemon was restarted before it started the rank, so the socket that its peers "
+             "know is gone"});
       }
       continue;
     }
@@ -52,10 +53,10 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
     if (now_there.address == rank->address) {
       operations.push_back({OperationKind::kStart, key, ""});
     } else {
-      operations.push_back({OperationKind::kRefuse, key,
-                            absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
-                                         AddressText(now_there.address),
-                                         ": the worker daemon was restarted in between")});
+      operations.push_back(
+          {OperationKind::kRefuse, key,
+           absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
+                        AddressText(now_there.address), ": the worker daemon was restarted in between")});
     }
   }
   return operations;

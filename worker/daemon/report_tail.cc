@@ -15,7 +15,8 @@ constexpr size_t kLogLinesHeld = 1000;
 constexpr int64_t kLogBacklogBytes = 256 << 10;
 constexpr int64_t kLogKeptBytes = 64 << 10;
 
-// Length of the UTF-8 character at `i`, 0 when there is none. Overlong forms and surrogates are refused as protobuf does.
+// Length of the UTF-8 character at `i`, 0 when there is none. Overlong forms and surrogates are refused as protobuf
+// does.
 size_t Utf8Length(const std::string& text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(i);
@@ -112,7 +113,8 @@ void LogTail::Finish() {
 std::vector<std::string> LogTail::Take(size_t limit) {
   if (lost_lines_ > 0 || lost_bytes_ > 0) {
     if (lines_.size() >= kLogLinesHeld) lines_.pop_front();
-    lines_.push_front(absl::StrCat("[", lost_lines_, " lines and ", lost_bytes_, " bytes of output were passed over]"));
+    lines_.push_front(
+        absl::StrCat("[", lost_lines_, " lines and ", lost_bytes_, " bytes of output were passed over]"));
     lost_lines_ = lost_bytes_ = 0;
   }
   const size_t count = std::min(limit, lines_.size());

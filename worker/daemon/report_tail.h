@@ -1,5 +1,5 @@
-// ReportTail: a rank's report file on its way to the server. It numbers the lines, parses them, and holds them until the
-// server has acknowledged them; after a new attachment it hands out again whatever has not been.
+// ReportTail: a rank's report file on its way to the server. It numbers the lines, parses them, and holds them until
+// the server has acknowledged them; after a new attachment it hands out again whatever has not been.
 //
 //   file --Read--> [ unacknowledged: sent | not yet sent ] --Acknowledge--> dropped
 //
@@ -32,7 +32,8 @@ class ReportTail {
  public:
   ReportTail(std::string path, RankKey key) : file_(std::move(path)), key_(std::move(key)) {}
 
-  // Takes in new complete lines and returns them. A line that does not parse is logged, keeps its number and is left out.
+  // Takes in new complete lines and returns them. A line that does not parse is logged, keeps its number and is left
+  // out.
   std::vector<RankReport> Read();
   // Everything up to `sequence` is durable at the server.
   void Acknowledge(int64_t sequence);

@@ -251,12 +251,18 @@ void RankSupervisor::ReconcileOnce() {
 void RankSupervisor::Execute(const RankOperation& operation) {
   changed_ = true;
   switch (operation.kind) {
-    case OperationKind::kListen: return Listen(operation.key);
-    case OperationKind::kStart: return Start(operation.key);
-    case OperationKind::kRefuse: return Refuse(operation.key, operation.reason);
-    case OperationKind::kTerminate: return Signal(ranks_.at(operation.key), StopStage::kAsked);
-    case OperationKind::kKill: return Signal(ranks_.at(operation.key), StopStage::kKilled);
-    case OperationKind::kForget: return Forget(operation.key);
+    case OperationKind::kListen:
+      return Listen(operation.key);
+    case OperationKind::kStart:
+      return Start(operation.key);
+    case OperationKind::kRefuse:
+      return Refuse(operation.key, operation.reason);
+    case OperationKind::kTerminate:
+      return Signal(ranks_.at(operation.key), StopStage::kAsked);
+    case OperationKind::kKill:
+      return Signal(ranks_.at(operation.key), StopStage::kKilled);
+    case OperationKind::kForget:
+      return Forget(operation.key);
   }
 }
 
@@ -272,8 +278,7 @@ void RankSupervisor::Listen(const RankKey& key) {
 void RankSupervisor::Start(const RankKey& key) {
   Rank& rank = ranks_.at(key);
   const RankFolder folder = Folder(key);
-  const absl::StatusOr<RankConfig> config =
-      ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
+  const absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
   absl::StatusOr<LaunchedRank> launched =
       LaunchRank(folder, *config, rank.record.address, rank.socket.get(), options_.rank_binary);

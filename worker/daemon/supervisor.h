@@ -1,10 +1,11 @@
-// RankSupervisor: the ranks of this node. It holds the table of what is, brings it to what the server wants (Reconcile),
-// starts, stops and reaps rank processes, and composes reports about them.
+// RankSupervisor: the ranks of this node. It holds the table of what is, brings it to what the server wants
+// (Reconcile), starts, stops and reaps rank processes, and composes reports about them.
 //
-// Ranks outlive it: they lead sessions of their own, and a new supervisor on the same data directory finds them by their
-// records and watches them by pidfd, though they are no longer its children. What is lost with a supervisor is the bound
-// socket of a rank that had not been started (kListening): it is then not in the table, the next supervisor binds a new
-// one, and if the server had told the old address to the peers, the rank is refused with a sentence that says so.
+// Ranks outlive it: they lead sessions of their own, and a new supervisor on the same data directory finds them by
+// their records and watches them by pidfd, though they are no longer its children. What is lost with a supervisor is
+// the bound socket of a rank that had not been started (kListening): it is then not in the table, the next supervisor
+// binds a new one, and if the server had told the old address to the peers, the rank is refused with a sentence that
+// says so.
 //
 // The end of a rank is reported in or after the message with the last of its reports, never before.
 //
@@ -31,7 +32,7 @@ namespace lynx {
 struct SupervisorOptions {
   std::string data_directory;  // absolute
   std::string rank_binary;
-  std::string address;         // numeric, of this node; ranks listen there
+  std::string address;  // numeric, of this node; ranks listen there
   int64_t pacing_bytes_per_second = 0;
   Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
   size_t kept_folders = 50;    // of ranks that are over
@@ -39,7 +40,8 @@ struct SupervisorOptions {
 
 class RankSupervisor {
  public:
-  // Takes the data directory's lock and adopts the ranks that run. FailedPrecondition when another daemon has the lock.
+  // Takes the data directory's lock and adopts the ranks that run. FailedPrecondition when another daemon has the
+  // lock.
   static absl::StatusOr<std::unique_ptr<RankSupervisor>> Open(SupervisorOptions options, const Clock& clock,
                                                               WorkerMetrics& metrics);
 
@@ -47,12 +49,12 @@ class RankSupervisor {
   void SetDesired(const v1::WorkerDesired& desired);
   // Ends every rank; later calls of SetDesired change nothing.
   void StopAll();
-  // Sees what has happened and does what is to be done now. Call it when a watched descriptor is readable, after SetDesired,
-  // and every kTick while Busy.
+  // Sees what has happened and does what is to be done now. Call it when a watched descriptor is readable, after
+  // SetDesired, and every kTick while Busy.
   void Step();
 
-  bool Busy() const;      // there is something to look at or to wait for
-  bool AnyRuns() const;   // a rank process
+  bool Busy() const;     // there is something to look at or to wait for
+  bool AnyRuns() const;  // a rank process
   std::vector<int> WatchedFds() const;
 
   // A new stream: what the server has not acknowledged is sent again.
@@ -73,8 +75,8 @@ class RankSupervisor {
     Nanos asked_at;
     ReportTail reports;
     LogTail log;
-    bool measured = false;              // its series exist in the metrics
-    bool end_reported = false;          // kExited has been told
+    bool measured = false;      // its series exist in the metrics
+    bool end_reported = false;  // kExited has been told
   };
   struct Wanted {
     v1::RankAssignment assignment;

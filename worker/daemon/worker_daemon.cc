@@ -34,11 +34,12 @@ class Loop {
         supervisor_(supervisor),
         metrics_(metrics),
         clock_(clock),
-        stream_({.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
-                [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
-                  return v1::Cluster::NewStub(channel)->AttachWorker(context);
-                },
-                wake_) {}
+        stream_(
+            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+            [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+              return v1::Cluster::NewStub(channel)->AttachWorker(context);
+            },
+            wake_) {}
 
   // One round; then sleeps until there is something to do. Wakes for `signal_fd` too.
   void Round(int signal_fd) {

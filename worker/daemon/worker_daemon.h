@@ -1,4 +1,5 @@
-// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has threads of its own.
+// WorkerDaemon: the loop of lynx-worker. One thread owns the supervisor; the stream to the server has threads of its
+// own.
 #ifndef LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 #define LYNX_WORKER_DAEMON_WORKER_DAEMON_H_
 

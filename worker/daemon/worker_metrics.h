@@ -1,5 +1,5 @@
-// WorkerMetrics: what lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are; the members
-// that add and remove ranks are for one thread.
+// WorkerMetrics: what lynx-worker serves about the ranks of its node. Thread-safe as prometheus' objects are; the
+// members that add and remove ranks are for one thread.
 #ifndef LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 #define LYNX_WORKER_DAEMON_WORKER_METRICS_H_
 

@@ -1,5 +1,5 @@
-// A rank process for tests of the worker daemon. It takes lynx-rank's flags, computes nothing, and does what it is told in
-// the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
+// A rank process for tests of the worker daemon. It takes lynx-rank's flags, computes nothing, and does what it is
+// told in the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
 //
 //   ready | step N | done N | fail REASON | peer-lost REASON    append that report to the report file
 //   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
@@ -8,8 +8,8 @@
 //   crash            SIGSEGV
 //   exit N           end
 //
-// When it starts it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>, where PORT is that of the socket it was
-// passed.
+// When it starts it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>, where PORT is that of the socket
+// it was passed.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -39,7 +39,8 @@ using namespace lynx;  // NOLINT: a test program of one file
 int PortOf(int fd) {
   int accepts = 0;
   socklen_t length = sizeof(accepts);
-  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) != 0 || accepts == 0) Fail("no listening socket");
+  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) != 0 || accepts == 0)
+    Fail("no listening socket");
   sockaddr_in address{};
   length = sizeof(address);
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) Fail("getsockname");

@@ -53,7 +53,8 @@ TEST(DescribeEnding, WhatWasAskedToEndWasStopped) {
   EXPECT_EQ(killed.outcome, RankOutcome::kStopped);
   EXPECT_NE(killed.reason.find("did not in time"), std::string::npos);
   // It was done before it saw the signal.
-  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}), RankEnding{});
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDone, .stop = StopStage::kAsked}),
+            RankEnding{});
 }
 
 }  // namespace

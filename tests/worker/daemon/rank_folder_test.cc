@@ -72,9 +72,8 @@ TEST_F(RankFolderTest, DamageIsToldFromAbsence) {
 }
 
 TEST_F(RankFolderTest, FindsRanksByTheirFoldersAndNothingElse) {
-  const std::vector<RankKey> keys = {{JobId("a"), Generation(1), 0},
-                                     {JobId("a"), Generation(2), 10},
-                                     {JobId("dotted.g3.r4"), Generation(5), 6}};
+  const std::vector<RankKey> keys = {
+      {JobId("a"), Generation(1), 0}, {JobId("a"), Generation(2), 10}, {JobId("dotted.g3.r4"), Generation(5), 6}};
   for (const RankKey& key : keys) Make(key);
   for (const char* name : {"x", ".g1.r0", "a.g0.r1", "a.g1.r-1", "a.gx.r1", "a.r1"}) {
     ASSERT_TRUE(MakeDirectories(ranks_ + "/" + name).ok());

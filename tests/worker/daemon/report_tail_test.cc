@@ -202,12 +202,13 @@ TEST_F(TailTest, LogOfAnAdoptedRankStartsAtItsEnd) {
 }
 
 TEST(CleanLine, KeepsUtf8AndReplacesTheRest) {
-  EXPECT_EQ(CleanLine("plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82"), "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82");
+  EXPECT_EQ(CleanLine("plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82"),
+            "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x99\x82");
   EXPECT_EQ(CleanLine("\xff\x80"), "??");
-  EXPECT_EQ(CleanLine("\xC0\xAF"), "??");          // overlong
-  EXPECT_EQ(CleanLine("\xED\xA0\x80"), "???");     // a surrogate
+  EXPECT_EQ(CleanLine("\xC0\xAF"), "??");            // overlong
+  EXPECT_EQ(CleanLine("\xED\xA0\x80"), "???");       // a surrogate
   EXPECT_EQ(CleanLine("\xF4\x90\x80\x80"), "????");  // beyond the last code point
-  EXPECT_EQ(CleanLine("a\xE2\x82"), "a??");        // cut off
+  EXPECT_EQ(CleanLine("a\xE2\x82"), "a??");          // cut off
   EXPECT_EQ(CleanLine("abcdef", 3), "abc");
   EXPECT_EQ(CleanLine("ab\xE2\x82\xAC", 4), "ab");  // a character is never cut
 }

@@ -200,8 +200,13 @@ void WorkerTest::TearDown() {
 void WorkerTest::StartDaemon(const std::vector<std::string>& flags) {
   ASSERT_FALSE(daemon_.has_value());
   UniqueFd log(::open((folder_ + "/daemon.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker", "--node", "n1", "--server",
-                                   cluster_.address(), "--data-dir", data_};
+  std::vector<std::string> argv = {std::string(LYNX_BINARY_DIR) + "/bin/lynx-worker",
+                                   "--node",
+                                   "n1",
+                                   "--server",
+                                   cluster_.address(),
+                                   "--data-dir",
+                                   data_};
   argv.insert(argv.end(), flags.begin(), flags.end());
   if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
     argv.insert(argv.end(), {"--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_rank"});
@@ -243,7 +248,8 @@ std::vector<pid_t> WorkerTest::StartedPids(int32_t rank) const {
   return pids;
 }
 
-void WorkerTest::WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks) {
+void WorkerTest::WantOnly(const std::vector<v1::RankAssignment>& assignments,
+                          const std::vector<v1::ReportAck>& acks) {
   v1::WorkerDesired desired;
   for (const v1::RankAssignment& assignment : assignments) *desired.add_ranks() = assignment;
   for (const v1::ReportAck& ack : acks) *desired.add_acks() = ack;
@@ -254,14 +260,12 @@ pid_t WorkerTest::RunRank(v1::RankAssignment assignment) {
   const int64_t generation = assignment.generation();
   const int32_t rank = assignment.rank();
   WantOnly({assignment});
-  cluster_.WaitUntil("LISTENING", [&](const Told& told) {
-    return InPhase(told, generation, rank, v1::RANK_PHASE_LISTENING);
-  });
+  cluster_.WaitUntil("LISTENING",
+                     [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_LISTENING); });
   SetPeers(assignment, StatusOf(cluster_.told(), generation, rank)->port());
   WantOnly({assignment});
-  cluster_.WaitUntil("RUNNING", [&](const Told& told) {
-    return InPhase(told, generation, rank, v1::RANK_PHASE_RUNNING);
-  });
+  cluster_.WaitUntil("RUNNING",
+                     [&](const Told& told) { return InPhase(told, generation, rank, v1::RANK_PHASE_RUNNING); });
   return static_cast<pid_t>(StatusOf(cluster_.told(), generation, rank)->pid());
 }
 

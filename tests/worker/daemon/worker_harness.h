@@ -1,5 +1,5 @@
-// What the tests of lynx-worker share: assignments, a Cluster service in the test's own process, and a daemon process that
-// attaches to it and runs fake ranks. All processes are ended with the fixture.
+// What the tests of lynx-worker share: assignments, a Cluster service in the test's own process, and a daemon process
+// that attaches to it and runs fake ranks. All processes are ended with the fixture.
 #ifndef LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 #define LYNX_TESTS_WORKER_DAEMON_WORKER_HARNESS_H_
 
@@ -27,14 +27,14 @@ void SetPeers(v1::RankAssignment& assignment, int32_t own_port);
 
 // What a daemon has told, over all its streams.
 struct Told {
-  int attached = 0;                     // streams begun
+  int attached = 0;  // streams begun
   std::string boot_id;
-  std::vector<v1::RankStatus> ranks;    // of the newest message
-  std::vector<v1::RankReport> reports;  // all, in order of arrival, over all streams
+  std::vector<v1::RankStatus> ranks;           // of the newest message
+  std::vector<v1::RankReport> reports;         // all, in order of arrival, over all streams
   std::vector<v1::RankReport> stream_reports;  // of the newest stream
-  std::vector<std::string> lines;       // of standard error
+  std::vector<std::string> lines;              // of standard error
   int messages = 0;
-  bool end_before_report = false;       // an EXITED rank had reports that came in a later message
+  bool end_before_report = false;  // an EXITED rank had reports that came in a later message
 };
 
 class FakeCluster : public v1::Cluster::Service {
@@ -92,8 +92,7 @@ class WorkerTest : public testing::Test {
 
   // Wants the rank, gives it its own address as peers, and waits until it runs. Returns its pid.
   pid_t RunRank(v1::RankAssignment assignment);
-  void WantOnly(const std::vector<v1::RankAssignment>& assignments,
-                const std::vector<v1::ReportAck>& acks = {});
+  void WantOnly(const std::vector<v1::RankAssignment>& assignments, const std::vector<v1::ReportAck>& acks = {});
 
   std::string folder_;
   std::string data_;

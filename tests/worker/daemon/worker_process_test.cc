@@ -29,9 +29,8 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_TRUE(ProcessLives(pid));
 
   for (const char* command : {"ready", "step 0", "step 1", "done 2", "exit 0"}) Tell(0, command);
-  ASSERT_TRUE(cluster_.WaitUntil("EXITED", [](const Told& told) {
-    return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED);
-  }));
+  ASSERT_TRUE(
+      cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); }));
   Told told = cluster_.told();
   const v1::RankStatus status = *StatusOf(told, 1, 0);
   EXPECT_EQ(status.exit_code(), 0) << status.reason();
@@ -126,9 +125,8 @@ TEST_F(WorkerTest, ACrashIsReportedWithTheLastWords) {
   const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
   EXPECT_EQ(status.exit_code(), 139);
   EXPECT_NE(status.reason().find("about to fall"), std::string::npos) << status.reason();
-  cluster_.WaitUntil("its line", [](const Told& told) {
-    return told.lines == std::vector<std::string>{"about to fall"};
-  });
+  cluster_.WaitUntil("its line",
+                     [](const Told& told) { return told.lines == std::vector<std::string>{"about to fall"}; });
 }
 
 TEST_F(WorkerTest, ARankThatIsNotWantedIsAskedToEnd) {

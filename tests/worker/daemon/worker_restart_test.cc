@@ -75,9 +75,8 @@ TEST_F(WorkerRestartTest, AnAdoptedRankThatDiesSilentlyIsAFailure) {
   StartDaemon();
   const pid_t pid = Run();
   KillAndRestartDaemon();
-  cluster_.WaitUntil("taken up", [](const Told& told) {
-    return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING);
-  });
+  cluster_.WaitUntil(
+      "taken up", [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
   ::kill(pid, SIGKILL);
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
@@ -185,9 +184,8 @@ TEST_F(WorkerRestartTest, LeavingLetsRanksGoOn) {
   EXPECT_EQ(EndDaemon(SIGTERM).code, 0);
   EXPECT_TRUE(ProcessLives(pid));
   StartDaemon();
-  cluster_.WaitUntil("taken up", [](const Told& told) {
-    return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING);
-  });
+  cluster_.WaitUntil(
+      "taken up", [](const Told& told) { return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_RUNNING); });
 }
 
 TEST_F(WorkerRestartTest, StopRanksOnExitEndsThem) {
@@ -219,9 +217,8 @@ TEST_F(WorkerRestartTest, RanksGoOnWithoutAServer) {
   cluster_.EndStream();
   WantOnly({assignment_});
   Tell(0, "step 0");
-  cluster_.WaitUntil("the step on another stream", [](const Told& told) {
-    return told.attached >= 2 && !told.stream_reports.empty();
-  });
+  cluster_.WaitUntil("the step on another stream",
+                     [](const Told& told) { return told.attached >= 2 && !told.stream_reports.empty(); });
   EXPECT_TRUE(ProcessLives(pid));
 }
 
