@@ -9,11 +9,10 @@
 #include "cli/local_cluster.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "proto/message_limit.h"
 
 namespace lynx {
 namespace {
-
-constexpr int kMaxMessageBytes = 64 << 20;
 
 std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   grpc::ChannelArguments arguments;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "common/status.h"
+#include "proto/message_limit.h"
 
 namespace lynx {
 
@@ -13,6 +14,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const std::string& server, N
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   // Every attempt is a connection of its own, not one shared with an attempt that failed before.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::Channel> channel =

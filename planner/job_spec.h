@@ -85,7 +85,7 @@ struct ParallelSpec {  // 0 = auto
 enum class RecomputeMode : uint8_t { kAuto, kNone, kFull, kFullKeepCollectives, kSelective };
 
 struct CheckpointSpec {
-  std::string directory;     // "" = <data root of the worker>/<job id>/checkpoints
+  std::string directory;     // "" = below the server's data directory
   int64_t every_steps = 0;   // 0 = only at the end
   int32_t keep = 2;          // newest checkpoints kept; >= 1
 

@@ -13,13 +13,13 @@
 #include "common/status.h"
 #include "node/file.h"
 #include "node/metrics_endpoint.h"
+#include "proto/message_limit.h"
 #include "server/listen_address.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {
 namespace {
 
-constexpr int kMaxMessageBytes = 64 << 20;
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 5'000;
 // Nodes ping every 10 s; gRPC's default would take that for an attack.

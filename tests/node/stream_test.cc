@@ -89,6 +89,49 @@ TEST(NodeStream, CarriesReportsAndDesiredStatesAndEndsCleanly) {
   EXPECT_TRUE(service.ended_cleanly());
 }
 
+// Answers the first report with a desired state of many megabytes, as a node with large programs gets it.
+class LargeServer : public v1::Cluster::Service {
+ public:
+  static constexpr int kShapes = 400'000;
+
+  grpc::Status AttachAgent(grpc::ServerContext*,
+                           grpc::ServerReaderWriter<v1::AgentDesired, v1::AgentReport>* stream) override {
+    v1::AgentReport report;
+    if (stream->Read(&report)) {
+      v1::AgentDesired desired;
+      for (int i = 0; i < kShapes; ++i) {
+        v1::LayerShape& shape = *desired.add_shapes();
+        shape.set_hidden(1 << 28);
+        shape.set_vocab(1 << 28);
+      }
+      stream->Write(desired);
+    }
+    while (stream->Read(&report)) {
+    }
+    return grpc::Status::OK;
+  }
+};
+
+TEST(NodeStream, TakesMessagesBeyondTheDefaultLimit) {
+  LargeServer service;
+  int port = 0;
+  const std::unique_ptr<grpc::Server> server = Serve(service, port);
+  WakeEvent wake;
+  AgentStream stream(OptionsFor(port), OpenAgent, wake);
+  WaitForAttachment(stream, wake, 0);
+  v1::AgentReport hello;
+  while (!stream.TrySend(hello)) WaitForWake(wake);
+  std::vector<v1::AgentDesired> desired;
+  while (desired.empty()) {
+    WaitForWake(wake);
+    desired = stream.TakeDesired();
+    ASSERT_LE(stream.attachment(), 1) << "the stream broke";
+  }
+  EXPECT_EQ(desired[0].shapes_size(), LargeServer::kShapes);
+  EXPECT_GT(desired[0].ByteSizeLong(), size_t{5} << 20);
+  stream.Stop();
+}
+
 TEST(NodeStream, DialsAgainWhenTheServerEndsTheStream) {
   EchoServer service(2);
   int port = 0;
