@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_join.h"
@@ -45,23 +47,26 @@ absl::Status WriteCluster(const std::string& directory, const LocalCluster& clus
   return WriteFileDurably(ClusterFile(directory), root.dump(2) + "\n");
 }
 
-// A TCP port that is free now.
-int32_t FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  int32_t port = 0;
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0) {
-    port = ntohs(address.sin_port);
+// A loopback address with a port that is free now and was not given before. Below the range from which the kernel takes
+// ports of outgoing connections, so that none of those takes it before its daemon does.
+std::string FreeAddress() {
+  constexpr int kFirst = 20'000, kCount = 12'000;
+  static std::set<int> given;
+  static std::minstd_rand random{std::random_device{}()};
+  for (int attempt = 0; attempt < 1'000; ++attempt) {
+    const int port = kFirst + static_cast<int>(random() % kCount);
+    if (given.count(port) != 0) continue;
+    const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) continue;
+    given.insert(port);
+    return absl::StrCat("127.0.0.1:", port);
   }
-  close(fd);
-  return port;
+  return "127.0.0.1:0";  // nothing is free: the daemon that gets it says so
 }
-
-std::string FreeAddress() { return absl::StrCat("127.0.0.1:", FreePort()); }
 
 // The daemons lie beside lynxctl.
 std::string BinaryPath(const std::string& name) {
