@@ -48,9 +48,16 @@ class JobTest(ClusterTest):
         self.assertEqual(self.rank_pids(), [], "ranks of an ended job are gone")
 
     def test_metrics_of_all_daemons(self):
-        job = self.submit(self.job_file(steps=2000))
+        job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 10)
-        server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
+        # Pages follow the state at the daemons' own pace, as a Prometheus that scrapes would see it.
+        deadline = time.monotonic() + 30
+        while True:
+            server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
+            ready = 'lynx_jobs{state="running"} 1' in server and 'phase="stall"' in server and 'phase="stall"' in worker
+            if ready or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
         self.assertIn('lynx_jobs{state="running"} 1', server)
         for text in (server, worker):
             for phase in ("forward", "backward", "recompute_hidden", "recompute_exposed", "stall"):
