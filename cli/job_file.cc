@@ -92,6 +92,51 @@ Field EnumField(std::string path, std::string meaning, std::string choices, Owne
           [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); }};
 }
 
+std::string Quoted(const std::string& text);
+
+template <class Owner>
+Field BoolField(std::string path, std::string meaning, Owner owner) {
+  return {path, absl::StrCat(meaning, ": true or false"), false,
+          [=](const std::string& text, JobSpec& spec) {
+            if (text != "true" && text != "false") return Expected("true or false", text);
+            owner(spec) = text == "true";
+            return absl::OkStatus();
+          },
+          [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); }};
+}
+
+// Zero to one in the file, thousandths in the spec.
+Field OffloadShareField() {
+  return {"recomputeOptions.offloadShare", "share of stored activations that go to the host, 0 to 1", false,
+          [](const std::string& text, JobSpec& spec) {
+            double value;
+            if (!absl::SimpleAtod(text, &value) || !(value >= 0 && value <= 1)) return Expected("a number from 0 to 1", text);
+            spec.recompute_options.offload_permille = static_cast<int32_t>(std::lround(value * 1000));
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) { return DoubleText(spec.recompute_options.offload_permille / 1000.0); }};
+}
+
+Field ForbiddenField() {
+  return {"recomputeOptions.forbid", "policies that recompute: auto may not choose, separated by blanks", false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.recompute_options.forbidden.clear();
+            for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
+              RecomputeMode mode;
+              if (!ParseRecomputeMode(name, mode) || mode == RecomputeMode::kAuto) {
+                return Expected("names of policies other than auto", name);
+              }
+              spec.recompute_options.forbidden.push_back(mode);
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            std::vector<std::string> names;
+            for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(RecomputeModeName(mode));
+            return names.empty() ? "" : Quoted(absl::StrJoin(names, " "));
+          }};
+}
+
 // A YAML scalar that reads back as the same text.
 std::string Quoted(const std::string& text) {
   YAML::Emitter out;
@@ -155,10 +200,24 @@ std::vector<Field> ModelFields() {
       IntField("model.layers", "transformer layers", true, model, &ModelSpec::layers),
       IntField("model.hidden", "hidden size, a multiple of heads", true, model, &ModelSpec::hidden),
       IntField("model.heads", "attention heads", true, model, &ModelSpec::heads),
-      IntField("model.ffn", "feed-forward size; auto: 4 x hidden", false, model, &ModelSpec::ffn, "auto"),
+      IntField("model.ffn", "feed-forward size; auto: 4 x hidden for gpt, 8/3 x hidden rounded up to 256s for llama", false,
+               model, &ModelSpec::ffn, "auto"),
       IntField("model.seq", "tokens per sample", true, model, &ModelSpec::seq),
       IntField("model.vocab", "vocabulary size; 256 for bytes", false, model, &ModelSpec::vocab),
-      DoubleField("model.dropout", "dropout rate, 0 to below 1", [](JobSpec& s) -> double& { return s.model.dropout; }),
+      DoubleField("model.dropout", "dropout rate, 0 to below 1; 0 for llama",
+                  [](JobSpec& s) -> double& { return s.model.dropout; }),
+      EnumField("model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; },
+                ParseModelFamily, ModelFamilyName),
+      IntField("model.kvHeads", "key and value heads of llama, a divisor of heads; auto: heads", false, model,
+               &ModelSpec::kv_heads, "auto"),
+      EnumField("model.attention", "whether the scores are stored", "unfused or fused",
+                [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel, AttentionKernelName),
+      EnumField("model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
+                [](JobSpec& s) -> DataType& { return s.model.dtype; }, ParseDataType, DataTypeName),
+      EnumField("model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
+                [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }, ParseDropoutMasks, DropoutMasksName),
+      BoolField("model.tiedEmbeddings", "the output projection is the token embedding",
+                [](JobSpec& s) -> bool& { return s.model.tied_embeddings; }),
   };
 }
 
@@ -209,8 +268,25 @@ const std::vector<Field>& Fields() {
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
         IntField("parallel.dp", "data-parallel replicas, or auto", false, parallel, &ParallelSpec::dp, "auto"),
-        EnumField("recompute", "recomputation policy", "auto, none, full, full-keep-collectives or selective",
+        IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
+        IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false,
+                 parallel, &ParallelSpec::virtual_stages, "auto"),
+        EnumField("parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
+                  "auto, off or on", [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }, ParseChoice,
+                  ChoiceName),
+        EnumField("parallel.schedule", "order of the pipeline's passes",
+                  "auto, gpipe, 1f1b, interleaved, zero-bubble or chimera",
+                  [](JobSpec& s) -> ScheduleKind& { return s.parallel.schedule; }, ParseScheduleKind, ScheduleKindName),
+        EnumField("parallel.zero", "model states that data-parallel ranks share out",
+                  "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },
+                  ParseZeroStage, ZeroStageName),
+        EnumField("recompute", "recomputation policy",
+                  "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
                   [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),
+        IntField("recomputeOptions.layers", "N of recompute uniform and block; auto: the best that fits", false,
+                 [](JobSpec& s) -> RecomputeOptions& { return s.recompute_options; }, &RecomputeOptions::layers, "auto"),
+        OffloadShareField(),
+        ForbiddenField(),
         TextField("checkpoint.directory", "shared by all nodes; relative to this file; default: chosen by the server",
                   false, [](JobSpec& s) -> std::string& { return s.checkpoint.directory; }),
         IntField("checkpoint.everySteps", "0: only at the end", false, checkpoint, &CheckpointSpec::every_steps),

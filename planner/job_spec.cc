@@ -1,6 +1,7 @@
 // Names of the enums, normalization and validation of job specs. See job_spec.h.
 #include "planner/job_spec.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
@@ -12,7 +13,15 @@
 namespace lynx {
 namespace {
 
-constexpr std::array<const char*, 5> kRecomputeModes = {"auto", "none", "full", "full-keep-collectives", "selective"};
+constexpr std::array<const char*, 11> kRecomputeModes = {
+    "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"};
+constexpr std::array<const char*, 2> kModelFamilies = {"gpt", "llama"};
+constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
+constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
+constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
+constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
+constexpr std::array<const char*, 6> kScheduleKinds = {"auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "chimera"};
+constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
 
@@ -26,6 +35,7 @@ constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr int64_t kMaxRanks = 1 << 16;
+constexpr int64_t kMaxVirtualStages = 64;
 constexpr int64_t kMaxKeep = 1'000'000;
 constexpr int64_t kMaxRestarts = 1'000'000;
 constexpr size_t kMaxNameLength = 48;
@@ -82,6 +92,16 @@ absl::Status ValidateModel(const ModelSpec& model) {
   if (!(model.dropout >= 0 && model.dropout < 1)) {
     return Bad("model.dropout", model.dropout, "must be at least 0 and below 1");
   }
+  if (model.family == ModelFamily::kLlama && model.dropout != 0) {
+    return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
+  }
+  LYNX_RETURN_IF_ERROR(InRange("model.kvHeads", model.kv_heads, 0, model.heads));
+  if (model.heads % model.key_heads() != 0) {
+    return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
+  }
+  if (model.family == ModelFamily::kGpt && model.kv_heads != 0) {
+    return Bad("model.kvHeads", model.kv_heads, "grouped queries are for model.family llama; leave it out for gpt");
+  }
   return absl::OkStatus();
 }
 
@@ -135,14 +155,38 @@ absl::Status ValidateResources(const ResourceSpec& resources) {
   return absl::OkStatus();
 }
 
+// Degrees and modes that exclude each other or do not divide the model.
+absl::Status ValidateModes(const JobSpec& spec) {
+  const ParallelSpec& p = spec.parallel;
+  LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));
+  if (p.cp > 1) LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "2 * parallel.cp", 2 * int64_t{p.cp}));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.virtualStages", p.virtual_stages, 0, kMaxVirtualStages));
+  const bool interleaved = p.schedule == ScheduleKind::kInterleaved || p.schedule == ScheduleKind::kAuto;
+  if (p.virtual_stages > 1 && !interleaved) {
+    return Bad("parallel.virtualStages", p.virtual_stages, "only parallel.schedule interleaved has more than 1");
+  }
+  if (p.sequence_parallel == Choice::kOn && p.tp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "parallel.tp * parallel.cp (parallel.sequenceParallel)",
+                                 int64_t{p.tp} * std::max(p.cp, 1)));
+  }
+  const RecomputeOptions& options = spec.recompute_options;
+  LYNX_RETURN_IF_ERROR(InRange("recomputeOptions.layers", options.layers, 0, kMaxLayers));
+  if (options.layers > 0 && spec.recompute != RecomputeMode::kUniform && spec.recompute != RecomputeMode::kBlock) {
+    return Bad("recomputeOptions.layers", options.layers, "is for recompute uniform or block");
+  }
+  return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
+}
+
 // What pinned degrees of parallelism ask of the model, the batch and the ranks.
 absl::Status ValidateParallel(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
+  LYNX_RETURN_IF_ERROR(ValidateModes(spec));
   LYNX_RETURN_IF_ERROR(InRange("parallel.tp", p.tp, 0, kMaxRanks));
   LYNX_RETURN_IF_ERROR(InRange("parallel.pp", p.pp, 0, kMaxRanks));
   LYNX_RETURN_IF_ERROR(InRange("parallel.dp", p.dp, 0, kMaxRanks));
   if (p.tp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("model.heads", spec.model.heads, "parallel.tp", p.tp));
+    LYNX_RETURN_IF_ERROR(Divides("model.kvHeads", spec.model.key_heads(), "parallel.tp", p.tp));
     LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
     if (p.tp > spec.model.vocab) {
       return Bad("parallel.tp", p.tp, absl::StrCat("must be at most model.vocab, which is ", spec.model.vocab));
@@ -162,13 +206,14 @@ absl::Status ValidateParallel(const JobSpec& spec) {
     }
   }
   const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
-  const int64_t product = at_least_one(p.tp) * at_least_one(p.pp) * at_least_one(p.dp);
-  const std::string rule = absl::StrCat("parallel.tp * parallel.pp * parallel.dp (auto counted as 1) is ", product);
+  const int64_t product = at_least_one(p.tp) * at_least_one(p.cp) * at_least_one(p.pp) * at_least_one(p.dp);
+  const std::string rule = absl::StrCat("parallel.tp * ", p.cp > 1 ? "parallel.cp * " : "",
+                                        "parallel.pp * parallel.dp (auto counted as 1) is ", product);
   if (product > spec.resources.max_ranks) {
     return Bad("resources.ranks (most)", spec.resources.max_ranks,
                absl::StrCat("must be at least ", product, ": ", rule));
   }
-  if (p.tp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
+  if (p.tp > 0 && p.cp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
     return Bad("resources.ranks (least)", spec.resources.min_ranks,
                absl::StrCat("must be at most ", product, ": ", rule));
   }
@@ -178,7 +223,15 @@ absl::Status ValidateParallel(const JobSpec& spec) {
 }  // namespace
 
 void Normalize(JobSpec& spec) {
-  if (spec.model.ffn == 0 && spec.model.hidden <= kMaxHidden) spec.model.ffn = 4 * spec.model.hidden;
+  ModelSpec& model = spec.model;
+  if (model.ffn == 0 && model.hidden <= kMaxHidden) {
+    const bool gated = model.family == ModelFamily::kLlama;
+    model.ffn = gated ? (8 * model.hidden / 3 + 255) / 256 * 256 : 4 * model.hidden;
+  }
+  if (model.kv_heads == model.heads) model.kv_heads = 0;
+  std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
+  std::sort(forbidden.begin(), forbidden.end());
+  forbidden.erase(std::unique(forbidden.begin(), forbidden.end()), forbidden.end());
 }
 
 absl::Status ValidateJobSpec(const JobSpec& spec) {
@@ -201,6 +254,24 @@ const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(st
 bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) {
   return ParseName(kRecomputeModes, name, mode);
 }
+const char* ModelFamilyName(ModelFamily family) { return kModelFamilies.at(static_cast<size_t>(family)); }
+bool ParseModelFamily(const std::string& name, ModelFamily& family) { return ParseName(kModelFamilies, name, family); }
+const char* AttentionKernelName(AttentionKernel attention) {
+  return kAttentionKernels.at(static_cast<size_t>(attention));
+}
+bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention) {
+  return ParseName(kAttentionKernels, name, attention);
+}
+const char* DataTypeName(DataType dtype) { return kDataTypes.at(static_cast<size_t>(dtype)); }
+bool ParseDataType(const std::string& name, DataType& dtype) { return ParseName(kDataTypes, name, dtype); }
+const char* DropoutMasksName(DropoutMasks masks) { return kDropoutMasks.at(static_cast<size_t>(masks)); }
+bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks) { return ParseName(kDropoutMasks, name, masks); }
+const char* ChoiceName(Choice choice) { return kChoices.at(static_cast<size_t>(choice)); }
+bool ParseChoice(const std::string& name, Choice& choice) { return ParseName(kChoices, name, choice); }
+const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
+bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) { return ParseName(kScheduleKinds, name, kind); }
+const char* ZeroStageName(ZeroStage zero) { return kZeroStages.at(static_cast<size_t>(zero)); }
+bool ParseZeroStage(const std::string& name, ZeroStage& zero) { return ParseName(kZeroStages, name, zero); }
 const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
   return ParseName(kLrSchedules, name, schedule);

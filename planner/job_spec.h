@@ -6,22 +6,45 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/units.h"
 
 namespace lynx {
 
-// A decoder-only GPT: LayerNorm, causal attention, GELU, learned positions, untied output embedding.
+// kGpt: LayerNorm, causal attention, GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, grouped
+// queries, SwiGLU, no biases and no dropout.
+enum class ModelFamily : uint8_t { kGpt, kLlama };
+
+// kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes them (FlashAttention, Dao et
+// al. 2022); it keeps the log-sum-exp of each row.
+enum class AttentionKernel : uint8_t { kUnfused, kFused };
+
+// Of weights in use, activations and communication. Master weights and optimizer states are 32-bit in either case.
+enum class DataType : uint8_t { kFloat32, kBfloat16 };
+
+// kRegenerated: a dropout mask is a function of counters, drawn again in backward, as Lynx's engine does. kStored: one
+// byte an element beside the dropped output, as in Megatron-LM.
+enum class DropoutMasks : uint8_t { kRegenerated, kStored };
+
+// A decoder-only transformer.
 struct ModelSpec {
   int32_t layers = 0;   // transformer layers, 1..1000
   int32_t hidden = 0;   // h, a multiple of heads
   int32_t heads = 0;    // a
-  int32_t ffn = 0;      // f; 0 = 4h (filled in by Normalize)
+  int32_t ffn = 0;      // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
   int32_t seq = 0;      // s, tokens per sample
   int32_t vocab = 256;  // v; 256 for bytes
-  double dropout = 0.1; // in [0, 1); one rate for embedding, attention and residual dropout
+  double dropout = 0.1; // in [0, 1); one rate for embedding, attention and residual dropout; 0 for Llama
+  ModelFamily family = ModelFamily::kGpt;
+  int32_t kv_heads = 0; // key and value heads, a divisor of heads; 0 = as many as heads (Normalize prefers 0)
+  AttentionKernel attention = AttentionKernel::kUnfused;
+  DataType dtype = DataType::kFloat32;
+  DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
+  bool tied_embeddings = false;  // the output projection is the token embedding
 
+  int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   bool operator==(const ModelSpec&) const = default;
 };
 
@@ -71,18 +94,48 @@ struct ResourceSpec {
   bool operator==(const ResourceSpec&) const = default;
 };
 
+// A choice that may be left to the planner.
+enum class Choice : uint8_t { kAuto, kOff, kOn };
+
+// Order of forward and backward passes of a pipeline; planner/schedule.h makes each. kAuto: the planner's choice.
+enum class ScheduleKind : uint8_t { kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kChimera };
+
+// What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
+// states, also gradients, also weights.
+enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights };
+
 struct ParallelSpec {  // 0 = auto
   int32_t tp = 0;
   int32_t pp = 0;
   int32_t dp = 0;
+  int32_t cp = 1;              // context parallelism: ranks that share a sequence
+  int32_t virtual_stages = 1;  // model chunks of a rank; above 1 only with the interleaved schedule
+  Choice sequence_parallel = Choice::kOff;  // norms and residuals sharded over the tensor-parallel ranks
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  ZeroStage zero = ZeroStage::kNone;
 
   bool operator==(const ParallelSpec&) const = default;
 };
 
-// kAuto: HEU. kNone: store everything. kFull: keep each layer's input only and recompute the rest on the critical
-// path, repeating the attention block's all-reduce. kFullKeepCollectives: as kFull, but the result of the collective
-// is kept, so none is repeated. kSelective: recompute the attention core (softmax, context) only.
-enum class RecomputeMode : uint8_t { kAuto, kNone, kFull, kFullKeepCollectives, kSelective };
+// kAuto: the best of all that follow. kNone: store everything. kFull: keep each layer's input only and recompute the
+// rest on the critical path, repeating the attention block's collective. kFullKeepCollectives: as kFull, but the result
+// of the collective is kept, so none is repeated. kSelective: recompute the attention core (softmax, context) only
+// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method, with RecomputeOptions::layers: groups
+// of N layers of which only the first one's input is kept; the first N layers of each stage in full, the others not at
+// all. Both repeat collectives. kBalanced: norms and the activation function only, never a product or attention (Yuan et
+// al. 2024). kNoOverlap: per stage, the least exposed time that fits without any window. kHeu, kOpt: with windows, by
+// the heuristic and by the exact MILP.
+enum class RecomputeMode : uint8_t {
+  kAuto, kNone, kFull, kFullKeepCollectives, kSelective, kUniform, kBlock, kBalanced, kNoOverlap, kHeu, kOpt,
+};
+
+struct RecomputeOptions {
+  int32_t layers = 0;               // N of kUniform and kBlock; 0 = the best that fits
+  int32_t offload_permille = 0;     // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
+  std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
+
+  bool operator==(const RecomputeOptions&) const = default;
+};
 
 struct CheckpointSpec {
   std::string directory;     // "" = below the server's data directory
@@ -100,22 +153,39 @@ struct JobSpec {
   ResourceSpec resources;
   ParallelSpec parallel;
   RecomputeMode recompute = RecomputeMode::kAuto;
+  RecomputeOptions recompute_options;
   CheckpointSpec checkpoint;
   int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
 
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills what follows from other fields (ffn). Idempotent.
+// Fills what follows from other fields (ffn) and drops what says nothing (kv_heads equal to heads). Idempotent.
 void Normalize(JobSpec& spec);
 
 // InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
 // anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by
-// a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*pp*dp. The spec must be normalized.
+// a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
+// other. The spec must be normalized.
 absl::Status ValidateJobSpec(const JobSpec& spec);
 
-const char* RecomputeModeName(RecomputeMode mode);  // "auto", "none", "full", "full-keep-collectives", "selective"
+// "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"
+const char* RecomputeModeName(RecomputeMode mode);
 bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode);
+const char* ModelFamilyName(ModelFamily family);    // "gpt", "llama"
+bool ParseModelFamily(const std::string& name, ModelFamily& family);
+const char* AttentionKernelName(AttentionKernel attention);  // "unfused", "fused"
+bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention);
+const char* DataTypeName(DataType dtype);           // "float32", "bfloat16"
+bool ParseDataType(const std::string& name, DataType& dtype);
+const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
+bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
+const char* ChoiceName(Choice choice);              // "auto", "off", "on"
+bool ParseChoice(const std::string& name, Choice& choice);
+const char* ScheduleKindName(ScheduleKind kind);    // "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "chimera"
+bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
+const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
+bool ParseZeroStage(const std::string& name, ZeroStage& zero);
 const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "cosine"
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
 const char* DataKindName(DataKind kind);            // "text", "megatron"

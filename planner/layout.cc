@@ -1,12 +1,51 @@
-// See layout.h.
 #include "planner/layout.h"
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
 namespace lynx {
 
 std::string LayoutText(const ParallelLayout& layout) {
-  return absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
+  std::string text = absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
+  if (layout.cp > 1) absl::StrAppend(&text, " cp", layout.cp);
+  if (layout.virtual_stages > 1) absl::StrAppend(&text, " vp", layout.virtual_stages);
+  if (layout.sequence_parallel) text += " sp";
+  if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", ZeroStageName(layout.zero));
+  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    absl::StrAppend(&text, " ", ScheduleKindName(layout.schedule));
+  }
+  return text;
+}
+
+ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
+  const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
+  ParallelLayout layout{.tp = at_least_one(parallel.tp), .pp = at_least_one(parallel.pp), .dp = at_least_one(parallel.dp),
+                        .cp = at_least_one(parallel.cp), .virtual_stages = at_least_one(parallel.virtual_stages),
+                        .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
+  if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
+  if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
+  return layout;
+}
+
+absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout) {
+  const auto refuse = [](const char* field, const char* value, const char* can) {
+    return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
+                                                      "of this version trains only with ", can));
+  };
+  if (model.family != ModelFamily::kGpt) return refuse("model.family", ModelFamilyName(model.family), "gpt");
+  if (model.attention != AttentionKernel::kUnfused) return refuse("model.attention", "fused", "unfused");
+  if (model.dtype != DataType::kFloat32) return refuse("model.dtype", DataTypeName(model.dtype), "float32");
+  if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
+  if (model.tied_embeddings) return refuse("model.tiedEmbeddings", "true", "false");
+  if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
+  if (layout.virtual_stages > 1) return refuse("parallel.virtualStages", "above 1", "1");
+  if (layout.sequence_parallel) return refuse("parallel.sequenceParallel", "on", "off");
+  if (layout.zero != ZeroStage::kNone) return refuse("parallel.zero", ZeroStageName(layout.zero), "none");
+  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    return refuse("parallel.schedule", ScheduleKindName(layout.schedule), "1f1b");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lynx

@@ -105,7 +105,10 @@ std::string PlanText(const Plan& plan) {
   std::string text = "lynx plan 1\n";
   absl::StrAppend(&text, "model layers ", m.layers, " hidden ", m.hidden, " heads ", m.heads, " ffn ", m.ffn, " seq ",
                   m.seq);
-  absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), "\n");
+  absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), " family ", ModelFamilyName(m.family),
+                  " kv_heads ", m.key_heads(), " attention ", AttentionKernelName(m.attention));
+  absl::StrAppend(&text, " dtype ", DataTypeName(m.dtype), " masks ", DropoutMasksName(m.dropout_masks), " tied ",
+                  m.tied_embeddings ? 1 : 0, "\n");
   absl::StrAppend(&text, "layout ", LayoutText(plan.layout), " micro_batch ", plan.micro_batch, " microbatches ",
                   plan.microbatches, "\n");
   absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ",

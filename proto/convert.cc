@@ -27,12 +27,18 @@ Wire ToTable(const std::array<std::pair<Wire, Domain>, N>& table, Domain value) 
   return table[0].first;  // not reached: the tables are complete
 }
 
-constexpr std::array<std::pair<v1::RecomputeMode, RecomputeMode>, 5> kRecomputeModes = {{
+constexpr std::array<std::pair<v1::RecomputeMode, RecomputeMode>, 11> kRecomputeModes = {{
     {v1::RECOMPUTE_MODE_AUTO, RecomputeMode::kAuto},
     {v1::RECOMPUTE_MODE_NONE, RecomputeMode::kNone},
     {v1::RECOMPUTE_MODE_FULL, RecomputeMode::kFull},
     {v1::RECOMPUTE_MODE_FULL_KEEP_COLLECTIVES, RecomputeMode::kFullKeepCollectives},
     {v1::RECOMPUTE_MODE_SELECTIVE, RecomputeMode::kSelective},
+    {v1::RECOMPUTE_MODE_UNIFORM, RecomputeMode::kUniform},
+    {v1::RECOMPUTE_MODE_BLOCK, RecomputeMode::kBlock},
+    {v1::RECOMPUTE_MODE_BALANCED, RecomputeMode::kBalanced},
+    {v1::RECOMPUTE_MODE_NO_OVERLAP, RecomputeMode::kNoOverlap},
+    {v1::RECOMPUTE_MODE_HEU, RecomputeMode::kHeu},
+    {v1::RECOMPUTE_MODE_OPT, RecomputeMode::kOpt},
 }};
 constexpr std::array<std::pair<v1::DataKind, DataKind>, 2> kDataKinds = {{
     {v1::DATA_KIND_TEXT, DataKind::kText},
@@ -44,9 +50,87 @@ constexpr std::array<std::pair<v1::LrSchedule, LrSchedule>, 3> kLrSchedules = {{
     {v1::LR_SCHEDULE_COSINE, LrSchedule::kCosine},
 }};
 
-ModelSpec ModelFromProto(const v1::ModelSpec& message) {
-  return {.layers = message.layers(), .hidden = message.hidden(), .heads = message.heads(), .ffn = message.ffn(),
-          .seq = message.seq(), .vocab = message.vocab(), .dropout = message.dropout()};
+constexpr std::array<std::pair<v1::ModelFamily, ModelFamily>, 2> kModelFamilies = {{
+    {v1::MODEL_FAMILY_GPT, ModelFamily::kGpt},
+    {v1::MODEL_FAMILY_LLAMA, ModelFamily::kLlama},
+}};
+constexpr std::array<std::pair<v1::AttentionKernel, AttentionKernel>, 2> kAttentionKernels = {{
+    {v1::ATTENTION_KERNEL_UNFUSED, AttentionKernel::kUnfused},
+    {v1::ATTENTION_KERNEL_FUSED, AttentionKernel::kFused},
+}};
+constexpr std::array<std::pair<v1::DataType, DataType>, 2> kDataTypes = {{
+    {v1::DATA_TYPE_FLOAT32, DataType::kFloat32},
+    {v1::DATA_TYPE_BFLOAT16, DataType::kBfloat16},
+}};
+constexpr std::array<std::pair<v1::DropoutMasks, DropoutMasks>, 2> kDropoutMasks = {{
+    {v1::DROPOUT_MASKS_REGENERATED, DropoutMasks::kRegenerated},
+    {v1::DROPOUT_MASKS_STORED, DropoutMasks::kStored},
+}};
+constexpr std::array<std::pair<v1::Choice, Choice>, 3> kChoices = {{
+    {v1::CHOICE_AUTO, Choice::kAuto},
+    {v1::CHOICE_OFF, Choice::kOff},
+    {v1::CHOICE_ON, Choice::kOn},
+}};
+constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 6> kScheduleKinds = {{
+    {v1::SCHEDULE_KIND_AUTO, ScheduleKind::kAuto},
+    {v1::SCHEDULE_KIND_GPIPE, ScheduleKind::kGpipe},
+    {v1::SCHEDULE_KIND_ONE_FORWARD_ONE_BACKWARD, ScheduleKind::kOneForwardOneBackward},
+    {v1::SCHEDULE_KIND_INTERLEAVED, ScheduleKind::kInterleaved},
+    {v1::SCHEDULE_KIND_ZERO_BUBBLE, ScheduleKind::kZeroBubble},
+    {v1::SCHEDULE_KIND_CHIMERA, ScheduleKind::kChimera},
+}};
+constexpr std::array<std::pair<v1::ZeroStage, ZeroStage>, 5> kZeroStages = {{
+    {v1::ZERO_STAGE_AUTO, ZeroStage::kAuto},
+    {v1::ZERO_STAGE_NONE, ZeroStage::kNone},
+    {v1::ZERO_STAGE_OPTIMIZER, ZeroStage::kOptimizer},
+    {v1::ZERO_STAGE_GRADIENTS, ZeroStage::kGradients},
+    {v1::ZERO_STAGE_WEIGHTS, ZeroStage::kWeights},
+}};
+
+v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
+  v1::ParallelSpec message;
+  message.set_tp(parallel.tp);
+  message.set_pp(parallel.pp);
+  message.set_dp(parallel.dp);
+  message.set_cp(parallel.cp);
+  message.set_virtual_stages(parallel.virtual_stages);
+  message.set_sequence_parallel(ToTable(kChoices, parallel.sequence_parallel));
+  message.set_schedule(ToTable(kScheduleKinds, parallel.schedule));
+  message.set_zero(ToTable(kZeroStages, parallel.zero));
+  return message;
+}
+
+absl::StatusOr<ParallelSpec> ParallelFromProto(const v1::ParallelSpec& message) {
+  ParallelSpec parallel{.tp = message.tp(), .pp = message.pp(), .dp = message.dp(), .cp = message.cp(),
+                        .virtual_stages = message.virtual_stages()};
+  LYNX_ASSIGN_OR_RETURN(parallel.sequence_parallel,
+                        FromTable(kChoices, message.sequence_parallel(), "parallel.sequenceParallel",
+                                  "auto (0), off (1), on (2)"));
+  LYNX_ASSIGN_OR_RETURN(parallel.schedule,
+                        FromTable(kScheduleKinds, message.schedule(), "parallel.schedule",
+                                  "auto (0), gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5)"));
+  LYNX_ASSIGN_OR_RETURN(parallel.zero, FromTable(kZeroStages, message.zero(), "parallel.zero",
+                                                 "auto (0), none (1), optimizer (2), gradients (3), weights (4)"));
+  return parallel;
+}
+
+v1::RecomputeOptions OptionsToProto(const RecomputeOptions& options) {
+  v1::RecomputeOptions message;
+  message.set_layers(options.layers);
+  message.set_offload_permille(options.offload_permille);
+  for (RecomputeMode mode : options.forbidden) message.add_forbidden(ToProto(mode));
+  return message;
+}
+
+absl::StatusOr<RecomputeOptions> OptionsFromProto(const v1::RecomputeOptions& message) {
+  RecomputeOptions options{.layers = message.layers(), .offload_permille = message.offload_permille()};
+  const std::string path = "recomputeOptions.forbid";
+  LYNX_RETURN_IF_ERROR(CheckSize(path, message.forbidden().size(), 0, kRecomputeModes.size(), "entries"));
+  for (int i = 0; i < message.forbidden_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(RecomputeMode mode, FromProto(message.forbidden(i), absl::StrCat(path, "[", i, "]")));
+    options.forbidden.push_back(mode);
+  }
+  return options;
 }
 
 v1::TrainSpec TrainToProto(const TrainSpec& train) {
@@ -91,7 +175,8 @@ v1::RecomputeMode ToProto(RecomputeMode mode) { return ToTable(kRecomputeModes, 
 
 absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::string& path) {
   return FromTable(kRecomputeModes, mode, path,
-                   "auto (1), none (2), full (3), full-keep-collectives (4), selective (5)");
+                   "auto (1), none (2), full (3), full-keep-collectives (4), selective (5), uniform (6), block (7), "
+                   "balanced (8), no-overlap (9), heu (10), opt (11)");
 }
 
 v1::ModelSpec ToProto(const ModelSpec& model) {
@@ -103,7 +188,29 @@ v1::ModelSpec ToProto(const ModelSpec& model) {
   message.set_seq(model.seq);
   message.set_vocab(model.vocab);
   message.set_dropout(model.dropout);
+  message.set_family(ToTable(kModelFamilies, model.family));
+  message.set_kv_heads(model.kv_heads);
+  message.set_attention(ToTable(kAttentionKernels, model.attention));
+  message.set_dtype(ToTable(kDataTypes, model.dtype));
+  message.set_dropout_masks(ToTable(kDropoutMasks, model.dropout_masks));
+  message.set_tied_embeddings(model.tied_embeddings);
   return message;
+}
+
+absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path) {
+  ModelSpec model{.layers = message.layers(), .hidden = message.hidden(), .heads = message.heads(),
+                  .ffn = message.ffn(), .seq = message.seq(), .vocab = message.vocab(), .dropout = message.dropout()};
+  LYNX_ASSIGN_OR_RETURN(model.family, FromTable(kModelFamilies, message.family(), FieldPath(path, "family"),
+                                                "gpt (0), llama (1)"));
+  model.kv_heads = message.kv_heads();
+  LYNX_ASSIGN_OR_RETURN(model.attention, FromTable(kAttentionKernels, message.attention(),
+                                                   FieldPath(path, "attention"), "unfused (0), fused (1)"));
+  LYNX_ASSIGN_OR_RETURN(model.dtype, FromTable(kDataTypes, message.dtype(), FieldPath(path, "dtype"),
+                                               "float32 (0), bfloat16 (1)"));
+  LYNX_ASSIGN_OR_RETURN(model.dropout_masks, FromTable(kDropoutMasks, message.dropout_masks(),
+                                                       FieldPath(path, "dropoutMasks"), "regenerated (0), stored (1)"));
+  model.tied_embeddings = message.tied_embeddings();
+  return model;
 }
 
 v1::JobSpec ToProto(const JobSpec& spec) {
@@ -116,10 +223,9 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_resources()->set_min_ranks(spec.resources.min_ranks);
   message.mutable_resources()->set_max_ranks(spec.resources.max_ranks);
   message.mutable_resources()->set_activation_memory_per_rank_bytes(spec.resources.activation_memory_per_rank.value);
-  message.mutable_parallel()->set_tp(spec.parallel.tp);
-  message.mutable_parallel()->set_pp(spec.parallel.pp);
-  message.mutable_parallel()->set_dp(spec.parallel.dp);
+  *message.mutable_parallel() = ParallelToProto(spec.parallel);
   message.set_recompute(ToProto(spec.recompute));
+  *message.mutable_recompute_options() = OptionsToProto(spec.recompute_options);
   message.mutable_checkpoint()->set_directory(spec.checkpoint.directory);
   message.mutable_checkpoint()->set_every_steps(spec.checkpoint.every_steps);
   message.mutable_checkpoint()->set_keep(spec.checkpoint.keep);
@@ -130,7 +236,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   JobSpec spec;
   spec.name = message.name();
-  spec.model = ModelFromProto(message.model());
+  LYNX_ASSIGN_OR_RETURN(spec.model, ModelFromProto(message.model(), "model"));
   LYNX_ASSIGN_OR_RETURN(spec.data.kind,
                         FromTable(kDataKinds, message.data().kind(), "data.kind", "text (1), megatron (2)"));
   spec.data.path = message.data().path();
@@ -138,8 +244,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   spec.resources.min_ranks = message.resources().min_ranks();
   spec.resources.max_ranks = message.resources().max_ranks();
   spec.resources.activation_memory_per_rank = Bytes(message.resources().activation_memory_per_rank_bytes());
-  spec.parallel = {message.parallel().tp(), message.parallel().pp(), message.parallel().dp()};
+  LYNX_ASSIGN_OR_RETURN(spec.parallel, ParallelFromProto(message.parallel()));
   LYNX_ASSIGN_OR_RETURN(spec.recompute, FromProto(message.recompute(), "recompute"));
+  LYNX_ASSIGN_OR_RETURN(spec.recompute_options, OptionsFromProto(message.recompute_options()));
   spec.checkpoint.directory = message.checkpoint().directory();
   spec.checkpoint.every_steps = message.checkpoint().every_steps();
   spec.checkpoint.keep = message.checkpoint().keep();
@@ -160,6 +267,11 @@ v1::ParallelLayout ToProto(const ParallelLayout& layout) {
   message.set_tp(layout.tp);
   message.set_pp(layout.pp);
   message.set_dp(layout.dp);
+  message.set_cp(layout.cp);
+  message.set_virtual_stages(layout.virtual_stages);
+  message.set_sequence_parallel(layout.sequence_parallel);
+  message.set_zero(ToTable(kZeroStages, layout.zero));
+  message.set_schedule(ToTable(kScheduleKinds, layout.schedule));
   return message;
 }
 
@@ -167,10 +279,23 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp"), message.tp(), 1, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "pp"), message.pp(), 1, kMaxWireRanks));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "dp"), message.dp(), 1, kMaxWireRanks));
+  const int32_t cp = std::max(1, message.cp());
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cp"), message.cp(), 0, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "virtual_stages"), message.virtual_stages(), 0, kMaxWireRanks));
   // Each factor is at most 2^16, so the product of three fits.
-  const int64_t ranks = int64_t{message.tp()} * message.pp() * message.dp();
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), ranks, 1, kMaxWireRanks));
-  return ParallelLayout{message.tp(), message.pp(), message.dp()};
+  const int64_t replica = int64_t{message.tp()} * message.pp() * message.dp();
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), replica, 1, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * cp * pp * dp"), replica * cp, 1, kMaxWireRanks));
+  ParallelLayout layout{.tp = message.tp(), .pp = message.pp(), .dp = message.dp(), .cp = cp,
+                        .virtual_stages = std::max(1, message.virtual_stages()),
+                        .sequence_parallel = message.sequence_parallel()};
+  LYNX_ASSIGN_OR_RETURN(layout.zero, FromTable(kZeroStages, message.zero(), FieldPath(path, "zero"),
+                                               "none (1), optimizer (2), gradients (3), weights (4)"));
+  if (layout.zero == ZeroStage::kAuto) layout.zero = ZeroStage::kNone;
+  LYNX_ASSIGN_OR_RETURN(layout.schedule, FromTable(kScheduleKinds, message.schedule(), FieldPath(path, "schedule"),
+                                                   "gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5)"));
+  if (layout.schedule == ScheduleKind::kAuto) layout.schedule = ScheduleKind::kOneForwardOneBackward;
+  return layout;
 }
 
 }  // namespace lynx

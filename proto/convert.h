@@ -22,6 +22,8 @@ v1::RecomputeMode ToProto(RecomputeMode mode);
 absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::string& path);
 
 v1::ModelSpec ToProto(const ModelSpec& model);
+// Enums are known; numbers are not checked (ValidateJobSpec does that for jobs).
+absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);
 
 // The result is normalized and passes ValidateJobSpec; paths are absolute. Fields are named as in the job file.
 v1::JobSpec ToProto(const JobSpec& spec);

@@ -116,14 +116,13 @@ absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, co
   shape.set_ffn(message.ffn());
   shape.set_vocab(message.vocab());
   shape.set_tp(1);
+  shape.set_kv_heads(message.kv_heads());
   LYNX_RETURN_IF_ERROR(FromProto(shape, path).status());
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "layers"), message.layers(), 1, 1000));
   if (!(message.dropout() >= 0 && message.dropout() < 1)) {
     return BadField(FieldPath(path, "dropout"), absl::StrCat(message.dropout()), "must be at least 0 and below 1");
   }
-  return ModelSpec{.layers = message.layers(), .hidden = message.hidden(), .heads = message.heads(),
-                   .ffn = message.ffn(), .seq = message.seq(), .vocab = message.vocab(),
-                   .dropout = message.dropout()};
+  return ModelFromProto(message, path);
 }
 
 absl::Status CheckContent(const Plan& plan, const std::string& path) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "planner/layout.h"
 #include "proto/bounds.h"
 #include "server/messages.h"
 #include "server/strand.h"
@@ -129,6 +130,7 @@ grpc::ServerUnaryReactor* JobsService::SubmitJob(grpc::CallbackServerContext* co
   absl::Status status = CheckKey(request->idempotency_key());
   absl::StatusOr<JobSpec> spec = FromProto(request->spec());
   if (status.ok()) status = spec.status();
+  if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
   if (!status.ok()) {
     reactor->Finish(ToGrpc(status));
     return reactor;

@@ -25,6 +25,12 @@ static void Describe(Fields& fields, ModelSpec& model) {
   fields.Field("seq", model.seq);
   fields.Field("vocab", model.vocab);
   fields.Field("dropout", model.dropout);
+  fields.Named("family", model.family, &ModelFamilyName, &ParseModelFamily);
+  fields.Field("kv_heads", model.kv_heads);
+  fields.Named("attention", model.attention, &AttentionKernelName, &ParseAttentionKernel);
+  fields.Named("dtype", model.dtype, &DataTypeName, &ParseDataType);
+  fields.Named("dropout_masks", model.dropout_masks, &DropoutMasksName, &ParseDropoutMasks);
+  fields.Field("tied_embeddings", model.tied_embeddings);
 }
 
 template <class Fields>
@@ -67,6 +73,11 @@ static void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Field("tp", parallel.tp);
   fields.Field("pp", parallel.pp);
   fields.Field("dp", parallel.dp);
+  fields.Field("cp", parallel.cp);
+  fields.Field("virtual_stages", parallel.virtual_stages);
+  fields.Named("sequence_parallel", parallel.sequence_parallel, &ChoiceName, &ParseChoice);
+  fields.Named("schedule", parallel.schedule, &ScheduleKindName, &ParseScheduleKind);
+  fields.Named("zero", parallel.zero, &ZeroStageName, &ParseZeroStage);
 }
 
 template <class Fields>
@@ -94,6 +105,11 @@ static void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Field("tp", layout.tp);
   fields.Field("pp", layout.pp);
   fields.Field("dp", layout.dp);
+  fields.Field("cp", layout.cp);
+  fields.Field("virtual_stages", layout.virtual_stages);
+  fields.Field("sequence_parallel", layout.sequence_parallel);
+  fields.Named("schedule", layout.schedule, &ScheduleKindName, &ParseScheduleKind);
+  fields.Named("zero", layout.zero, &ZeroStageName, &ParseZeroStage);
 }
 
 template <class Fields>
@@ -147,7 +163,8 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
   if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) ||
-      int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
+      layout.cp != 1 || int64_t{layout.tp} * layout.pp > kMaxRanks ||
+      int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
     fields.Fail("context.layout",
                 absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
                              " ranks"));

@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                                        Communicator& communicator, ModelState& state,
                                                        const Dataset& dataset) {
   LYNX_RETURN_IF_ERROR(CheckBatch(config));
+  LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
   if (memory.arena != config.arena) {
