@@ -15,54 +15,53 @@ using enum ActionKind;
 
 constexpr auto kC = Stream::kCompute;
 constexpr auto kX = Stream::kCommunication;
+constexpr auto kCopy = Stream::kCopy;
 
 // clang-format off
-// Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, ops | pass of the segment.
-// Indexed by ActionKind. A wait stands on the compute stream, which it holds.
+// Columns: kind, letters, phase, stream, group, counterpart | microbatch, layer, segment, operands | pass of the
+// segment, collective, repeated. Indexed by ActionKind. A wait stands on the compute stream, which it holds.
 constexpr std::array<ActionInfo, kActionKindCount> kActions = {{
-    {kForward, "F", Phase::kWhole, kC, Group::kNone, kForward, true, true, true, false, Pass::kForward},
-    {kBackward, "B", Phase::kWhole, kC, Group::kNone, kBackward, true, true, true, false, Pass::kBackward},
-    {kWeight, "W", Phase::kWhole, kC, Group::kNone, kWeight, true, true, true, false, Pass::kBackward},
-    {kRecompute, "R", Phase::kWhole, kC, Group::kNone, kRecompute, true, true, true, true, Pass::kForward},
-    {kAllReduceStart, "AR", Phase::kStart, kX, Group::kTensor, kAllReduceWait, true, true, true, false,
-     Pass::kForward},
-    {kAllReduceWait, "AR", Phase::kWait, kC, Group::kTensor, kAllReduceStart, true, true, true, false,
-     Pass::kForward},
-    {kBackwardAllReduceStart, "BAR", Phase::kStart, kX, Group::kTensor, kBackwardAllReduceWait, true, true, true,
-     false, Pass::kBackward},
-    {kBackwardAllReduceWait, "BAR", Phase::kWait, kC, Group::kTensor, kBackwardAllReduceStart, true, true, true,
-     false, Pass::kBackward},
-    {kRecomputeAllReduceStart, "RAR", Phase::kStart, kX, Group::kTensor, kRecomputeAllReduceWait, true, true, true,
-     false, Pass::kForward},
-    {kRecomputeAllReduceWait, "RAR", Phase::kWait, kC, Group::kTensor, kRecomputeAllReduceStart, true, true, true,
-     false, Pass::kForward},
-    {kAllGatherStart, "AG", Phase::kStart, kX, Group::kTensor, kAllGatherWait, true, true, true, false,
-     Pass::kForward},
-    {kAllGatherWait, "AG", Phase::kWait, kC, Group::kTensor, kAllGatherStart, true, true, true, false,
-     Pass::kForward},
-    {kSendForwardStart, "SF", Phase::kStart, kX, Group::kNextStage, kSendForwardWait, true, false, false, false,
-     Pass::kForward},
-    {kSendForwardWait, "SF", Phase::kWait, kC, Group::kNextStage, kSendForwardStart, true, false, false, false,
-     Pass::kForward},
-    {kRecvForwardStart, "RF", Phase::kStart, kX, Group::kPreviousStage, kRecvForwardWait, true, false, false, false,
-     Pass::kForward},
-    {kRecvForwardWait, "RF", Phase::kWait, kC, Group::kPreviousStage, kRecvForwardStart, true, false, false, false,
-     Pass::kForward},
-    {kSendBackwardStart, "SB", Phase::kStart, kX, Group::kPreviousStage, kSendBackwardWait, true, false, false,
-     false, Pass::kBackward},
-    {kSendBackwardWait, "SB", Phase::kWait, kC, Group::kPreviousStage, kSendBackwardStart, true, false, false, false,
-     Pass::kBackward},
-    {kRecvBackwardStart, "RB", Phase::kStart, kX, Group::kNextStage, kRecvBackwardWait, true, false, false, false,
-     Pass::kBackward},
-    {kRecvBackwardWait, "RB", Phase::kWait, kC, Group::kNextStage, kRecvBackwardStart, true, false, false, false,
-     Pass::kBackward},
-    {kDataReduceStart, "DP", Phase::kStart, kX, Group::kData, kDataReduceWait, false, true, false, false,
-     Pass::kBackward},
-    {kDataReduceWait, "DP", Phase::kWait, kC, Group::kData, kDataReduceStart, false, true, false, false,
-     Pass::kBackward},
-    {kNormStart, "NORM", Phase::kStart, kX, Group::kWorld, kNormWait, false, false, false, false, Pass::kBackward},
-    {kNormWait, "NORM", Phase::kWait, kC, Group::kWorld, kNormStart, false, false, false, false, Pass::kBackward},
-    {kOptimizer, "OPT", Phase::kWhole, kC, Group::kNone, kOptimizer, false, false, false, false, Pass::kBackward},
+    {kForward, "F", Phase::kWhole, kC, Group::kNone, kForward, true, true, true, Operands::kNone, Pass::kForward},
+    {kBackward, "B", Phase::kWhole, kC, Group::kNone, kBackward, true, true, true, Operands::kNone, Pass::kBackward},
+    {kWeight, "W", Phase::kWhole, kC, Group::kNone, kWeight, true, true, true, Operands::kNone, Pass::kBackward},
+    {kRecompute, "R", Phase::kWhole, kC, Group::kNone, kRecompute, true, true, true, Operands::kOps, Pass::kForward},
+    {kAllReduceStart, "AR", Phase::kStart, kX, Group::kTensor, kAllReduceWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce},
+    {kAllReduceWait, "AR", Phase::kWait, kC, Group::kTensor, kAllReduceStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce},
+    {kBackwardAllReduceStart, "BAR", Phase::kStart, kX, Group::kTensor, kBackwardAllReduceWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllReduce},
+    {kBackwardAllReduceWait, "BAR", Phase::kWait, kC, Group::kTensor, kBackwardAllReduceStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllReduce},
+    {kRecomputeAllReduceStart, "RAR", Phase::kStart, kX, Group::kTensor, kRecomputeAllReduceWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce, true},
+    {kRecomputeAllReduceWait, "RAR", Phase::kWait, kC, Group::kTensor, kRecomputeAllReduceStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllReduce, true},
+    {kAllGatherStart, "AG", Phase::kStart, kX, Group::kTensor, kAllGatherWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather},
+    {kAllGatherWait, "AG", Phase::kWait, kC, Group::kTensor, kAllGatherStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather},
+    {kBackwardAllGatherStart, "BAG", Phase::kStart, kX, Group::kTensor, kBackwardAllGatherWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllGather},
+    {kBackwardAllGatherWait, "BAG", Phase::kWait, kC, Group::kTensor, kBackwardAllGatherStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kAllGather},
+    {kRecomputeAllGatherStart, "RAG", Phase::kStart, kX, Group::kTensor, kRecomputeAllGatherWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather, true},
+    {kRecomputeAllGatherWait, "RAG", Phase::kWait, kC, Group::kTensor, kRecomputeAllGatherStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kAllGather, true},
+    {kReduceScatterStart, "RS", Phase::kStart, kX, Group::kTensor, kReduceScatterWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter},
+    {kReduceScatterWait, "RS", Phase::kWait, kC, Group::kTensor, kReduceScatterStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter},
+    {kBackwardReduceScatterStart, "BRS", Phase::kStart, kX, Group::kTensor, kBackwardReduceScatterWait, true, true, true, Operands::kNone, Pass::kBackward, Collective::kReduceScatter},
+    {kBackwardReduceScatterWait, "BRS", Phase::kWait, kC, Group::kTensor, kBackwardReduceScatterStart, true, true, true, Operands::kNone, Pass::kBackward, Collective::kReduceScatter},
+    {kRecomputeReduceScatterStart, "RRS", Phase::kStart, kX, Group::kTensor, kRecomputeReduceScatterWait, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter, true},
+    {kRecomputeReduceScatterWait, "RRS", Phase::kWait, kC, Group::kTensor, kRecomputeReduceScatterStart, true, true, true, Operands::kNone, Pass::kForward, Collective::kReduceScatter, true},
+    {kOffloadStart, "OF", Phase::kStart, kCopy, Group::kHost, kOffloadWait, true, true, false, Operands::kTensors, Pass::kForward},
+    {kOffloadWait, "OF", Phase::kWait, kC, Group::kHost, kOffloadStart, true, true, false, Operands::kTensors, Pass::kForward},
+    {kReloadStart, "LD", Phase::kStart, kCopy, Group::kHost, kReloadWait, true, true, false, Operands::kTensors, Pass::kForward},
+    {kReloadWait, "LD", Phase::kWait, kC, Group::kHost, kReloadStart, true, true, false, Operands::kTensors, Pass::kForward},
+    {kSendForwardStart, "SF", Phase::kStart, kX, Group::kNextStage, kSendForwardWait, true, false, false, Operands::kNone, Pass::kForward},
+    {kSendForwardWait, "SF", Phase::kWait, kC, Group::kNextStage, kSendForwardStart, true, false, false, Operands::kNone, Pass::kForward},
+    {kRecvForwardStart, "RF", Phase::kStart, kX, Group::kPreviousStage, kRecvForwardWait, true, false, false, Operands::kNone, Pass::kForward},
+    {kRecvForwardWait, "RF", Phase::kWait, kC, Group::kPreviousStage, kRecvForwardStart, true, false, false, Operands::kNone, Pass::kForward},
+    {kSendBackwardStart, "SB", Phase::kStart, kX, Group::kPreviousStage, kSendBackwardWait, true, false, false, Operands::kNone, Pass::kBackward},
+    {kSendBackwardWait, "SB", Phase::kWait, kC, Group::kPreviousStage, kSendBackwardStart, true, false, false, Operands::kNone, Pass::kBackward},
+    {kRecvBackwardStart, "RB", Phase::kStart, kX, Group::kNextStage, kRecvBackwardWait, true, false, false, Operands::kNone, Pass::kBackward},
+    {kRecvBackwardWait, "RB", Phase::kWait, kC, Group::kNextStage, kRecvBackwardStart, true, false, false, Operands::kNone, Pass::kBackward},
+    {kDataReduceStart, "DP", Phase::kStart, kX, Group::kData, kDataReduceWait, false, true, false, Operands::kNone, Pass::kBackward},
+    {kDataReduceWait, "DP", Phase::kWait, kC, Group::kData, kDataReduceStart, false, true, false, Operands::kNone, Pass::kBackward},
+    {kNormStart, "NORM", Phase::kStart, kX, Group::kWorld, kNormWait, false, false, false, Operands::kNone, Pass::kBackward},
+    {kNormWait, "NORM", Phase::kWait, kC, Group::kWorld, kNormStart, false, false, false, Operands::kNone, Pass::kBackward},
+    {kOptimizer, "OPT", Phase::kWhole, kC, Group::kNone, kOptimizer, false, false, false, Operands::kNone, Pass::kBackward},
+    {kWeightGatherStart, "PG", Phase::kStart, kX, Group::kData, kWeightGatherWait, false, true, false, Operands::kNone, Pass::kForward},
+    {kWeightGatherWait, "PG", Phase::kWait, kC, Group::kData, kWeightGatherStart, false, true, false, Operands::kNone, Pass::kForward},
 }};
 // clang-format on
 
@@ -70,6 +69,18 @@ std::string LayerText(int32_t layer) {
   if (layer == kEmbeddingLayer) return "e";
   if (layer == kHeadLayer) return "h";
   return absl::StrCat(layer);
+}
+
+template <class Enum>
+void AppendSet(uint64_t set, int count, std::string_view (*name)(Enum), std::string& text) {
+  char separator = '(';
+  for (int i = 0; i < count; ++i) {
+    if (!Contains(set, static_cast<Enum>(i))) continue;
+    text += separator;
+    text += name(static_cast<Enum>(i));
+    separator = ',';
+  }
+  text += ')';
 }
 
 // Reads one word from the left. Every error names the word and the character at which it went wrong.
@@ -93,11 +104,13 @@ class ActionParser {
       LYNX_RETURN_IF_ERROR(Expect('.'));
       const size_t start = at_;
       if (!ParseSegment(Name(), action.segment)) {
-        return Error(start, "a segment (embed, attn, mlp, head or end)");
+        return Error(start, "a segment (embed, norm1, attn, norm2, mlp, head, out or end)");
       }
     }
-    if (info.has_ops) {
-      LYNX_ASSIGN_OR_RETURN(action.ops, Ops());
+    if (info.operands == Operands::kOps) {
+      LYNX_ASSIGN_OR_RETURN(action.ops, Set("an op name", "each op once", ParseOp));
+    } else if (info.operands == Operands::kTensors) {
+      LYNX_ASSIGN_OR_RETURN(action.tensors, Set("a tensor name", "each tensor once", ParseTensor));
     }
     if (at_ != text_.size()) return Error(at_, "the end of the action");
     return action;
@@ -132,7 +145,8 @@ class ActionParser {
   std::string_view Name() {
     const size_t start = at_;
     while (at_ < text_.size() &&
-           ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9'))) {
+           ((text_[at_] >= 'a' && text_[at_] <= 'z') || (text_[at_] >= '0' && text_[at_] <= '9') ||
+            text_[at_] == '_')) {
       ++at_;
     }
     return text_.substr(start, at_ - start);
@@ -162,20 +176,22 @@ class ActionParser {
     return Number("a layer (a number, e or h)");
   }
 
-  absl::StatusOr<OpSet> Ops() {
+  // Names in parentheses, as a bit mask over their enum.
+  template <class Enum>
+  absl::StatusOr<uint64_t> Set(const char* what, const char* once, bool (*parse)(std::string_view, Enum&)) {
     LYNX_RETURN_IF_ERROR(Expect('('));
-    OpSet ops = 0;
+    uint64_t set = 0;
     while (true) {
       const size_t start = at_;
-      Op op;
-      if (!ParseOp(Name(), op)) return Error(start, "an op name");
-      if (Contains(ops, op)) return Error(start, "each op once");
-      ops |= Bit(op);
+      Enum value;
+      if (!parse(Name(), value)) return Error(start, what);
+      if (Contains(set, value)) return Error(start, once);
+      set |= Bit(value);
       if (!At(',')) break;
       ++at_;
     }
     LYNX_RETURN_IF_ERROR(Expect(')'));
-    return ops;
+    return set;
   }
 
   std::string_view text_;
@@ -188,6 +204,16 @@ const ActionInfo& InfoOf(ActionKind kind) {
   const ActionInfo& info = kActions[static_cast<size_t>(kind)];
   LYNX_CHECK(info.kind == kind);
   return info;
+}
+
+ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated) {
+  for (const ActionInfo& info : kActions) {
+    if (info.collective == kind && info.segment_pass == pass && info.repeated == repeated && info.phase == Phase::kStart) {
+      return info.kind;
+    }
+  }
+  LYNX_CHECK(!"no such collective");
+  return kForward;
 }
 
 LayerType LayerTypeOf(int32_t layer) {
@@ -204,16 +230,8 @@ std::string ActionText(const Action& action) {
   if (info.has_microbatch) absl::StrAppend(&text, action.microbatch);
   if (info.has_layer) absl::StrAppend(&text, ":", LayerText(action.layer));
   if (info.has_segment) absl::StrAppend(&text, ".", std::string(SegmentName(action.segment)));
-  if (info.has_ops) {
-    char separator = '(';
-    for (const OpInfo& op : AllOps()) {
-      if (!Contains(action.ops, op.op)) continue;
-      text += separator;
-      text += op.name;
-      separator = ',';
-    }
-    text += ')';
-  }
+  if (info.operands == Operands::kOps) AppendSet<Op>(action.ops, kOpCount, OpName, text);
+  if (info.operands == Operands::kTensors) AppendSet<Tensor>(action.tensors, kTensorCount, TensorName, text);
   return text;
 }
 

@@ -11,9 +11,16 @@
 //   0BAR+3:12.mlp  0BAR-3:12.mlp    the same for a backward segment (gradients)
 //   0RAR+3:12.attn 0RAR-3:12.attn   an all-reduce repeated by recomputation
 //   0AG+3:h.head   0AG-3:h.head     all-gather of the loss statistics over vocabulary shards
+//   0AG+3:12.norm1 0RS+3:12.attn    sequence parallelism: all-gather and reduce-scatter that end forward segments;
+//   0BAG+3:12.out  0BRS+3:12.mlp    those of gradients that end backward segments;
+//   0RAG+3:12.norm1 0RRS+3:12.attn  forward ones repeated by recomputation, or before a weight gradient
+//   0OF+3:12(qkv,fc1) 0OF-3:12(qkv,fc1)  start, wait: offload these tensors to the host; their buffers are free after the wait
+//   0LD+3:12(qkv,fc1) 0LD-3:12(qkv,fc1)  start, wait: reload them
 //   0SF+3 0SF-3 1RF+3 1RF-3         stage boundary, forward: send x to the next stage, receive from the previous
 //   1SB+3 1SB-3 0RB+3 0RB-3         backward: send the gradient to the previous stage, receive from the next
-//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas
+//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter where they
+//                          share out the optimizer states)
+//   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas after the optimizer
 //   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
 //   0OPT                   clip and update all weights of the rank
 //
@@ -42,21 +49,32 @@ enum class ActionKind : uint8_t {
   kBackwardAllReduceStart, kBackwardAllReduceWait,
   kRecomputeAllReduceStart, kRecomputeAllReduceWait,
   kAllGatherStart, kAllGatherWait,
+  kBackwardAllGatherStart, kBackwardAllGatherWait,
+  kRecomputeAllGatherStart, kRecomputeAllGatherWait,
+  kReduceScatterStart, kReduceScatterWait,
+  kBackwardReduceScatterStart, kBackwardReduceScatterWait,
+  kRecomputeReduceScatterStart, kRecomputeReduceScatterWait,
+  kOffloadStart, kOffloadWait,
+  kReloadStart, kReloadWait,
   kSendForwardStart, kSendForwardWait, kRecvForwardStart, kRecvForwardWait,
   kSendBackwardStart, kSendBackwardWait, kRecvBackwardStart, kRecvBackwardWait,
   kDataReduceStart, kDataReduceWait,
   kNormStart, kNormWait,
   kOptimizer,
+  kWeightGatherStart, kWeightGatherWait,
 };
-inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kOptimizer) + 1;
+inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kWeightGatherWait) + 1;
 
 // Where an action runs. Compute actions run one after another on the rank's compute stream; a start hands its
-// transfer to the communication stream; a wait holds the compute stream until that transfer is done.
-enum class Stream : uint8_t { kCompute, kCommunication };
+// transfer to the communication or the copy stream; a wait holds the compute stream until that transfer is done.
+enum class Stream : uint8_t { kCompute, kCommunication, kCopy };
 enum class Phase : uint8_t { kWhole, kStart, kWait };
 
-// Over which ranks a communication action runs.
-enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld };
+// Over which ranks a communication action runs; kHost: a copy to or from the rank's own host memory.
+enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld, kHost };
+
+// What an action names in parentheses.
+enum class Operands : uint8_t { kNone, kOps, kTensors };
 
 // The one table of action kinds: a new kind is a row here, one case in the engine and one golden test.
 struct ActionInfo {
@@ -69,10 +87,16 @@ struct ActionInfo {
   bool has_microbatch;
   bool has_layer;
   bool has_segment;
-  bool has_ops;
+  Operands operands;
   Pass segment_pass;         // which pass's segments `segment` names (kForward or kBackward)
+  // Of the tensor-parallel group's actions: which collective of that pass's segment, and whether it is a repetition.
+  Collective collective = Collective::kNone;
+  bool repeated = false;
 };
 const ActionInfo& InfoOf(ActionKind kind);
+// The start of the collective that ends a segment of `pass`, or of its repetition. kind is not Collective::kNone; only
+// forward collectives are repeated.
+ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated = false);
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
@@ -80,7 +104,8 @@ struct Action {
   int32_t stage = 0;
   int32_t microbatch = kNoMicrobatch;
   int32_t layer = kNoLayer;
-  OpSet ops = 0;  // kRecompute only: never empty there
+  OpSet ops = 0;          // kRecompute only: never empty there
+  TensorSet tensors = 0;  // offloads and reloads only: never empty there
 
   bool operator==(const Action&) const = default;
 };

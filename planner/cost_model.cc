@@ -48,8 +48,8 @@ int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout,
                      int32_t micro_batch, int32_t ranks_per_node)
-    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout.tp, micro_batch)),
-      ranks_per_node_(ranks_per_node) {
+    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)),
+      graph_(LayerGraph::Of(shape_)), ranks_per_node_(ranks_per_node) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
   const auto measured = std::find_if(profile.measured.begin(), profile.measured.end(),
@@ -60,7 +60,7 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
     times_ = measured->ops;
     optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
   } else {
-    for (const OpInfo& info : AllOps()) {
+    for (const OpInfo& info : graph_.ops()) {
       OpTimes& times = times_[static_cast<int>(info.op)];
       times.forward = Roofline(profile_, info.op, Pass::kForward, shape_);
       times.backward = Roofline(profile_, info.op, Pass::kBackward, shape_);
@@ -75,9 +75,9 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
 void CostModel::ComputeSegmentTimes() {
   for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
     for (Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
-      for (Segment segment : SegmentsOf(type, pass == Pass::kForward ? Pass::kForward : Pass::kBackward)) {
+      for (Segment segment : graph_.SegmentsOf(type, pass == Pass::kForward ? Pass::kForward : Pass::kBackward)) {
         Nanos& sum = segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
-        for (Op op : OpsOf(type, segment, pass)) sum += OpTime(op, pass);
+        for (Op op : graph_.OpsOf(type, segment, pass)) sum += OpTime(op, pass);
       }
     }
   }
@@ -162,10 +162,6 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
 Nanos CostModel::TransferTime(const Action& start, const StageContext& context) const {
   const auto window = [&](Pass pass) { return WindowTime(LayerTypeOf(start.layer), start.segment, pass); };
   switch (start.kind) {
-    case ActionKind::kAllReduceStart:
-    case ActionKind::kRecomputeAllReduceStart:
-    case ActionKind::kAllGatherStart: return window(Pass::kForward);
-    case ActionKind::kBackwardAllReduceStart: return window(Pass::kBackward);
     case ActionKind::kSendForwardStart:
     case ActionKind::kRecvBackwardStart:
       return TransferTimeOf(TensorBytes(Tensor::kX, shape_).value, boundary_links_[context.stage]);
@@ -177,20 +173,23 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
                        data_link_);
     case ActionKind::kNormStart:  // two doubles: squared gradient norm and loss
       return AllReduce(Bytes(16), layout_.ranks(), world_link_);
-    default: return Nanos(0);
+    default: break;
   }
+  if (InfoOf(start.kind).group != Group::kTensor || InfoOf(start.kind).phase != Phase::kStart) return Nanos(0);
+  return window(InfoOf(start.kind).segment_pass);
 }
 
 Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
-  if (layout_.tp == 1 || !EndsInCollective(type, segment, pass)) return Nanos(0);
+  if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
   const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
-  const bool gathers = type == LayerType::kHead && pass == Pass::kForward;
-  return gathers ? AllGather(bytes, layout_.tp, tensor_link_) : AllReduce(bytes, layout_.tp, tensor_link_);
+  // A ring's reduce-scatter moves as many bytes as its all-gather, and an all-reduce is one after the other.
+  const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
+  return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
 }
 
 Nanos CostModel::LayerTime(LayerType type, Pass pass) const {
   Nanos sum;
-  for (Segment segment : SegmentsOf(type, pass)) {
+  for (Segment segment : graph_.SegmentsOf(type, pass)) {
     const Nanos window = WindowTime(type, segment, pass);
     const Nanos weight = pass == Pass::kBackward ? SegmentTime(type, segment, Pass::kWeight) : Nanos(0);
     sum += SegmentTime(type, segment, pass) + std::max(window, OverlappedTime(weight, window));

@@ -58,12 +58,13 @@ class CostModel {
   HardwareProfile profile_;  // without `measured`
   ParallelLayout layout_;
   LayerShape shape_;
+  const LayerGraph& graph_;
   int32_t ranks_per_node_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
   Nanos optimizer_per_mega_parameter_;
   // Sums over the ops of a segment, by layer type, segment and pass.
-  std::array<std::array<std::array<Nanos, 3>, 6>, 3> segment_times_{};
+  std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   // The slowest link that a member of the group uses.
   LinkCost tensor_link_, data_link_, world_link_;
   std::vector<LinkCost> boundary_links_;  // between stage i and i + 1

@@ -21,23 +21,22 @@ constexpr Moment kLastMoment = Moment::kBeforeAttn;
 
 Moment MomentOfWindow(Placement placement) {
   switch (placement) {
-    case Placement::kForwardAttn: return Moment::kForwardAttn;
-    case Placement::kForwardMlp: return Moment::kForwardMlp;
+    case Placement::kForward1: return Moment::kForwardAttn;
+    case Placement::kForward2: return Moment::kForwardMlp;
     case Placement::kStall: return Moment::kStall;
-    case Placement::kAboveMlp: return Moment::kAboveMlp;
-    case Placement::kAboveAttn: return Moment::kAboveAttn;
-    case Placement::kOwnMlp: return Moment::kOwnMlp;
-    case Placement::kStore:
-    case Placement::kCritical: break;
+    case Placement::kAbove1: return Moment::kAboveMlp;
+    case Placement::kAbove2: return Moment::kAboveAttn;
+    case Placement::kOwn1: return Moment::kOwnMlp;
+    default: break;
   }
   LYNX_CHECK(false);
 }
 
-// A partial assignment: tensors [next, 8) have their placements. Tensors are decided from the last to the first, so
+// A partial assignment: tensors [next, count) have their placements. Tensors are decided from the last to the first, so
 // that all that would read a tensor is decided before it: when it is due, whether anything reads it at all.
 struct Partial {
   LayerPolicy policy{};
-  std::array<Moment, kRecomputableCount> due{};  // latest moment that its recomputed readers allow
+  std::array<Moment, kMaxRecomputable> due{};  // latest moment that its recomputed readers allow
   RecomputableSet read = 0;                      // read by a backward pass or a recomputed tensor
   std::array<Nanos, kPlacementCount> used{};
   Bytes stored, stage_held;          // kStore; forward windows and stall
@@ -70,12 +69,12 @@ class LayerSearch {
 bool LayerSearch::WindowAllowed(int i, Placement placement) const {
   if (Has(problem_.not_in_windows, i) || problem_.capacity[static_cast<int>(placement)].value <= 0) return false;
   switch (placement) {
-    case Placement::kForwardAttn:
-    case Placement::kForwardMlp:
+    case Placement::kForward1:
+    case Placement::kForward2:
     case Placement::kStall:
       // With one microbatch in flight, what these make is held as long as if it had been stored.
       return problem_.in_flight > 1;
-    case Placement::kOwnMlp:
+    case Placement::kOwn1:
       return !Has(problem_.read_by_mlp, i);
     default:
       return true;
@@ -133,8 +132,8 @@ LayerChoice LayerSearch::Value(const Partial& partial) const {
   std::array<Nanos, kPlacementCount> used = partial.used;
   std::array<Nanos, kPlacementCount> capacity = problem_.capacity;
   // One window: b3 of this layer is b1 of the one below, which by symmetry has this policy too.
-  constexpr int kAbove = static_cast<int>(Placement::kAboveMlp);
-  constexpr int kOwn = static_cast<int>(Placement::kOwnMlp);
+  constexpr int kAbove = static_cast<int>(Placement::kAbove1);
+  constexpr int kOwn = static_cast<int>(Placement::kOwn1);
   used[kAbove] += used[kOwn];
   used[kOwn] = Nanos(0);
   capacity[kAbove] = std::max(capacity[kAbove], capacity[kOwn]);
@@ -165,36 +164,17 @@ void Branch(const LayerSearch& search, int undecided, const Partial& partial, st
   }
 }
 
-Bytes Padded(Bytes bytes) {
-  const int64_t unit = kBufferAlignment.value;
-  return Bytes((bytes.value + unit - 1) / unit * unit);
-}
-
-int IndexOf(Tensor tensor) {
-  const std::vector<Tensor>& tensors = RecomputableTensors();
-  const auto found = std::find(tensors.begin(), tensors.end(), tensor);
-  return found == tensors.end() ? -1 : static_cast<int>(found - tensors.begin());
-}
-
-RecomputableSet SetOf(const std::vector<Tensor>& tensors) {
+RecomputableSet SetOf(const LayerGraph& graph, TensorSet tensors) {
   RecomputableSet set = 0;
-  for (Tensor tensor : tensors) {
-    if (const int i = IndexOf(tensor); i >= 0) set |= BitOf(i);
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (Contains(tensors, graph.recomputable()[i])) set |= BitOf(static_cast<int>(i));
   }
   return set;
 }
 
-RecomputableSet ReadByBackward(Segment segment) {
-  RecomputableSet set = 0;
-  for (Op op : OpsOf(LayerType::kTransformer, segment, Pass::kBackward)) {
-    set |= SetOf(InfoOf(op).backward_reads) | SetOf(InfoOf(op).weight_reads);
-  }
-  return set;
-}
-
-Nanos BackwardWindow(const CostModel& costs, LayerType type, Segment segment) {
+Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType type, Segment segment) {
   Nanos weight;
-  for (Op op : OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
+  for (Op op : graph.OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
   return std::max(Nanos(0), costs.OverlapCapacity(costs.WindowTime(type, segment, Pass::kBackward)) - weight);
 }
 
@@ -202,38 +182,47 @@ Nanos BackwardWindow(const CostModel& costs, LayerType type, Segment segment) {
 
 LayerProblem MakeLayerProblem(const CostModel& costs, const LayerShape& shape, int32_t in_flight,
                               LayerPosition position, Nanos stall) {
-  LYNX_CHECK(RecomputableTensors().size() == kRecomputableCount);
   constexpr LayerType kLayer = LayerType::kTransformer;
+  const LayerGraph& graph = LayerGraph::Of(shape);
   LayerProblem problem;
   problem.in_flight = in_flight;
-  for (int i = 0; i < kRecomputableCount; ++i) {
-    const Tensor tensor = RecomputableTensors()[i];
-    problem.bytes[i] = Padded(TensorBytes(tensor, shape));
-    const std::vector<Op> producers = ProducersOf(tensor);
+  problem.count = static_cast<int32_t>(graph.recomputable().size());
+  for (int i = 0; i < problem.count; ++i) {
+    const Tensor tensor = graph.recomputable()[static_cast<size_t>(i)];
+    problem.bytes[i] = StoredBytes(tensor, shape);
+    problem.inputs[i] = SetOf(graph, graph.InputsOf(tensor));
+    const std::vector<Op>& producers = graph.ProducersOf(tensor);
+    const Segment first = graph.InfoOf(producers.front()).forward_segment;
     for (Op op : producers) {
       problem.cost[i] += costs.OpTime(op, Pass::kForward);
-      problem.inputs[i] |= SetOf(InfoOf(op).reads);
+      for (Tensor read : graph.InfoOf(op).reads) {
+        problem.cost[i] += costs.WindowTime(kLayer, graph.GatherSegmentOf(read), Pass::kForward);
+      }
     }
-    problem.inputs[i] &= static_cast<RecomputableSet>(~BitOf(i));
-    const Segment first = InfoOf(producers.front()).forward_segment;
-    if (InfoOf(producers.back()).forward_segment != first) {
-      problem.not_in_windows |= BitOf(i);
+    if (!graph.RepeatsCollective(tensor)) continue;
+    problem.not_in_windows |= BitOf(i);
+    if (graph.InfoOf(producers.back()).forward_segment != first) {
       problem.cost[i] += costs.WindowTime(kLayer, first, Pass::kForward);
     }
   }
-  problem.read_by_mlp = ReadByBackward(Segment::kMlp);
-  problem.read_by_attn = ReadByBackward(Segment::kAttn) | ReadByBackward(Segment::kEnd);
+  bool after_mlp = false;
+  for (Segment segment : graph.SegmentsOf(kLayer, Pass::kBackward)) {
+    (after_mlp ? problem.read_by_attn : problem.read_by_mlp) |= SetOf(graph, graph.ReadBy(segment));
+    after_mlp = after_mlp || segment == Segment::kMlp;
+  }
   const auto capacity = [&](Placement placement) -> Nanos& { return problem.capacity[static_cast<int>(placement)]; };
-  capacity(Placement::kForwardAttn) = costs.OverlapCapacity(costs.WindowTime(kLayer, Segment::kAttn, Pass::kForward));
-  capacity(Placement::kForwardMlp) = costs.OverlapCapacity(costs.WindowTime(kLayer, Segment::kMlp, Pass::kForward));
+  const std::vector<Segment>& forward = graph.WindowsOf(Pass::kForward);
+  const std::vector<Segment>& backward = graph.WindowsOf(Pass::kBackward);
+  capacity(Placement::kForward1) = costs.OverlapCapacity(costs.WindowTime(kLayer, forward[0], Pass::kForward));
+  capacity(Placement::kForward2) = costs.OverlapCapacity(costs.WindowTime(kLayer, forward[1], Pass::kForward));
   capacity(Placement::kStall) = stall;
-  capacity(Placement::kOwnMlp) = BackwardWindow(costs, kLayer, Segment::kMlp);
+  capacity(Placement::kOwn1) = BackwardWindow(costs, graph, kLayer, backward[0]);
   if (position == LayerPosition::kTopBelowHead) {
-    problem.early = BackwardWindow(costs, LayerType::kHead, Segment::kHead);
+    problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
   }
   if (position == LayerPosition::kInner) {
-    capacity(Placement::kAboveMlp) = capacity(Placement::kOwnMlp);
-    capacity(Placement::kAboveAttn) = BackwardWindow(costs, kLayer, Segment::kAttn);
+    capacity(Placement::kAbove1) = capacity(Placement::kOwn1);
+    capacity(Placement::kAbove2) = BackwardWindow(costs, graph, kLayer, backward[1]);
   }
   return problem;
 }
@@ -241,7 +230,7 @@ LayerProblem MakeLayerProblem(const CostModel& costs, const LayerShape& shape, i
 std::optional<LayerChoice> EvaluateLayer(const LayerProblem& problem, const LayerPolicy& policy) {
   const LayerSearch search(problem);
   Partial partial = search.root();
-  for (int i = kRecomputableCount - 1; i >= 0; --i) {
+  for (int i = problem.count - 1; i >= 0; --i) {
     if (!search.Place(i, policy[i], partial)) return std::nullopt;
   }
   return search.Value(partial);
@@ -250,7 +239,7 @@ std::optional<LayerChoice> EvaluateLayer(const LayerProblem& problem, const Laye
 std::vector<LayerChoice> SolveLayer(const LayerProblem& problem) {
   const LayerSearch search(problem);
   std::vector<LayerChoice> front;
-  Branch(search, kRecomputableCount, search.root(), front);
+  Branch(search, problem.count, search.root(), front);
   std::sort(front.begin(), front.end(), [](const LayerChoice& a, const LayerChoice& b) {
     return std::tie(a.exposed, a.held, a.transient) < std::tie(b.exposed, b.held, b.transient);
   });

@@ -34,21 +34,20 @@
 
 namespace lynx {
 
-inline constexpr int kRecomputableCount = 8;  // RecomputableTensors().size()
+// Bit i stands for LayerGraph::recomputable()[i].
+using RecomputableSet = uint16_t;
 
-// Bit i stands for RecomputableTensors()[i].
-using RecomputableSet = uint8_t;
-
-// All that HEU knows of a layer. Arrays over tensors are indexed as RecomputableTensors().
+// All that HEU knows of a layer. Arrays over tensors are indexed as LayerGraph::recomputable().
 struct LayerProblem {
-  std::array<Bytes, kRecomputableCount> bytes{};               // of one microbatch
-  std::array<Nanos, kRecomputableCount> cost{};                // to make it again
-  std::array<RecomputableSet, kRecomputableCount> inputs{};    // what making it again reads
+  int32_t count = 0;  // of tensors
+  std::array<Bytes, kMaxRecomputable> bytes{};               // of one microbatch
+  std::array<Nanos, kMaxRecomputable> cost{};                // to make it again
+  std::array<RecomputableSet, kMaxRecomputable> inputs{};    // what making it again reads
   RecomputableSet read_by_mlp = 0;   // by the B or W of the layer's mlp segment
   RecomputableSet read_by_attn = 0;  // by those of its attn and end segments
   RecomputableSet not_in_windows = 0;  // made with a collective: stored or critical
   // Work that fits into each window, by Placement. 0: there is no such window. kStore and kCritical are not read;
-  // kOwnMlp shares kAboveMlp's window where there is one.
+  // kOwn1 shares kAbove1's window where there is one.
   std::array<Nanos, kPlacementCount> capacity{};
   // Work that is hidden although it is critical and before the mlp segment, up to the first repeated collective:
   // below the head, the window of the head's backward.

@@ -1,363 +1,380 @@
-// The tables of ops and tensors, and everything that follows from them. See layer_graph.h.
+// The tables of ops, segments and collectives of each kind of graph. See layer_graph.h; sizes are in layer_sizes.cc.
 #include "planner/layer_graph.h"
 
 #include <algorithm>
-#include <array>
 
 #include "common/check.h"
 
 namespace lynx {
 namespace {
 
-constexpr int64_t kElementBytes = 4;  // fp32
-
-struct TensorInfo {
-  Tensor tensor;
-  std::string_view name;
-};
+using enum Tensor;
 
 // Indexed by Tensor.
-constexpr std::array<TensorInfo, kTensorCount> kTensors = {{
-    {Tensor::kX, "x"},
-    {Tensor::kLn1, "ln1"},
-    {Tensor::kQkv, "qkv"},
-    {Tensor::kProbs, "probs"},
-    {Tensor::kContext, "context"},
-    {Tensor::kX1, "x1"},
-    {Tensor::kLn2, "ln2"},
-    {Tensor::kFc1, "fc1"},
-    {Tensor::kGelu, "gelu"},
-    {Tensor::kLnf, "lnf"},
-    {Tensor::kLogits, "logits"},
-    {Tensor::kLossStats, "loss_stats"},
-    {Tensor::kGrad, "grad"},
-    {Tensor::kGradFc2, "grad_fc2"},
-    {Tensor::kGradFc1, "grad_fc1"},
-    {Tensor::kGradLn2, "grad_ln2"},
-    {Tensor::kGradProj, "grad_proj"},
-    {Tensor::kGradContext, "grad_context"},
-    {Tensor::kGradQkv, "grad_qkv"},
-    {Tensor::kGradLn1, "grad_ln1"},
-    {Tensor::kGradLnf, "grad_lnf"},
-    {Tensor::kWorkspace, "workspace"},
-}};
+constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
+    "x",        "ln1",      "ln1_full",     "qkv",       "probs",      "probs_mask", "probs_dropped", "context",
+    "lse",      "proj_sum", "x1",           "mask1",     "ln2",        "ln2_full",   "fc1",           "gelu",
+    "silu",     "swiglu",   "fc2_sum",      "mask2",     "embed_sum",  "embed_mask", "lnf",           "lnf_full",
+    "logits",   "loss_stats", "grad",       "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",     "grad_proj",
+    "grad_context", "grad_qkv", "grad_ln1", "grad_lnf",  "grad_embed", "workspace"};
 
-constexpr std::array<std::string_view, 6> kSegmentNames = {"none", "embed", "attn", "mlp", "head", "end"};
-constexpr std::array<std::string_view, 3> kLayerTypeNames = {"embedding", "transformer", "head"};
+// Indexed by Op.
+constexpr std::array<std::string_view, kOpCount> kOpNames = {
+    "embed", "position", "ln1", "qkv",  "rope", "probs",  "drop", "context", "flash", "proj", "mask1", "add1",
+    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2", "mask2", "add2",   "lnf",   "logits", "loss"};
 
-std::vector<OpInfo> MakeOps() {
-  using enum Tensor;
-  constexpr auto kRead = AccessMode::kRead;
-  constexpr auto kWrite = AccessMode::kWrite;
-  constexpr auto kUpdate = AccessMode::kUpdate;
-  constexpr auto kE = LayerType::kEmbedding;
-  constexpr auto kT = LayerType::kTransformer;
-  constexpr auto kH = LayerType::kHead;
-  constexpr auto kSegEmbed = Segment::kEmbed;
-  constexpr auto kSegAttn = Segment::kAttn;
-  constexpr auto kSegMlp = Segment::kMlp;
-  constexpr auto kSegHead = Segment::kHead;
-  constexpr auto kSegEnd = Segment::kEnd;
-  // clang-format off
-  // Columns: op, name, layer type, forward segment, backward segment | reads, output, in place |
-  //          backward reads, gradients | weight reads, weight gradients, has a weight pass.
-  return {
-      {Op::kEmbed, "embed", kE, kSegEmbed, kSegEmbed, {}, kX, false,
-       {}, {{kGrad, kRead}}, {}, {}, false},
-      {Op::kPosition, "position", kE, kSegEnd, kSegEmbed, {}, kX, true,
-       {}, {{kGrad, kRead}}, {}, {}, false},
-      {Op::kLn1, "ln1", kT, kSegAttn, kSegEnd, {kX}, kLn1, false,
-       {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false},
-      {Op::kQkv, "qkv", kT, kSegAttn, kSegAttn, {kLn1}, kQkv, false,
-       {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {kLn1}, {kGradQkv}, true},
-      {Op::kProbs, "probs", kT, kSegAttn, kSegAttn, {kQkv}, kProbs, false,
-       {kProbs, kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false},
-      {Op::kContext, "context", kT, kSegAttn, kSegAttn, {kProbs, kQkv}, kContext, false,
-       {kProbs, kQkv}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false},
-      {Op::kProj, "proj", kT, kSegAttn, kSegAttn, {kContext}, kX1, false,
-       {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true},
-      {Op::kAdd1, "add1", kT, kSegMlp, kSegAttn, {kX}, kX1, true,
-       {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {kGradProj}, true},
-      {Op::kLn2, "ln2", kT, kSegMlp, kSegAttn, {kX1}, kLn2, false,
-       {kX1}, {{kGradLn2, kRead}, {kGrad, kUpdate}}, {}, {}, false},
-      {Op::kFc1, "fc1", kT, kSegMlp, kSegMlp, {kLn2}, kFc1, false,
-       {}, {{kGradFc1, kRead}, {kGradLn2, kWrite}}, {kLn2}, {kGradFc1}, true},
-      {Op::kGelu, "gelu", kT, kSegMlp, kSegMlp, {kFc1}, kGelu, false,
-       {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false},
-      {Op::kFc2, "fc2", kT, kSegMlp, kSegMlp, {kGelu}, kX, false,
-       {}, {{kGradFc2, kRead}, {kGradFc1, kWrite}}, {kGelu}, {kGradFc2}, true},
-      {Op::kAdd2, "add2", kT, kSegEnd, kSegMlp, {kX1}, kX, true,
-       {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {kGradFc2}, true},
-      {Op::kLnf, "lnf", kH, kSegHead, kSegEnd, {kX}, kLnf, false,
-       {kX}, {{kGradLnf, kRead}, {kGrad, kWrite}}, {}, {}, false},
-      // The gradient of the logits overwrites them, so the passes after the loss's backward read it there.
-      {Op::kLogits, "logits", kH, kSegHead, kSegHead, {kLnf}, kLogits, false,
-       {kLogits}, {{kGradLnf, kWrite}}, {kLnf, kLogits}, {}, true},
-      {Op::kLoss, "loss", kH, kSegEnd, kSegHead, {kLogits, kLossStats}, kWorkspace, false,
-       {kLossStats}, {{kLogits, kUpdate}}, {}, {}, false},
-  };
-  // clang-format on
-}
+constexpr std::array<std::string_view, kSegmentCount> kSegmentNames = {"none", "embed", "norm1", "attn", "norm2",
+                                                                       "mlp",  "head",  "out",   "end"};
+constexpr std::array<std::string_view, kLayerTypeCount> kLayerTypeNames = {"embedding", "transformer", "head"};
 
-int64_t Elements(Tensor tensor, const LayerShape& s) {
-  const int64_t tokens = s.tokens();
-  switch (tensor) {
-    case Tensor::kX:
-    case Tensor::kLn1:
-    case Tensor::kX1:
-    case Tensor::kLn2:
-    case Tensor::kLnf:
-    case Tensor::kGrad:
-    case Tensor::kGradFc2:
-    case Tensor::kGradLn2:
-    case Tensor::kGradProj:
-    case Tensor::kGradLn1:
-    case Tensor::kGradLnf:
-      return tokens * s.hidden;
-    case Tensor::kQkv:
-    case Tensor::kGradQkv:
-      return tokens * 3 * (s.hidden / s.tp);
-    case Tensor::kProbs:
-      return tokens * s.seq * (s.heads / s.tp);
-    case Tensor::kContext:
-    case Tensor::kGradContext:
-      return tokens * (s.hidden / s.tp);
-    case Tensor::kFc1:
-    case Tensor::kGelu:
-    case Tensor::kGradFc1:
-      return tokens * (s.ffn / s.tp);
-    case Tensor::kLogits:
-      return tokens * s.vocab_shard();
-    case Tensor::kLossStats:
-      return tokens * 3 * s.tp;
-    case Tensor::kWorkspace:
-      break;
+template <size_t N, class Enum>
+bool ParseName(const std::array<std::string_view, N>& names, std::string_view name, size_t first, Enum& value) {
+  for (size_t i = first; i < N; ++i) {
+    if (names[i] != name) continue;
+    value = static_cast<Enum>(i);
+    return true;
   }
-  LYNX_CHECK(!"workspace has no shape of its own; see WorkspaceBytes");
-  return 0;
+  return false;
 }
 
-bool HasSegment(LayerType type, Segment segment, Pass pass) {
-  const std::vector<Segment> segments = SegmentsOf(type, pass);
-  return std::find(segments.begin(), segments.end(), segment) != segments.end();
+constexpr auto kRead = AccessMode::kRead;
+constexpr auto kWrite = AccessMode::kWrite;
+constexpr auto kUpdate = AccessMode::kUpdate;
+constexpr auto kE = LayerType::kEmbedding;
+constexpr auto kT = LayerType::kTransformer;
+constexpr auto kH = LayerType::kHead;
+
+// Where the ops stand that sequence parallelism gives segments of their own.
+struct Places {
+  Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
+};
+
+Places PlacesOf(bool sequence_parallel) {
+  if (sequence_parallel) return {Segment::kNorm1, Segment::kNorm2, Segment::kOut, Segment::kNorm2};
+  return {Segment::kAttn, Segment::kMlp, Segment::kMlp, Segment::kAttn};
 }
+
+using Ops = std::vector<OpInfo>;
+
+// Columns of all tables: op, layer type, forward segment, backward segment | reads, output, in place |
+// backward reads, gradients | weight reads, weight gradients, has a weight pass | side outputs.
+// clang-format off
+
+void AddEmbedding(bool gpt, bool masks, bool sp, Ops& ops) {
+  ops.push_back({Op::kEmbed, kE, Segment::kEmbed, Segment::kEmbed, {}, sp ? kEmbedSum : kX, false,
+                 {}, {{sp ? kGradEmbed : kGrad, kRead}}, {}, {}, false});
+  if (!gpt) return;
+  ops.push_back({Op::kPosition, kE, Segment::kEnd, sp ? Segment::kOut : Segment::kEmbed, {}, kX, true,
+                 {}, {{kGrad, masks ? kUpdate : kRead}}, {}, {}, false, {}});
+  if (!masks) return;
+  ops.back().backward_reads = {kEmbedMask};
+  ops.back().side_outputs = {kEmbedMask};
+}
+
+void AddAttentionCore(bool fused, bool masks, Ops& ops) {
+  constexpr auto kSeg = Segment::kAttn;
+  if (fused) {
+    ops.push_back({Op::kFlash, kT, kSeg, kSeg, {kQkv}, kContext, false,
+                   {kQkv, kContext, kLse}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false, {kLse}});
+    return;
+  }
+  ops.push_back({Op::kProbs, kT, kSeg, kSeg, {kQkv}, kProbs, false,
+                 {kProbs, kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  if (masks) {
+    ops.push_back({Op::kDrop, kT, kSeg, kSeg, {kProbs}, kProbsDropped, false,
+                   {kProbsMask}, {}, {}, {}, false, {kProbsMask}});
+  }
+  const Tensor probs = masks ? kProbsDropped : kProbs;
+  ops.push_back({Op::kContext, kT, kSeg, kSeg, {probs, kQkv}, kContext, false,
+                 {probs, kQkv}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false});
+}
+
+void AddAttention(bool gpt, bool fused, bool masks, bool sp, Ops& ops) {
+  const Places at = PlacesOf(sp);
+  constexpr auto kSeg = Segment::kAttn;
+  const Tensor input = sp ? kLn1Full : kLn1;
+  ops.push_back({Op::kLn1, kT, at.forward_norm1, Segment::kEnd, {kX}, kLn1, false,
+                 {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
+                 {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
+  if (!gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, kQkv, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  AddAttentionCore(fused, masks, ops);
+  ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, sp ? kProjSum : kX1, false,
+                 {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
+  if (masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
+  // With sequence parallelism the input-gradient pass of add1 and add2 makes their biases' gradients, from the share
+  // that a gather then widens.
+  const bool bias_pass = gpt && !sp;
+  ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
+                 {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
+  if (masks) ops.back().reads.push_back(kMask1), ops.back().backward_reads = {kMask1};
+  if (bias_pass) ops.back().weight_gradients = {kGradProj};
+}
+
+void AddActivation(bool gpt, Ops& ops) {
+  constexpr auto kSeg = Segment::kMlp;
+  if (gpt) {
+    ops.push_back({Op::kGelu, kT, kSeg, kSeg, {kFc1}, kGelu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
+    return;
+  }
+  ops.push_back({Op::kSilu, kT, kSeg, kSeg, {kFc1}, kSilu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kSwiglu, kT, kSeg, kSeg, {kFc1, kSilu}, kSwiglu, false,
+                 {kFc1, kSilu}, {{kGradSwiglu, kRead}, {kGradFc1, kWrite}}, {}, {}, false});
+}
+
+void AddMlp(bool gpt, bool masks, bool sp, Ops& ops) {
+  const Places at = PlacesOf(sp);
+  constexpr auto kSeg = Segment::kMlp;
+  const Tensor input = sp ? kLn2Full : kLn2;
+  const Tensor inner = gpt ? kGelu : kSwiglu;
+  ops.push_back({Op::kLn2, kT, at.forward_norm2, at.backward_norm2, {kX1}, kLn2, false,
+                 {kX1}, {{kGradLn2, kRead}, {kGrad, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kFc1, kT, kSeg, kSeg, {input}, kFc1, false,
+                 {}, {{kGradFc1, kRead}, {kGradLn2, kWrite}}, {input}, {kGradFc1}, true});
+  AddActivation(gpt, ops);
+  ops.push_back({Op::kFc2, kT, kSeg, kSeg, {inner}, sp ? kFc2Sum : kX, false,
+                 {}, {{kGradFc2, kRead}, {gpt ? kGradFc1 : kGradSwiglu, kWrite}}, {inner}, {kGradFc2}, true});
+  if (masks) ops.push_back({Op::kMask2, kT, Segment::kEnd, at.backward_out, {}, kMask2, false, {}, {}, {}, {}, false});
+  const bool bias_pass = gpt && !sp;
+  ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
+                 {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, bias_pass});
+  if (masks) ops.back().reads.push_back(kMask2), ops.back().backward_reads = {kMask2};
+  if (bias_pass) ops.back().weight_gradients = {kGradFc2};
+}
+
+void AddHead(bool sp, Ops& ops) {
+  const Tensor input = sp ? kLnfFull : kLnf;
+  ops.push_back({Op::kLnf, kH, sp ? Segment::kNorm1 : Segment::kHead, Segment::kEnd, {kX}, kLnf, false,
+                 {kX}, {{kGradLnf, kRead}, {kGrad, kWrite}}, {}, {}, false});
+  // The gradient of the logits overwrites them, so the passes after the loss's backward read it there.
+  ops.push_back({Op::kLogits, kH, Segment::kHead, Segment::kHead, {input}, kLogits, false,
+                 {kLogits}, {{kGradLnf, kWrite}}, {input, kLogits}, {}, true, {kLossStats}});
+  ops.push_back({Op::kLoss, kH, Segment::kEnd, Segment::kHead, {kLogits, kLossStats}, kWorkspace, false,
+                 {kLossStats}, {{kLogits, kUpdate}}, {}, {}, false});
+}
+// clang-format on
+
+size_t Index(LayerType type) { return static_cast<size_t>(type); }
+size_t Index(Segment segment) { return static_cast<size_t>(segment); }
+size_t Index(Pass pass) { return static_cast<size_t>(pass); }
+size_t Index(Tensor tensor) { return static_cast<size_t>(tensor); }
+size_t Index(Op op) { return static_cast<size_t>(op); }
 
 }  // namespace
 
-LayerShape ShapeOf(const ModelSpec& model, int32_t tp, int32_t micro_batch) {
+LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch) {
   return {.micro_batch = micro_batch,
           .seq = model.seq,
           .hidden = model.hidden,
           .heads = model.heads,
           .ffn = model.ffn,
           .vocab = model.vocab,
-          .tp = tp,
-          .dropout = model.dropout > 0};
+          .tp = layout.tp,
+          .dropout = model.dropout > 0,
+          .family = model.family,
+          .kv_heads = model.kv_heads,
+          .attention = model.attention,
+          .dtype = model.dtype,
+          .stored_masks = model.dropout > 0 && model.dropout_masks == DropoutMasks::kStored,
+          .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
+          .cp = layout.cp};
 }
 
-const std::vector<OpInfo>& AllOps() {
-  static const std::vector<OpInfo>& ops = *new std::vector<OpInfo>(MakeOps());
-  return ops;
+const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
+  // Indexed by the four bits of Kind. Never destroyed, so that references outlive everything.
+  static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
+    std::vector<const LayerGraph*> all;
+    for (int bits = 0; bits < 16; ++bits) {
+      const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
+      all.push_back(new LayerGraph({family, (bits & 4) != 0, (bits & 2) != 0, (bits & 1) != 0}));
+    }
+    return all;
+  }());
+  const size_t bits = (shape.family == ModelFamily::kLlama ? 8 : 0) +
+                      (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
+                      (shape.sequence_parallel ? 1 : 0);
+  return *graphs[bits];
 }
 
-const OpInfo& InfoOf(Op op) {
-  const OpInfo& info = AllOps()[static_cast<size_t>(op)];
-  LYNX_CHECK(info.op == op);
-  return info;
+LayerGraph::LayerGraph(const Kind& kind) {
+  const bool gpt = kind.family == ModelFamily::kGpt;
+  AddEmbedding(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddAttention(gpt, kind.fused, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddMlp(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddHead(kind.sequence_parallel, ops_);
+  index_.fill(-1);
+  for (size_t i = 0; i < ops_.size(); ++i) index_[Index(ops_[i].op)] = static_cast<int8_t>(i);
+  AddSegments(kind);
+  AddCollectives(kind);
+  FindRecomputable();
 }
 
-std::vector<Op> OpsOf(LayerType type, Segment segment, Pass pass) {
-  std::vector<Op> ops;
-  for (const OpInfo& info : AllOps()) {
-    if (info.layer_type != type) continue;
-    if ((pass == Pass::kForward ? info.forward_segment : info.backward_segment) != segment) continue;
-    if (pass == Pass::kWeight && !info.has_weight_pass) continue;
-    ops.push_back(info.op);
+void LayerGraph::AddSegments(const Kind& kind) {
+  using enum Segment;
+  const bool sp = kind.sequence_parallel;
+  using Segments = std::vector<Segment>;
+  const bool gpt = kind.family == ModelFamily::kGpt;
+  segments_[Index(kE)] = {gpt ? Segments{kEmbed, kEnd} : Segments{kEmbed}, sp ? Segments{kOut, kEmbed} : Segments{kEmbed}};
+  segments_[Index(kT)] = {sp ? Segments{kNorm1, kAttn, kNorm2, kMlp, kEnd} : Segments{kAttn, kMlp, kEnd},
+                          sp ? Segments{kOut, kMlp, kNorm2, kAttn, kEnd} : Segments{kMlp, kAttn, kEnd}};
+  segments_[Index(kH)] = {sp ? Segments{kNorm1, kHead, kEnd} : Segments{kHead, kEnd}, Segments{kHead, kEnd}};
+  for (const OpInfo& info : ops_) {
+    ops_of_[Index(info.layer_type)][Index(info.forward_segment)][Index(Pass::kForward)].push_back(info.op);
   }
-  if (pass != Pass::kForward) std::reverse(ops.begin(), ops.end());
-  return ops;
-}
-
-std::vector<Segment> SegmentsOf(LayerType type, Pass pass) {
-  const bool forward = pass == Pass::kForward;
-  switch (type) {
-    case LayerType::kEmbedding:
-      return forward ? std::vector{Segment::kEmbed, Segment::kEnd} : std::vector{Segment::kEmbed};
-    case LayerType::kTransformer:
-      return forward ? std::vector{Segment::kAttn, Segment::kMlp, Segment::kEnd}
-                     : std::vector{Segment::kMlp, Segment::kAttn, Segment::kEnd};
-    case LayerType::kHead:
-      return {Segment::kHead, Segment::kEnd};
-  }
-  LYNX_CHECK(!"unknown layer type");
-  return {};
-}
-
-bool EndsInCollective(LayerType type, Segment segment, Pass pass) {
-  if (segment == Segment::kEnd || !HasSegment(type, segment, pass)) return false;
-  return type != LayerType::kEmbedding || pass == Pass::kForward;
-}
-
-const std::vector<Tensor>& RecomputableTensors() {
-  using enum Tensor;
-  static const std::vector<Tensor>& tensors =
-      *new std::vector<Tensor>{kLn1, kQkv, kProbs, kContext, kX1, kLn2, kFc1, kGelu};
-  return tensors;
-}
-
-std::vector<Op> ProducersOf(Tensor tensor) {
-  std::vector<Op> producers;
-  for (const OpInfo& info : AllOps()) {
-    if (info.layer_type == LayerType::kTransformer && info.output == tensor) producers.push_back(info.op);
-  }
-  return producers;
-}
-
-Bytes TensorBytes(Tensor tensor, const LayerShape& shape) { return Bytes(Elements(tensor, shape) * kElementBytes); }
-
-Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
-  // Attention works on one head of one sample at a time. Forward: its probabilities after dropout. Backward: those,
-  // and the gradient of the probabilities.
-  const int64_t square = int64_t{shape.seq} * shape.seq * kElementBytes;
-  if (pass == Pass::kForward && op == Op::kContext) return Bytes(shape.dropout ? square : 0);
-  if (pass == Pass::kBackward && (op == Op::kContext || op == Op::kProbs)) return Bytes(2 * square);
-  return Bytes(0);
-}
-
-Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape) {
-  if (!EndsInCollective(type, segment, pass)) return Bytes(0);
-  const bool gathers = type == LayerType::kHead && pass == Pass::kForward;
-  return TensorBytes(gathers ? Tensor::kLossStats : Tensor::kX, shape);
-}
-
-int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
-  if (pass == Pass::kWeight && !InfoOf(op).has_weight_pass) return 0;
-  const int64_t tokens = s.tokens();
-  const int64_t hidden = s.hidden;
-  switch (op) {
-    case Op::kQkv:
-      return 2 * tokens * hidden * 3 * (hidden / s.tp);
-    case Op::kProj:
-      return 2 * tokens * hidden * (hidden / s.tp);
-    case Op::kFc1:
-    case Op::kFc2:
-      return 2 * tokens * hidden * (s.ffn / s.tp);
-    case Op::kLogits:
-      return 2 * tokens * hidden * s.vocab_shard();
-    case Op::kProbs:
-    case Op::kContext:
-      // One product forward; backward one for each of its two inputs.
-      return (pass == Pass::kBackward ? 4 : 2) * tokens * s.seq * (hidden / s.tp);
-    default:
-      return 0;
+  for (auto info = ops_.rbegin(); info != ops_.rend(); ++info) {
+    auto& of_segment = ops_of_[Index(info->layer_type)][Index(info->backward_segment)];
+    of_segment[Index(Pass::kBackward)].push_back(info->op);
+    if (info->has_weight_pass) of_segment[Index(Pass::kWeight)].push_back(info->op);
   }
 }
 
-Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
-  const OpInfo& info = InfoOf(op);
-  // Of the token embedding only the rows of the batch's tokens move, which the tensors below already count.
-  Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * kElementBytes};
-  Bytes total;
-  const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };
-  switch (pass) {
-    case Pass::kForward:
-      for (Tensor t : info.reads) add(t, 1);
-      if (op == Op::kEmbed) add(info.output, 1);  // the rows read
-      if (info.output != Tensor::kWorkspace) add(info.output, info.in_place ? 2 : 1);
-      return total + weights;
-    case Pass::kBackward:
-      for (Tensor t : info.backward_reads) add(t, 1);
-      for (const TensorUse& use : info.gradients) add(use.tensor, use.mode == AccessMode::kUpdate ? 2 : 1);
-      if (op == Op::kEmbed) add(info.output, 2);  // the gradient's rows, read and written
-      // Norms and positions add to their weights' gradients here; a linear's input gradient reads its weights.
-      return total + weights * (info.has_weight_pass ? 1 : 2);
-    case Pass::kWeight:
-      if (!info.has_weight_pass) return Bytes(0);
-      for (Tensor t : info.weight_reads) add(t, 1);
-      for (Tensor t : info.weight_gradients) add(t, 1);
-      return total + weights * 2;
+void LayerGraph::AddCollectives(const Kind& kind) {
+  using enum Collective;
+  const auto set = [&](LayerType type, Segment segment, Pass pass, const CollectiveInfo& info) {
+    collectives_[Index(type)][Index(segment)][Index(pass)] = info;
+  };
+  set(kH, Segment::kHead, Pass::kForward, {kAllGather, kLossStats, kLossStats});
+  if (!kind.sequence_parallel) {
+    set(kE, Segment::kEmbed, Pass::kForward, {kAllReduce, kX, kX});
+    set(kT, Segment::kAttn, Pass::kForward, {kAllReduce, kX1, kX1});
+    set(kT, Segment::kMlp, Pass::kForward, {kAllReduce, kX, kX});
+    set(kT, Segment::kMlp, Pass::kBackward, {kAllReduce, kGradLn2, kGradLn2});
+    set(kT, Segment::kAttn, Pass::kBackward, {kAllReduce, kGradLn1, kGradLn1});
+    set(kH, Segment::kHead, Pass::kBackward, {kAllReduce, kGradLnf, kGradLnf});
+  } else {
+    set(kE, Segment::kEmbed, Pass::kForward, {kReduceScatter, kEmbedSum, kX});
+    set(kE, Segment::kOut, Pass::kBackward, {kAllGather, kGrad, kGradEmbed});
+    set(kT, Segment::kNorm1, Pass::kForward, {kAllGather, kLn1, kLn1Full});
+    set(kT, Segment::kAttn, Pass::kForward, {kReduceScatter, kProjSum, kX1});
+    set(kT, Segment::kNorm2, Pass::kForward, {kAllGather, kLn2, kLn2Full});
+    set(kT, Segment::kMlp, Pass::kForward, {kReduceScatter, kFc2Sum, kX});
+    set(kT, Segment::kOut, Pass::kBackward, {kAllGather, kGradFc2, kGradFc2});
+    set(kT, Segment::kMlp, Pass::kBackward, {kReduceScatter, kGradLn2, kGradLn2});
+    set(kT, Segment::kNorm2, Pass::kBackward, {kAllGather, kGradProj, kGradProj});
+    set(kT, Segment::kAttn, Pass::kBackward, {kReduceScatter, kGradLn1, kGradLn1});
+    set(kH, Segment::kNorm1, Pass::kForward, {kAllGather, kLnf, kLnfFull});
+    set(kH, Segment::kHead, Pass::kBackward, {kReduceScatter, kGradLnf, kGradLnf});
   }
-  LYNX_CHECK(!"unknown pass");
-  return Bytes(0);
-}
-
-int64_t OpParameters(Op op, const LayerShape& s) {
-  const int64_t hidden = s.hidden;
-  switch (op) {
-    case Op::kEmbed:
-    case Op::kLogits:
-      return hidden * s.vocab_shard();
-    case Op::kPosition:
-      return hidden * s.seq;
-    case Op::kLn1:
-    case Op::kLn2:
-    case Op::kLnf:
-      return 2 * hidden;
-    case Op::kQkv:
-      return (hidden + 1) * 3 * (hidden / s.tp);
-    case Op::kProj:
-      return hidden * (hidden / s.tp);
-    case Op::kAdd1:
-    case Op::kAdd2:
-      return hidden;
-    case Op::kFc1:
-      return (hidden + 1) * (s.ffn / s.tp);
-    case Op::kFc2:
-      return hidden * (s.ffn / s.tp);
-    case Op::kProbs:
-    case Op::kContext:
-    case Op::kGelu:
-    case Op::kLoss:
-      return 0;
+  for (Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (Segment segment : SegmentsOf(kT, pass)) {
+      if (EndsInCollective(kT, segment, pass)) windows_[pass == Pass::kForward ? 0 : 1].push_back(segment);
+    }
+    LYNX_CHECK(WindowsOf(pass).size() <= kMaxWindows);
   }
-  LYNX_CHECK(!"unknown op");
-  return 0;
 }
 
-int64_t LayerParameters(LayerType type, const LayerShape& shape) {
-  int64_t parameters = 0;
-  for (const OpInfo& info : AllOps()) {
-    if (info.layer_type == type) parameters += OpParameters(info.op, shape);
+void LayerGraph::FindRecomputable() {
+  for (const OpInfo& info : ops_) {
+    // A partial sum that a collective turns into another tensor counts for that one.
+    const CollectiveInfo& collective = CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
+    const bool sum = collective.kind == Collective::kReduceScatter && collective.from == info.output;
+    const Tensor made = sum ? collective.to : info.output;
+    if (info.layer_type != kT || made == kX) continue;
+    std::vector<Op>& producers = producers_[Index(made)];
+    if (producers.empty()) {
+      recomputable_.push_back(made);
+      made_with_[Index(made)] = {made};
+    }
+    producers.push_back(info.op);
+    std::vector<Tensor>& with = made_with_[Index(made)];
+    with.insert(with.end(), info.side_outputs.begin(), info.side_outputs.end());
   }
-  return parameters;
+  LYNX_CHECK(recomputable_.size() <= kMaxRecomputable);
 }
 
-std::string_view OpName(Op op) { return InfoOf(op).name; }
-
-std::string_view TensorName(Tensor tensor) {
-  const TensorInfo& info = kTensors[static_cast<size_t>(tensor)];
-  LYNX_CHECK(info.tensor == tensor);
-  return info.name;
+const OpInfo& LayerGraph::InfoOf(Op op) const {
+  LYNX_CHECK(Has(op));
+  return ops_[static_cast<size_t>(index_[Index(op)])];
 }
 
-std::string_view SegmentName(Segment segment) { return kSegmentNames[static_cast<size_t>(segment)]; }
-std::string_view LayerTypeName(LayerType type) { return kLayerTypeNames[static_cast<size_t>(type)]; }
+const std::vector<Op>& LayerGraph::OpsOf(LayerType type, Segment segment, Pass pass) const {
+  return ops_of_[Index(type)][Index(segment)][Index(pass)];
+}
 
-bool ParseOp(std::string_view name, Op& op) {
-  for (const OpInfo& info : AllOps()) {
-    if (info.name != name) continue;
-    op = info.op;
-    return true;
+const std::vector<Segment>& LayerGraph::SegmentsOf(LayerType type, Pass pass) const {
+  return segments_[Index(type)][pass == Pass::kForward ? 0 : 1];
+}
+
+bool LayerGraph::HasSegment(LayerType type, Segment segment, Pass pass) const {
+  const std::vector<Segment>& segments = SegmentsOf(type, pass);
+  return std::find(segments.begin(), segments.end(), segment) != segments.end();
+}
+
+const CollectiveInfo& LayerGraph::CollectiveOf(LayerType type, Segment segment, Pass pass) const {
+  return collectives_[Index(type)][Index(segment)][Index(pass)];
+}
+
+int LayerGraph::RecomputableIndex(Tensor tensor) const {
+  const auto found = std::find(recomputable_.begin(), recomputable_.end(), tensor);
+  return found == recomputable_.end() ? -1 : static_cast<int>(found - recomputable_.begin());
+}
+
+const std::vector<Op>& LayerGraph::ProducersOf(Tensor tensor) const { return producers_[Index(tensor)]; }
+const std::vector<Tensor>& LayerGraph::MadeWith(Tensor tensor) const { return made_with_[Index(tensor)]; }
+
+Segment LayerGraph::GatherSegmentOf(Tensor tensor) const {
+  switch (tensor) {
+    case kLn1Full:
+    case kLnfFull: return Segment::kNorm1;
+    case kLn2Full: return Segment::kNorm2;
+    default: return Segment::kNone;
+  }
+}
+
+Tensor LayerGraph::ShareOf(Tensor tensor) const {
+  switch (tensor) {
+    case kLn1Full: return kLn1;
+    case kLn2Full: return kLn2;
+    case kLnfFull: return kLnf;
+    default: return tensor;
+  }
+}
+
+TensorSet LayerGraph::InputsOf(Tensor tensor) const {
+  TensorSet inputs = 0;
+  for (Op op : ProducersOf(tensor)) {
+    for (Tensor read : InfoOf(op).reads) {
+      const Tensor share = ShareOf(read);
+      if (share != tensor && RecomputableIndex(share) >= 0) inputs |= Bit(share);
+    }
+  }
+  return inputs;
+}
+
+bool LayerGraph::RepeatsCollective(Tensor tensor) const {
+  const std::vector<Op>& producers = ProducersOf(tensor);
+  for (Op op : producers) {
+    if (InfoOf(op).forward_segment != InfoOf(producers.front()).forward_segment) return true;
+    for (Tensor read : InfoOf(op).reads) {
+      if (GatherSegmentOf(read) != Segment::kNone) return true;
+    }
   }
   return false;
 }
 
-bool ParseTensor(std::string_view name, Tensor& tensor) {
-  for (const TensorInfo& info : kTensors) {
-    if (info.name != name) continue;
-    tensor = info.tensor;
-    return true;
+TensorSet LayerGraph::ReadBy(Segment backward_segment) const {
+  TensorSet set = 0;
+  for (Op op : OpsOf(kT, backward_segment, Pass::kBackward)) {
+    for (const std::vector<Tensor>* reads : {&InfoOf(op).backward_reads, &InfoOf(op).weight_reads}) {
+      for (Tensor read : *reads) {
+        // What is made with a recomputable tensor counts for that one.
+        for (Tensor tensor : recomputable_) {
+          const std::vector<Tensor>& with = MadeWith(tensor);
+          if (std::find(with.begin(), with.end(), ShareOf(read)) != with.end()) set |= Bit(tensor);
+        }
+      }
+    }
   }
-  return false;
+  return set;
 }
 
-bool ParseSegment(std::string_view name, Segment& segment) {
-  for (size_t i = 1; i < kSegmentNames.size(); ++i) {
-    if (kSegmentNames[i] != name) continue;
-    segment = static_cast<Segment>(i);
-    return true;
-  }
-  return false;
-}
+std::string_view OpName(Op op) { return kOpNames[Index(op)]; }
+std::string_view TensorName(Tensor tensor) { return kTensorNames[Index(tensor)]; }
+std::string_view SegmentName(Segment segment) { return kSegmentNames[Index(segment)]; }
+std::string_view LayerTypeName(LayerType type) { return kLayerTypeNames[Index(type)]; }
+
+bool ParseOp(std::string_view name, Op& op) { return ParseName(kOpNames, name, 0, op); }
+bool ParseTensor(std::string_view name, Tensor& tensor) { return ParseName(kTensorNames, name, 0, tensor); }
+bool ParseSegment(std::string_view name, Segment& segment) { return ParseName(kSegmentNames, name, 1, segment); }
 
 }  // namespace lynx

@@ -41,11 +41,11 @@ LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candid
     : request_(request), candidate_(candidate), fronts_(fronts),
       costs_(request.profile, request.spec.model, candidate.layout, candidate.micro_batch,
              request.cluster.devices_per_node),
-      shape_(ShapeOf(request.spec.model, candidate.layout.tp, candidate.micro_batch)),
-      layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)),
+      graph_(LayerGraph::Of(shape_)), layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
   Nanos passes;
-  for (Segment segment : SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
-    for (Op op : OpsOf(LayerType::kTransformer, segment, Pass::kForward)) {
+  for (Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+    for (Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) {
       passes += costs_.OpTime(op, Pass::kForward) + costs_.OpTime(op, Pass::kBackward);
     }
   }
@@ -175,7 +175,7 @@ const LayoutPlanner::NamedChoices& LayoutPlanner::ChoicesOf(RecomputeMode mode, 
   auto [it, inserted] = named_.try_emplace({mode, stage});
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share it does not matter.
-    const LayerPolicy policy = NamedPolicy(mode, 1).layers[0];
+    const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
     const std::optional<LayerChoice> inner = EvaluateLayer(Problem(stage, 1, false), policy);
     const std::optional<LayerChoice> top = EvaluateLayer(Problem(stage, 1, true), policy);
     LYNX_CHECK(inner && top);
@@ -194,7 +194,7 @@ Bytes LayoutPlanner::Fixed(int32_t stage) {
   auto it = fixed_.find(stage);
   if (it == fixed_.end()) {
     const int32_t layers = EvenPartition(stages(), request_.spec.model.layers)[stage];
-    const Bytes peak = Peak(stage, NamedPolicy(RecomputeMode::kNone, layers));
+    const Bytes peak = Peak(stage, NamedPolicy(graph_, RecomputeMode::kNone, layers));
     const Bytes model = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + LayerInputs(stage, layers);
     it = fixed_.emplace(stage, peak - model).first;
   }
@@ -234,7 +234,7 @@ bool LayoutPlanner::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
 }
 
 std::optional<LayoutPlanner::Fit> LayoutPlanner::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
-  Fit fit{.policy = NamedPolicy(mode, layers)};
+  Fit fit{.policy = NamedPolicy(graph_, mode, layers)};
   fit.peak = Peak(stage, fit.policy);
   if (!Fits(stage, layers, fit.peak)) return std::nullopt;
   fit.exposed = EstimateNamed(mode, stage, layers).exposed;
@@ -308,7 +308,7 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
     if (!fit) return std::nullopt;
     draft.policies.push_back(fit->policy);
     draft.peaks += fit->peak;
-    all_stored = all_stored && fit->policy == NamedPolicy(RecomputeMode::kNone, layers[stage]);
+    all_stored = all_stored && fit->policy == NamedPolicy(graph_, RecomputeMode::kNone, layers[stage]);
   }
   if (all_stored) draft.mode = RecomputeMode::kNone;
   const std::vector<StageContext> contexts = Contexts(layers);
@@ -427,7 +427,7 @@ Bytes LayoutPlanner::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   Bytes least(std::numeric_limits<int64_t>::max());
   for (RecomputeMode mode : modes) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
-                                     : Arena(stage, NamedPolicy(mode, layers)));
+                                     : Arena(stage, NamedPolicy(graph_, mode, layers)));
   }
   if (wanted == RecomputeMode::kAuto) {
     const Bytes bytes = Mixer(stage, layers).LeastBytes(layers);

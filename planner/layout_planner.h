@@ -128,6 +128,7 @@ class LayoutPlanner {
   FrontCache& fronts_;
   const CostModel costs_;
   const LayerShape shape_;
+  const LayerGraph& graph_;
   const Nanos layer_time_;
   int64_t pass_permille_ = 1000;  // share of a layer's time that its forward and input gradient are, at least
   std::vector<Nanos> stalls_;     // per stage and microbatch; empty until UseStalls

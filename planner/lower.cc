@@ -23,13 +23,14 @@ using enum ActionKind;
 class StageLowering {
  public:
   StageLowering(const StageContext& context, const StagePolicy& policy)
-      : context_(context), schedule_(OneForwardOneBackward(context.stage, context.layout.pp, context.microbatches)) {
+      : context_(context), graph_(context.graph()),
+        schedule_(OneForwardOneBackward(context.stage, context.layout.pp, context.microbatches)) {
     LYNX_CHECK(context.end_layer > context.first_layer);
     LYNX_CHECK(static_cast<int32_t>(policy.layers.size()) == context.end_layer - context.first_layer);
     for (const bool paired : {false, true}) {
       for (int32_t layer = context.first_layer; layer < context.end_layer; ++layer) {
         recompute_[paired].push_back(
-            ResolveRecomputation(policy.layers[static_cast<size_t>(layer - context.first_layer)],
+            ResolveRecomputation(graph_, policy.layers[static_cast<size_t>(layer - context.first_layer)],
                                  {.collectives = collectives(),
                                   .paired_forward = paired,
                                   .stall = !context.has_head(),
@@ -85,26 +86,51 @@ class StageLowering {
     return recompute_[paired_][static_cast<size_t>(layer - context_.first_layer)][static_cast<size_t>(point)];
   }
 
-  // Recomputation of `ops` of one layer, in forward order, with the collective that x1 needs.
+  bool AnyReads(OpSet ops, Tensor tensor) const {
+    return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
+      return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end();
+    });
+  }
+
+  // Gathered tensors that `ops` read.
+  std::vector<Tensor> GatheredReads(OpSet ops) const {
+    std::vector<Tensor> gathered;
+    for (Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
+      if (AnyReads(ops, tensor)) gathered.push_back(tensor);
+    }
+    return gathered;
+  }
+
+  // Start and wait of the repetition of the forward collective that ends the segment.
+  void AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
+    const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
+    Action action{.kind = CollectiveStart(kind, Pass::kForward, true),
+                  .segment = segment,
+                  .stage = context_.stage,
+                  .microbatch = microbatch,
+                  .layer = layer};
+    actions.push_back(action);
+    action.kind = InfoOf(action.kind).counterpart;
+    actions.push_back(action);
+  }
+
+  // Recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
   Program Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
     Program actions;
-    for (const Segment segment : SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+    for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
       OpSet here = 0;
-      for (const Op op : OpsOf(LayerType::kTransformer, segment, Pass::kForward)) here |= ops & Bit(op);
+      for (const Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) here |= ops & Bit(op);
       if (here == 0) continue;
-      Action action{.kind = kRecompute,
-                    .segment = segment,
-                    .stage = context_.stage,
-                    .microbatch = microbatch,
-                    .layer = layer,
-                    .ops = here};
-      actions.push_back(action);
-      if (!collectives() || !Contains(here, Op::kProj)) continue;
-      action.ops = 0;
-      action.kind = kRecomputeAllReduceStart;
-      actions.push_back(action);
-      action.kind = kRecomputeAllReduceWait;
-      actions.push_back(action);
+      for (Tensor gathered : GatheredReads(here)) {
+        AppendRepeated(actions, microbatch, layer, graph_.GatherSegmentOf(gathered));
+      }
+      actions.push_back({.kind = kRecompute,
+                         .segment = segment,
+                         .stage = context_.stage,
+                         .microbatch = microbatch,
+                         .layer = layer,
+                         .ops = here});
+      if (collectives() && Contains(here, Op::kProj)) AppendRepeated(actions, microbatch, layer, segment);
     }
     return actions;
   }
@@ -156,28 +182,27 @@ class StageLowering {
 
   void ForwardLayer(int32_t microbatch, int32_t layer, std::optional<int32_t> backward) {
     const LayerType type = LayerTypeOf(layer);
-    const bool head = type == LayerType::kHead;
-    for (const Segment segment : SegmentsOf(type, Pass::kForward)) {
+    int window = 0;
+    for (const Segment segment : graph_.SegmentsOf(type, Pass::kForward)) {
       Run(kForward, microbatch, layer, segment);
-      if (!collectives() || !EndsInCollective(type, segment, Pass::kForward)) continue;
-      Run(head ? kAllGatherStart : kAllReduceStart, microbatch, layer, segment);
-      if (backward) {
-        EmitRecompute(*backward, layer,
-                      segment == Segment::kAttn ? RecomputePoint::kForwardAttn : RecomputePoint::kForwardMlp);
-      }
-      Run(head ? kAllGatherWait : kAllReduceWait, microbatch, layer, segment);
+      if (!collectives() || !graph_.EndsInCollective(type, segment, Pass::kForward)) continue;
+      const ActionKind start = CollectiveStart(graph_.CollectiveOf(type, segment, Pass::kForward).kind, Pass::kForward);
+      Run(start, microbatch, layer, segment);
+      if (backward) EmitRecompute(*backward, layer, ForwardWindowPoint(window));
+      Run(InfoOf(start).counterpart, microbatch, layer, segment);
+      ++window;
     }
   }
 
   void BackwardSlot(int32_t microbatch) {
     // What the top layer's first segment needs is made before the wait for the gradient: its memory is in use by then
     // in any case, and the wait may hide it.
-    const OpSet first_needed = OpsAt(top_layer(), RecomputePoint::kBeforeMlp);
+    const OpSet first_needed = OpsAt(top_layer(), BeforeSegmentPoint(0));
     if (context_.has_head()) {
       BackwardHead(microbatch, Recompute(microbatch, top_layer(), first_needed));
     } else {
       for (int32_t layer = top_layer(); layer >= context_.first_layer; --layer) {
-        const OpSet ops = OpsAt(layer, RecomputePoint::kStall) | (layer == top_layer() ? first_needed : 0);
+        const OpSet ops = OpsAt(layer, kStallPoint) | (layer == top_layer() ? first_needed : 0);
         EmitAll(Recompute(microbatch, layer, ops));
       }
       Boundary(kRecvBackwardWait, microbatch);
@@ -185,8 +210,7 @@ class StageLowering {
     }
     for (int32_t layer = top_layer(); layer >= context_.first_layer; --layer) BackwardLayer(microbatch, layer);
     if (context_.has_embedding()) {
-      Run(kBackward, microbatch, kEmbeddingLayer, Segment::kEmbed);
-      ReduceGradients(microbatch, kEmbeddingLayer);
+      BackwardEmbedding(microbatch);
     }
     WaitForSentGradient();
     if (!context_.has_embedding()) {
@@ -196,42 +220,82 @@ class StageLowering {
     paired_ = false;
   }
 
+  void BackwardEmbedding(int32_t microbatch) {
+    for (const Segment segment : graph_.SegmentsOf(LayerType::kEmbedding, Pass::kBackward)) {
+      Run(kBackward, microbatch, kEmbeddingLayer, segment);
+      if (!collectives() || !graph_.EndsInCollective(LayerType::kEmbedding, segment, Pass::kBackward)) continue;
+      const ActionKind start = BackwardStart(LayerType::kEmbedding, segment);
+      Run(start, microbatch, kEmbeddingLayer, segment);
+      Run(InfoOf(start).counterpart, microbatch, kEmbeddingLayer, segment);
+    }
+    ReduceGradients(microbatch, kEmbeddingLayer);
+  }
+
+  ActionKind BackwardStart(LayerType type, Segment segment) const {
+    return CollectiveStart(graph_.CollectiveOf(type, segment, Pass::kBackward).kind, Pass::kBackward);
+  }
+
+  // The input gradient of a segment. Behind it, gathers what its weight gradients read of shares, unless recomputation
+  // has done that already.
+  void RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) {
+    const LayerType type = LayerTypeOf(layer);
+    OpSet weight_ops = 0;
+    for (const Op op : graph_.OpsOf(type, segment, Pass::kWeight)) weight_ops |= Bit(op);
+    Program gathers;
+    for (Tensor gathered : GatheredReads(weight_ops)) {
+      if (!AnyReads(recomputed, gathered)) {
+        AppendRepeated(gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
+      }
+    }
+    if (!gathers.empty()) Emit(gathers.front());
+    Run(kBackward, microbatch, layer, segment);
+    if (!gathers.empty()) Emit(gathers.back());
+  }
+
   // The head's collective hides the beginning of `top`, up to the first collective that `top` repeats.
   void BackwardHead(int32_t microbatch, const Program& top) {
-    Run(kBackward, microbatch, kHeadLayer, Segment::kHead);
+    RunBackward(microbatch, kHeadLayer, Segment::kHead, 0);
     auto rest = top.begin();
-    if (collectives()) Run(kBackwardAllReduceStart, microbatch, kHeadLayer, Segment::kHead);
+    const ActionKind start = BackwardStart(LayerType::kHead, Segment::kHead);
+    if (collectives()) Run(start, microbatch, kHeadLayer, Segment::kHead);
     Run(kWeight, microbatch, kHeadLayer, Segment::kHead);
     if (collectives()) {
       rest = std::find_if(top.begin(), top.end(), [](const Action& a) { return a.kind != kRecompute; });
       EmitAll(Program(top.begin(), rest));
-      Run(kBackwardAllReduceWait, microbatch, kHeadLayer, Segment::kHead);
+      Run(InfoOf(start).counterpart, microbatch, kHeadLayer, Segment::kHead);
     }
     Run(kBackward, microbatch, kHeadLayer, Segment::kEnd);
     ReduceGradients(microbatch, kHeadLayer);
     EmitAll(Program(rest, top.end()));
   }
 
+  // All that is made again of a layer before or during its backward pass.
+  OpSet RecomputedOps(int32_t layer) const {
+    OpSet ops = 0;
+    for (RecomputePoint point = 0; point < kRecomputePointCount; ++point) ops |= OpsAt(layer, point);
+    return ops;
+  }
+
   void BackwardLayer(int32_t microbatch, int32_t layer) {
-    for (const Segment segment : SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
-      if (segment == Segment::kMlp && layer != top_layer()) {
-        EmitRecompute(microbatch, layer, RecomputePoint::kBeforeMlp);
+    const OpSet recomputed = RecomputedOps(layer);
+    int index = 0, window_index = 0;
+    for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
+      if (segment == Segment::kAttn && layer == context_.first_layer) PostNextReceive();
+      if (index > 0 || layer != top_layer()) EmitRecompute(microbatch, layer, BeforeSegmentPoint(index));
+      RunBackward(microbatch, layer, segment, recomputed);
+      const bool window = collectives() && graph_.EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
+      const ActionKind start = window ? BackwardStart(LayerType::kTransformer, segment) : kBackward;
+      if (window) Run(start, microbatch, layer, segment);
+      if (!graph_.OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) {
+        Run(kWeight, microbatch, layer, segment);
       }
-      if (segment == Segment::kAttn) {
-        if (layer == context_.first_layer) PostNextReceive();
-        EmitRecompute(microbatch, layer, RecomputePoint::kBeforeAttn);
+      if (window) {
+        EmitRecompute(microbatch, layer, OwnWindowPoint(index));
+        if (layer > context_.first_layer) EmitRecompute(microbatch, layer - 1, AboveWindowPoint(window_index));
+        Run(InfoOf(start).counterpart, microbatch, layer, segment);
+        ++window_index;
       }
-      Run(kBackward, microbatch, layer, segment);
-      const bool window = collectives() && EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
-      if (window) Run(kBackwardAllReduceStart, microbatch, layer, segment);
-      if (!OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) Run(kWeight, microbatch, layer, segment);
-      if (!window) continue;
-      if (segment == Segment::kMlp) EmitRecompute(microbatch, layer, RecomputePoint::kOwnMlp);
-      if (layer > context_.first_layer) {
-        EmitRecompute(microbatch, layer - 1,
-                      segment == Segment::kMlp ? RecomputePoint::kAboveMlp : RecomputePoint::kAboveAttn);
-      }
-      Run(kBackwardAllReduceWait, microbatch, layer, segment);
+      ++index;
     }
     ReduceGradients(microbatch, layer);
   }
@@ -244,6 +308,7 @@ class StageLowering {
   }
 
   const StageContext& context_;
+  const LayerGraph& graph_;
   const std::vector<MicrobatchPass> schedule_;
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [paired_][layer - first_layer]
   size_t slot_ = 0;

@@ -11,19 +11,17 @@
 
 namespace lynx {
 
-// Where a program can recompute for layer l and microbatch k, in the order of time. The critical placement is two
-// points: which one follows from the backward segment that reads the tensor first.
-enum class RecomputePoint : uint8_t {
-  kForwardAttn,
-  kForwardMlp,
-  kStall,
-  kAboveMlp,
-  kAboveAttn,
-  kBeforeMlp,
-  kOwnMlp,
-  kBeforeAttn,
-};
-inline constexpr int kRecomputePointCount = 8;
+// Where a program can recompute for layer l and microbatch k, in the order of time: forward windows, the stall, windows
+// of the layer above, then for each backward segment of the layer itself the point before it and the window after it.
+// The critical placement is the points before segments: which one follows from the segment that reads the tensor first.
+using RecomputePoint = int;
+inline constexpr int kMaxBackwardSegments = 5;
+constexpr RecomputePoint ForwardWindowPoint(int window) { return window; }
+inline constexpr RecomputePoint kStallPoint = kMaxWindows;
+constexpr RecomputePoint AboveWindowPoint(int window) { return kMaxWindows + 1 + window; }
+constexpr RecomputePoint BeforeSegmentPoint(int segment) { return 2 * kMaxWindows + 1 + 2 * segment; }
+constexpr RecomputePoint OwnWindowPoint(int segment) { return BeforeSegmentPoint(segment) + 1; }
+inline constexpr int kRecomputePointCount = 2 * kMaxWindows + 1 + 2 * kMaxBackwardSegments;
 
 // Which points exist for a layer and microbatch.
 struct RecomputeSituation {
@@ -36,10 +34,14 @@ struct RecomputeSituation {
 // Indexed by RecomputePoint: the ops to run again there.
 using RecomputeOps = std::array<OpSet, kRecomputePointCount>;
 
+// Position of a segment among the transformer layer's backward segments.
+int BackwardSegmentIndex(const LayerGraph& graph, Segment segment);
+
 // Where a placement's point does not exist, its tensors move to a later one: from forward windows and windows of the
 // layer above into the stall, from the stall to just before their use. A tensor moves later still when an input does,
-// and is never later than its first reader. Results of repeated collectives stay out of windows.
-RecomputeOps ResolveRecomputation(const LayerPolicy& policy, const RecomputeSituation& situation);
+// and is never later than its first reader. What needs a repeated collective stays out of windows.
+RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& policy,
+                                  const RecomputeSituation& situation);
 
 }  // namespace lynx
 

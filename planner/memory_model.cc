@@ -12,7 +12,7 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kParameterBytes = 4;  // fp32
+constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
 
 // Collects what one action does, each key once, in the order of first use.
 class AccessList {
@@ -77,30 +77,30 @@ void AddForwardOp(const OpInfo& info, AccessList& list) {
   } else {
     list.Add(info.output, mode);
   }
-  if (info.op == Op::kLogits) list.Add(Tensor::kLossStats, AccessMode::kWrite);
+  for (const Tensor tensor : info.side_outputs) list.Add(tensor, AccessMode::kWrite);
 }
 
-void AddOps(const Action& action, AccessList& list) {
+void AddOps(const Action& action, const LayerGraph& graph, AccessList& list) {
   const LayerType type = LayerTypeOf(action.layer);
   const bool recompute = action.kind == ActionKind::kRecompute;
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kRecompute:
-      for (const Op op : OpsOf(type, action.segment, Pass::kForward)) {
-        if (!recompute || Contains(action.ops, op)) AddForwardOp(InfoOf(op), list);
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kForward)) {
+        if (!recompute || Contains(action.ops, op)) AddForwardOp(graph.InfoOf(op), list);
       }
       return;
     case ActionKind::kBackward:
-      for (const Op op : OpsOf(type, action.segment, Pass::kBackward)) {
-        const OpInfo& info = InfoOf(op);
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kBackward)) {
+        const OpInfo& info = graph.InfoOf(op);
         for (const Tensor tensor : info.backward_reads) list.Add(tensor, AccessMode::kRead);
         for (const TensorUse& use : info.gradients) list.Add(use.tensor, use.mode);
         list.NeedWorkspace(WorkspaceBytes(op, Pass::kBackward, list.shape()));
       }
       return;
     case ActionKind::kWeight:
-      for (const Op op : OpsOf(type, action.segment, Pass::kWeight)) {
-        const OpInfo& info = InfoOf(op);
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kWeight)) {
+        const OpInfo& info = graph.InfoOf(op);
         for (const Tensor tensor : info.weight_reads) list.Add(tensor, AccessMode::kRead);
         for (const Tensor tensor : info.weight_gradients) list.Add(tensor, AccessMode::kRead);
         list.NeedWorkspace(WorkspaceBytes(op, Pass::kWeight, list.shape()));
@@ -111,19 +111,35 @@ void AddOps(const Action& action, AccessList& list) {
   }
 }
 
-// The tensor that the collective at the end of a segment works on, in place.
-void AddCollective(const Action& action, AccessList& list) {
-  const std::vector<Op> ops = OpsOf(LayerTypeOf(action.layer), action.segment, InfoOf(action.kind).segment_pass);
-  if (ops.empty()) return;
-  if (action.layer == kHeadLayer && InfoOf(action.kind).segment_pass == Pass::kForward) {
-    list.Add(Tensor::kLossStats, AccessMode::kUpdate);
-  } else if (InfoOf(action.kind).segment_pass == Pass::kBackward) {
-    const std::vector<TensorUse>& gradients = InfoOf(ops.back()).gradients;
-    list.Add(gradients.back().tensor, AccessMode::kUpdate);
-  } else if (InfoOf(ops.back()).output == Tensor::kX) {
-    list.AddOutputX(AccessMode::kUpdate);
+// The tensors that the collective at the end of a segment works on.
+void AddCollective(const Action& action, const LayerGraph& graph, AccessList& list) {
+  const ActionInfo& kind = InfoOf(action.kind);
+  const CollectiveInfo& info = graph.CollectiveOf(LayerTypeOf(action.layer), action.segment, kind.segment_pass);
+  if (info.kind == Collective::kNone) return;
+  const auto add = [&](Tensor tensor, AccessMode mode) {
+    if (tensor == Tensor::kX) {
+      list.AddOutputX(mode);
+    } else {
+      list.Add(tensor, mode);
+    }
+  };
+  const bool start = kind.phase == Phase::kStart;
+  if (info.from == info.to) {
+    add(info.to, AccessMode::kUpdate);
   } else {
-    list.Add(InfoOf(ops.back()).output, AccessMode::kUpdate);
+    add(info.from, AccessMode::kRead);
+    add(info.to, start ? AccessMode::kWrite : AccessMode::kUpdate);
+  }
+}
+
+// Host copies: the device's buffer is read until an offload is done, and written from a reload's start on.
+void AddCopy(const Action& action, AccessList& list) {
+  const bool reload = InfoOf(action.kind).letters == "LD";
+  const bool start = InfoOf(action.kind).phase == Phase::kStart;
+  for (int i = 0; i < kTensorCount; ++i) {
+    const auto tensor = static_cast<Tensor>(i);
+    if (!Contains(action.tensors, tensor)) continue;
+    list.Add(tensor, !reload ? AccessMode::kRead : start ? AccessMode::kWrite : AccessMode::kUpdate);
   }
 }
 
@@ -173,17 +189,13 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
     case kBackward:
     case kWeight:
     case kRecompute:
-      AddOps(action, list);
+      AddOps(action, context.graph(), list);
       break;
-    case kAllReduceStart:
-    case kAllReduceWait:
-    case kBackwardAllReduceStart:
-    case kBackwardAllReduceWait:
-    case kRecomputeAllReduceStart:
-    case kRecomputeAllReduceWait:
-    case kAllGatherStart:
-    case kAllGatherWait:
-      AddCollective(action, list);
+    case kOffloadStart:
+    case kOffloadWait:
+    case kReloadStart:
+    case kReloadWait:
+      AddCopy(action, list);
       break;
     case kSendForwardStart:
     case kSendForwardWait:
@@ -210,7 +222,12 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
     case kNormStart:
     case kNormWait:
     case kOptimizer:
+    case kWeightGatherStart:
+    case kWeightGatherWait:
       break;
+    default:  // collectives of the tensor-parallel group
+      LYNX_CHECK(InfoOf(action.kind).group == Group::kTensor);
+      AddCollective(action, context.graph(), list);
   }
   return std::move(list).Take();
 }
@@ -272,8 +289,16 @@ StateBytes StatesOf(const StageContext& context) {
   int64_t parameters = LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
   if (context.has_embedding()) parameters += LayerParameters(LayerType::kEmbedding, shape);
   if (context.has_head()) parameters += LayerParameters(LayerType::kHead, shape);
-  const Bytes one(parameters * kParameterBytes);
-  return {.weights = one, .gradients = one, .optimizer = one * 2};
+  if (context.model.tied_embeddings && context.has_embedding() && context.has_head()) {
+    parameters -= OpParameters(Op::kLogits, shape);
+  }
+  const ParallelLayout& layout = context.layout;
+  const int64_t sharing = int64_t{layout.dp} * layout.cp;
+  const auto share = [&](ZeroStage from) { return layout.zero >= from ? (parameters + sharing - 1) / sharing : parameters; };
+  const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
+  return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()),
+          .gradients = Bytes(share(ZeroStage::kGradients) * kStateBytes),
+          .optimizer = Bytes(share(ZeroStage::kOptimizer) * (2 * kStateBytes + master))};
 }
 
 }  // namespace lynx

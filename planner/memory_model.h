@@ -21,8 +21,6 @@
 
 namespace lynx {
 
-inline constexpr Bytes kBufferAlignment{256};
-
 struct BufferKey {
   Tensor tensor = Tensor::kX;
   int32_t layer = kNoLayer;            // kNoLayer for kGrad. kX of the stage's output: end_layer, or kHeadLayer where
@@ -73,7 +71,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
                                                  const MemoryPlan& memory);
 
-// Memory outside the arena, per rank of the stage: weights, gradients, two AdamW moments, all fp32.
+// Memory outside the arena, per rank of the stage: weights in the model's data type; gradients, two AdamW moments and,
+// for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes total() const { return weights + gradients + optimizer; }

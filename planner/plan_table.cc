@@ -39,21 +39,22 @@ std::string LayersText(const Plan& plan, size_t stage) {
   return text;
 }
 
-std::string StoredText(const StagePolicy& policy) {
+std::string StoredText(const LayerGraph& graph, const StagePolicy& policy) {
   int64_t stored = 0, all = 0;
   for (const LayerPolicy& layer : policy.layers) {
-    stored += std::count(layer.begin(), layer.end(), Placement::kStore);
-    all += static_cast<int64_t>(layer.size());
+    const auto count = static_cast<int64_t>(graph.recomputable().size());
+    stored += std::count(layer.begin(), layer.begin() + count, Placement::kStore);
+    all += count;
   }
   if (stored == all) return "all";
   return absl::StrCat(stored, " of ", all);
 }
 
-std::string RecomputedText(const StagePolicy& policy) {
+std::string RecomputedText(const LayerGraph& graph, const StagePolicy& policy) {
   std::array<int64_t, kPlacementCount> ops{};
   for (const LayerPolicy& layer : policy.layers) {
-    for (size_t i = 0; i < layer.size(); ++i) {
-      ops[static_cast<size_t>(layer[i])] += static_cast<int64_t>(ProducersOf(RecomputableTensors()[i]).size());
+    for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+      ops[static_cast<size_t>(layer[i])] += static_cast<int64_t>(graph.ProducersOf(graph.recomputable()[i]).size());
     }
   }
   std::string text;
@@ -66,11 +67,12 @@ std::string RecomputedText(const StagePolicy& policy) {
 }
 
 std::string StageTable(const Plan& plan) {
+  const LayerGraph& graph = plan.ContextOf(0).graph();
   std::vector<Row> rows{
       {"stage", "layers", "stored", "recomputed ops", "hidden", "exposed", "peak", "limit", "states"}};
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(stage.policy), RecomputedText(stage.policy),
+    rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage.policy), RecomputedText(graph, stage.policy),
                     FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed),
                     FormatBytes(stage.arena),
                     plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
@@ -80,6 +82,7 @@ std::string StageTable(const Plan& plan) {
 }
 
 std::string PolicyLines(const Plan& plan) {
+  const LayerGraph& graph = plan.ContextOf(0).graph();
   std::string text;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const std::vector<LayerPolicy>& layers = plan.stages[i].policy.layers;
@@ -88,7 +91,7 @@ std::string PolicyLines(const Plan& plan) {
       const StagePolicy group{
           {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
       absl::StrAppend(&text, "stage ", i, ", ",
-                      StagePolicyText(group, plan.stages[i].first_layer + static_cast<int32_t>(begin)), "\n");
+                      StagePolicyText(graph, group, plan.stages[i].first_layer + static_cast<int32_t>(begin)), "\n");
     }
   }
   return text;

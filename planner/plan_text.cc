@@ -18,9 +18,9 @@ std::string ExactText(double value) {
   return absl::StrCat(value, " (bits ", absl::StrFormat("%016x", std::bit_cast<uint64_t>(value)), ")");
 }
 
-void AppendStage(const StagePlan& stage, int index, std::string* text) {
+void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std::string* text) {
   absl::StrAppend(text, "stage ", index, "\nlayers ", stage.first_layer, " to ", stage.end_layer, "\npolicy ",
-                  StagePolicyText(stage.policy, stage.first_layer), "\n");
+                  StagePolicyText(graph, stage.policy, stage.first_layer), "\n");
   absl::StrAppend(text, "bytes arena ", stage.arena.value, " live_peak ", stage.live_peak.value, " weights ",
                   stage.states.weights.value, " gradients ", stage.states.gradients.value, " optimizer ",
                   stage.states.optimizer.value, "\n");
@@ -115,7 +115,9 @@ std::string PlanText(const Plan& plan) {
                   plan.activation_limit.value, "\n");
   absl::StrAppend(&text, "step ", plan.step.value, " nanos, profile ",
                   plan.measured_profile ? "measured" : "not measured", "\n");
-  for (size_t i = 0; i < plan.stages.size(); ++i) AppendStage(plan.stages[i], static_cast<int>(i), &text);
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    AppendStage(plan.ContextOf(static_cast<int32_t>(i)).graph(), plan.stages[i], static_cast<int>(i), &text);
+  }
   return text;
 }
 

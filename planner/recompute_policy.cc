@@ -9,8 +9,20 @@
 namespace lynx {
 namespace {
 
-constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {"store", "f1", "f2", "stall",
-                                                                           "b1",    "b2", "b3", "critical"};
+constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {
+    "store", "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "o1", "o2", "o3", "o4", "critical", "offload"};
+
+// Outputs of norms and activation functions.
+bool IsBalanced(Tensor tensor) {
+  switch (tensor) {
+    case Tensor::kLn1:
+    case Tensor::kLn2:
+    case Tensor::kGelu:
+    case Tensor::kSilu:
+    case Tensor::kSwiglu: return true;
+    default: return false;
+  }
+}
 
 Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   switch (mode) {
@@ -21,19 +33,21 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
     case RecomputeMode::kFullKeepCollectives:
       return tensor == Tensor::kX1 ? Placement::kStore : Placement::kCritical;
     case RecomputeMode::kSelective:
-      return tensor == Tensor::kProbs || tensor == Tensor::kContext ? Placement::kCritical : Placement::kStore;
-    case RecomputeMode::kAuto:
+      return tensor == Tensor::kProbs || tensor == Tensor::kProbsDropped ? Placement::kCritical : Placement::kStore;
+    case RecomputeMode::kBalanced:
+      return IsBalanced(tensor) ? Placement::kCritical : Placement::kStore;
+    default:
       break;
   }
-  LYNX_CHECK(!"auto names no policy; HEU makes one");
+  LYNX_CHECK(!"the mode does not treat every layer alike");
   return Placement::kStore;
 }
 
 // " ln1 qkv" for the tensors placed there.
-std::string TensorsAt(const LayerPolicy& policy, Placement placement) {
+std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
   std::string text;
-  for (size_t i = 0; i < policy.size(); ++i) {
-    if (policy[i] == placement) absl::StrAppend(&text, " ", std::string(TensorName(RecomputableTensors()[i])));
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (policy[i] == placement) absl::StrAppend(&text, " ", std::string(TensorName(graph.recomputable()[i])));
   }
   return text;
 }
@@ -42,27 +56,27 @@ std::string TensorsAt(const LayerPolicy& policy, Placement placement) {
 
 std::string_view PlacementName(Placement placement) { return kPlacementNames[static_cast<size_t>(placement)]; }
 
-StagePolicy NamedPolicy(RecomputeMode mode, int32_t layers) {
-  LayerPolicy policy;
-  LYNX_CHECK(policy.size() == RecomputableTensors().size());
-  for (size_t i = 0; i < policy.size(); ++i) policy[i] = NamedPlacement(mode, RecomputableTensors()[i]);
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers) {
+  LayerPolicy policy{};
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) policy[i] = NamedPlacement(mode, graph.recomputable()[i]);
   return {.layers = std::vector<LayerPolicy>(static_cast<size_t>(layers), policy)};
 }
 
-std::string LayerPolicyText(const LayerPolicy& policy) {
+std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy) {
   const auto all = [&](Placement placement) {
-    return std::all_of(policy.begin(), policy.end(), [&](Placement p) { return p == placement; });
+    const auto end = policy.begin() + static_cast<ptrdiff_t>(graph.recomputable().size());
+    return std::all_of(policy.begin(), end, [&](Placement p) { return p == placement; });
   };
   if (all(Placement::kStore)) return "store all";
   if (all(Placement::kCritical)) return "full";
   std::string text;
   for (int i = 0; i < kPlacementCount; ++i) {
     const auto placement = static_cast<Placement>(i);
-    const std::string tensors = TensorsAt(policy, placement);
+    const std::string tensors = TensorsAt(graph, policy, placement);
     if (tensors.empty()) continue;
     if (!text.empty()) text += "; ";
-    if (placement == Placement::kStore) {
-      absl::StrAppend(&text, tensors.substr(1), " stored");
+    if (!IsRecomputed(placement)) {
+      absl::StrAppend(&text, tensors.substr(1), placement == Placement::kStore ? " stored" : " offloaded");
     } else {
       absl::StrAppend(&text, std::string(PlacementName(placement)), ":", tensors);
     }
@@ -70,7 +84,7 @@ std::string LayerPolicyText(const LayerPolicy& policy) {
   return text;
 }
 
-std::string StagePolicyText(const StagePolicy& policy, int32_t first_layer) {
+std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer) {
   std::string text;
   for (size_t begin = 0, end; begin < policy.layers.size(); begin = end) {
     for (end = begin + 1; end < policy.layers.size() && policy.layers[end] == policy.layers[begin];) ++end;
@@ -82,7 +96,7 @@ std::string StagePolicyText(const StagePolicy& policy, int32_t first_layer) {
     } else {
       absl::StrAppend(&text, "layers ", first, "-", last, ": ");
     }
-    text += LayerPolicyText(policy.layers[begin]);
+    text += LayerPolicyText(graph, policy.layers[begin]);
   }
   return text;
 }

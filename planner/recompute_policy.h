@@ -15,35 +15,43 @@
 namespace lynx {
 
 // Where a tensor of layer l, microbatch k is made again. A tensor's inputs must be stored or recomputed no later:
-// the order below is the order in time.
+// the order below is the order in time, but for the own windows, which stand between the critical points of the layer's
+// backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf); without sequence
+// parallelism a pass has two: forward attn, mlp; backward mlp, attn.
 enum class Placement : uint8_t {
   kStore,
-  kForwardAttn,   // f1: the collective after the attn segment of layer l of the forward that runs just before backward k
-  kForwardMlp,    // f2: the one after its mlp segment
-  kStall,         // before the wait for the gradient of microbatch k from the next stage
-  kAboveMlp,      // b1: the collective after the mlp segment of the backward of layer l+1
-  kAboveAttn,     // b2: the one after its attn segment
-  kOwnMlp,        // b3: the one after the mlp segment of layer l's own backward; only for what that segment's B and W
-                  // do not read
-  kCritical,      // c: just before the backward segment that reads it, exposed
+  kForward1, kForward2, kForward3, kForward4,  // windows of layer l of the forward that runs just before backward k
+  kStall,                                      // before the wait for the gradient of microbatch k from the next stage
+  kAbove1, kAbove2, kAbove3, kAbove4,          // windows of the backward of layer l+1
+  kOwn1, kOwn2, kOwn3, kOwn4,                  // windows of layer l's own backward; only for what is read after them
+  kCritical,                                   // just before the backward segment that reads it, exposed
+  kOffload,                                    // not made again: kept in the host's memory between forward and backward
 };
-inline constexpr int kPlacementCount = 8;
-std::string_view PlacementName(Placement placement);  // "store", "f1", "f2", "stall", "b1", "b2", "b3", "critical"
+inline constexpr int kPlacementCount = 16;
+constexpr Placement ForwardWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kForward1) + i); }
+constexpr Placement AboveWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kAbove1) + i); }
+constexpr Placement OwnWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kOwn1) + i); }
+constexpr bool IsForwardWindow(Placement p) { return p >= Placement::kForward1 && p <= Placement::kForward4; }
+constexpr bool IsAboveWindow(Placement p) { return p >= Placement::kAbove1 && p <= Placement::kAbove4; }
+constexpr bool IsOwnWindow(Placement p) { return p >= Placement::kOwn1 && p <= Placement::kOwn4; }
+constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p != Placement::kOffload; }
+// "store", "f1".."f4", "stall", "b1".."b4", "o1".."o4", "critical", "offload"
+std::string_view PlacementName(Placement placement);
 
-// Indexed by position in RecomputableTensors().
-using LayerPolicy = std::array<Placement, 8>;
+// Indexed by position in LayerGraph::recomputable(); kStore beyond it.
+using LayerPolicy = std::array<Placement, kMaxRecomputable>;
 
 struct StagePolicy {
   std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
   bool operator==(const StagePolicy&) const = default;
 };
 
-// One of the named modes but kAuto, for every layer alike.
-StagePolicy NamedPolicy(RecomputeMode mode, int32_t layers);
+// One of the modes that treat every layer alike: none, full, full-keep-collectives, selective, balanced.
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
 // "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
-std::string LayerPolicyText(const LayerPolicy& policy);
+std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
 // Groups equal layers: "layers 0-3: ...; layer 4: ...".
-std::string StagePolicyText(const StagePolicy& policy, int32_t first_layer);
+std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);
 
 }  // namespace lynx
 

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
       for (int32_t dp = 1; tp * pp * dp <= max_ranks; ++dp) {
         if (!allowed(pinned.dp, dp) || tp * pp * dp < spec.resources.min_ranks) continue;
         for (int32_t size : MicroBatches(spec, dp)) {
-          candidates.push_back({{tp, pp, dp}, size, spec.train.global_batch / (dp * size)});
+          candidates.push_back({{.tp = tp, .pp = pp, .dp = dp}, size, spec.train.global_batch / (dp * size)});
         }
       }
     }
@@ -87,7 +87,7 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   const auto candidates = Candidates(spec, cluster);
   std::vector<LayerShape> shapes;
   if (!candidates.ok()) return shapes;
-  for (const Candidate& c : *candidates) shapes.push_back(ShapeOf(spec.model, c.layout.tp, c.micro_batch));
+  for (const Candidate& c : *candidates) shapes.push_back(ShapeOf(spec.model, c.layout, c.micro_batch));
   // LayerShape orders by micro-batch first: small ones, which nearly every layout can use, come first.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());

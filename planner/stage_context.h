@@ -21,7 +21,8 @@ struct StageContext {
 
   bool has_embedding() const { return stage == 0; }
   bool has_head() const { return stage == layout.pp - 1; }
-  LayerShape shape() const { return ShapeOf(model, layout.tp, micro_batch); }
+  LayerShape shape() const { return ShapeOf(model, layout, micro_batch); }
+  const LayerGraph& graph() const { return LayerGraph::Of(shape()); }
   bool operator==(const StageContext&) const = default;
 };
 

@@ -67,6 +67,7 @@ class StageValidator {
   StageValidator(const Program& program, const StageContext& context)
       : program_(program),
         context_(context),
+        graph_(context.graph()),
         forward_(ForwardSequence()),
         backward_(BackwardSequence()),
         forward_done_(static_cast<size_t>(context.microbatches)),
@@ -107,15 +108,13 @@ class StageValidator {
   void AddLayer(Sequence& sequence, int32_t layer, Pass pass) const {
     const LayerType type = LayerTypeOf(layer);
     const bool forward = pass == Pass::kForward;
-    for (const Segment segment : SegmentsOf(type, pass)) {
+    for (const Segment segment : graph_.SegmentsOf(type, pass)) {
       const auto add = [&](ActionKind kind) {
         sequence.push_back(OfStage({.kind = kind, .segment = segment, .layer = layer}));
       };
       add(forward ? kForward : kBackward);
-      if (!collectives() || !EndsInCollective(type, segment, pass)) continue;
-      const ActionKind start = !forward                   ? kBackwardAllReduceStart
-                               : type == LayerType::kHead ? kAllGatherStart
-                                                          : kAllReduceStart;
+      if (!collectives() || !graph_.EndsInCollective(type, segment, pass)) continue;
+      const ActionKind start = CollectiveStart(graph_.CollectiveOf(type, segment, pass).kind, pass);
       add(start);
       add(InfoOf(start).counterpart);
     }
@@ -185,7 +184,8 @@ class StageValidator {
                                context_.end_layer - 1));
     }
     if (!info.has_segment && action.segment != Segment::kNone) return Fail("the kind has no segment");
-    if (!info.has_ops && action.ops != 0) return Fail("the kind has no ops");
+    if (info.operands != Operands::kOps && action.ops != 0) return Fail("the kind has no ops");
+    if ((info.operands == Operands::kTensors) != (action.tensors != 0)) return Fail("copies, and only they, name tensors");
     if (info.has_segment) LYNX_RETURN_IF_ERROR(CheckSegment(action));
     return CheckGroup(action);
   }
@@ -193,19 +193,19 @@ class StageValidator {
   absl::Status CheckSegment(const Action& action) const {
     const LayerType type = LayerTypeOf(action.layer);
     const ActionInfo& info = InfoOf(action.kind);
-    const std::vector<Segment> segments = SegmentsOf(type, info.segment_pass);
+    const std::vector<Segment> segments = graph_.SegmentsOf(type, info.segment_pass);
     if (std::find(segments.begin(), segments.end(), action.segment) == segments.end()) {
       return Fail(absl::StrCat("the ", std::string(LayerTypeName(type)), " layer has no such segment in this pass"));
     }
-    if (action.kind == kWeight && OpsOf(type, action.segment, Pass::kWeight).empty()) {
+    if (action.kind == kWeight && graph_.OpsOf(type, action.segment, Pass::kWeight).empty()) {
       return Fail("the segment has no weight pass");
     }
     if (action.kind == kRecompute) return CheckRecomputedOps(action);
     if (info.group != Group::kTensor) return absl::OkStatus();
-    const bool repeats = info.letters == "RAR";
-    const bool gathers = type == LayerType::kHead && info.segment_pass == Pass::kForward;
-    if (!EndsInCollective(type, action.segment, info.segment_pass) || gathers != (info.letters == "AG") ||
-        (repeats && (type != LayerType::kTransformer || action.segment != Segment::kAttn))) {
+    const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass);
+    const bool gathers_shares = info.collective == Collective::kAllGather && collective.from != collective.to;
+    if (collective.kind != info.collective ||
+        (info.repeated && !gathers_shares && (type != LayerType::kTransformer || action.segment != Segment::kAttn))) {
       return Fail("no such collective ends this segment");
     }
     return absl::OkStatus();
@@ -213,9 +213,9 @@ class StageValidator {
 
   absl::Status CheckRecomputedOps(const Action& action) const {
     OpSet allowed = 0;
-    for (const Tensor tensor : RecomputableTensors()) {
-      for (const Op op : ProducersOf(tensor)) {
-        if (LayerTypeOf(action.layer) == LayerType::kTransformer && InfoOf(op).forward_segment == action.segment) {
+    for (const Tensor tensor : graph_.recomputable()) {
+      for (const Op op : graph_.ProducersOf(tensor)) {
+        if (LayerTypeOf(action.layer) == LayerType::kTransformer && graph_.InfoOf(op).forward_segment == action.segment) {
           allowed |= Bit(op);
         }
       }
@@ -238,6 +238,7 @@ class StageValidator {
         return context_.layout.dp > 1 ? absl::OkStatus() : Fail("there is no data-parallel group with dp 1");
       case Group::kNone:
       case Group::kWorld:
+      case Group::kHost:
         break;
     }
     return absl::OkStatus();
@@ -274,8 +275,8 @@ class StageValidator {
       }
     }
     for (const int32_t layer : Layers()) {
-      for (const Segment segment : SegmentsOf(LayerTypeOf(layer), Pass::kBackward)) {
-        if (OpsOf(LayerTypeOf(layer), segment, Pass::kWeight).empty()) continue;
+      for (const Segment segment : graph_.SegmentsOf(LayerTypeOf(layer), Pass::kBackward)) {
+        if (graph_.OpsOf(LayerTypeOf(layer), segment, Pass::kWeight).empty()) continue;
         const int32_t next = WeightPasses(layer, segment);
         if (next == context_.microbatches) continue;
         return lacks(OfStage({.kind = kWeight, .segment = segment, .microbatch = next, .layer = layer}));
@@ -315,46 +316,30 @@ class StageValidator {
   }
 
   absl::Status CheckOrder(const Action& action) {
+    const ActionInfo& info = InfoOf(action.kind);
+    if (info.group == Group::kTensor && info.repeated) return CheckRepeatedCollective(action);
+    if (info.group == Group::kTensor || info.group == Group::kNextStage || info.group == Group::kPreviousStage) {
+      return info.segment_pass == Pass::kForward ? Advance(action, forward_, forward_done_, "forward")
+                                                 : Advance(action, backward_, backward_done_, "backward");
+    }
     switch (action.kind) {
       case kForward:
-      case kAllReduceStart:
-      case kAllReduceWait:
-      case kAllGatherStart:
-      case kAllGatherWait:
-      case kRecvForwardStart:
-      case kRecvForwardWait:
-      case kSendForwardStart:
-      case kSendForwardWait:
         return Advance(action, forward_, forward_done_, "forward");
       case kBackward:
         if (!ForwardComputed(action.microbatch)) {
           return Fail("the microbatch's backward pass begins before its forward pass has ended");
         }
         LYNX_RETURN_IF_ERROR(CheckBackwardReadsX1(action));
-        [[fallthrough]];
-      case kBackwardAllReduceStart:
-      case kBackwardAllReduceWait:
-      case kRecvBackwardStart:
-      case kRecvBackwardWait:
-      case kSendBackwardStart:
-      case kSendBackwardWait:
         return Advance(action, backward_, backward_done_, "backward");
       case kWeight:
         return CheckWeight(action);
       case kRecompute:
         return CheckRecompute(action);
-      case kRecomputeAllReduceStart:
-      case kRecomputeAllReduceWait:
-        return CheckRepeatedCollective(action);
       case kDataReduceStart:
         return CheckReduction(action);
-      case kDataReduceWait:
-      case kNormStart:
-      case kNormWait:
-      case kOptimizer:
-        break;
+      default:
+        return absl::OkStatus();
     }
-    return absl::OkStatus();
   }
 
   // The next action of a microbatch's sequence, which no later microbatch may overtake.
@@ -412,7 +397,7 @@ class StageValidator {
     OpSet& done = recomputed_[{action.microbatch, action.layer}];
     if ((done & action.ops) != 0) return Fail("an op is recomputed once for each microbatch");
     done |= action.ops;
-    for (const Op op : OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
+    for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
       if (!Contains(action.ops, op)) continue;
       X1State& state = x1_state(action);
       if (op == Op::kProj) {
@@ -423,7 +408,7 @@ class StageValidator {
         }
         state = X1State::kWhole;
       } else {
-        LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, InfoOf(op).reads));
+        LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, graph_.InfoOf(op).reads));
       }
     }
     return absl::OkStatus();
@@ -436,15 +421,17 @@ class StageValidator {
   }
 
   absl::Status CheckBackwardReadsX1(const Action& action) {
-    for (const Op op : OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
-      LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, InfoOf(op).backward_reads));
+    for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
+      LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, graph_.InfoOf(op).backward_reads));
     }
     return absl::OkStatus();
   }
 
   absl::Status CheckRepeatedCollective(const Action& action) {
     LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
-    const bool start = action.kind == kRecomputeAllReduceStart;
+    const ActionInfo& info = InfoOf(action.kind);
+    if (info.collective == Collective::kAllGather) return absl::OkStatus();  // reads what the fold shows to be there
+    const bool start = info.phase == Phase::kStart;
     X1State& state = x1_state(action);
     if (state != (start ? X1State::kPartialSum : X1State::kReducing)) {
       return Fail("a repeated all-reduce follows the recomputation of proj, once");
@@ -455,10 +442,10 @@ class StageValidator {
 
   absl::Status CheckReduction(const Action& action) {
     const LayerType type = LayerTypeOf(action.layer);
-    const std::vector<Segment> segments = SegmentsOf(type, Pass::kBackward);
+    const std::vector<Segment> segments = graph_.SegmentsOf(type, Pass::kBackward);
     bool done = Past(Pass::kBackward, context_.microbatches - 1, action.layer, segments.back());
     for (const Segment segment : segments) {
-      if (OpsOf(type, segment, Pass::kWeight).empty()) continue;
+      if (graph_.OpsOf(type, segment, Pass::kWeight).empty()) continue;
       done = done && WeightPasses(action.layer, segment) == context_.microbatches;
     }
     if (!done) return Fail("gradients are reduced after the layer's last backward and weight pass");
@@ -502,6 +489,7 @@ class StageValidator {
 
   const Program& program_;
   const StageContext& context_;
+  const LayerGraph& graph_;
   const Sequence forward_, backward_;
   size_t at_ = 0;
   // Per microbatch, how many actions of its sequence are done.

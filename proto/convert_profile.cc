@@ -40,12 +40,13 @@ absl::StatusOr<LinkCost> LinkFromProto(const v1::LinkCost& message, const std::s
 v1::ShapeTimes ShapeTimesToProto(const ShapeTimes& times) {
   v1::ShapeTimes message;
   *message.mutable_shape() = ToProto(times.shape);
-  for (int i = 0; i < kOpCount; ++i) {
+  for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+    const OpTimes& from = times.ops[static_cast<size_t>(info.op)];
     v1::OpTimes& op = *message.add_ops();
-    op.set_op(std::string(OpName(static_cast<Op>(i))));
-    op.set_forward_ns(times.ops[i].forward.value);
-    op.set_backward_ns(times.ops[i].backward.value);
-    op.set_weight_ns(times.ops[i].weight.value);
+    op.set_op(std::string(OpName(info.op)));
+    op.set_forward_ns(from.forward.value);
+    op.set_backward_ns(from.backward.value);
+    op.set_weight_ns(from.weight.value);
   }
   message.set_optimizer_ns_per_mega_parameter(times.optimizer_per_mega_parameter.value);
   return message;
@@ -54,13 +55,14 @@ v1::ShapeTimes ShapeTimesToProto(const ShapeTimes& times) {
 absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, const std::string& path) {
   ShapeTimes times;
   LYNX_ASSIGN_OR_RETURN(times.shape, FromProto(message.shape(), FieldPath(path, "shape")));
+  const LayerGraph& graph = LayerGraph::Of(times.shape);
   OpSet seen = 0;
   for (int i = 0; i < message.ops_size(); ++i) {
     const v1::OpTimes& from = message.ops(i);
     const std::string at = FieldPath(path, "ops", i);
     Op op;
-    if (!ParseOp(from.op(), op)) {
-      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""), "no op has this name");
+    if (!ParseOp(from.op(), op) || !graph.Has(op)) {
+      return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op().substr(0, 64), "\""), "the shape's layers have no op of this name");
     }
     if (Contains(seen, op)) {
       return BadField(FieldPath(at, "op"), absl::StrCat("\"", from.op(), "\""), "must appear once");
@@ -71,10 +73,10 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
     LYNX_ASSIGN_OR_RETURN(to.backward, NanosFrom(FieldPath(at, "backward_ns"), from.backward_ns()));
     LYNX_ASSIGN_OR_RETURN(to.weight, NanosFrom(FieldPath(at, "weight_ns"), from.weight_ns()));
   }
-  for (int i = 0; i < kOpCount; ++i) {
-    if (Contains(seen, static_cast<Op>(i))) continue;
+  for (const OpInfo& info : graph.ops()) {
+    if (Contains(seen, info.op)) continue;
     return BadField(FieldPath(path, "ops"), "incomplete",
-                    absl::StrCat("op ", std::string(OpName(static_cast<Op>(i))), " is missing"));
+                    absl::StrCat("op ", std::string(OpName(info.op)), " is missing"));
   }
   LYNX_ASSIGN_OR_RETURN(times.optimizer_per_mega_parameter,
                         NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"),
@@ -94,6 +96,14 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_vocab(shape.vocab);
   message.set_tp(shape.tp);
   message.set_dropout(shape.dropout);
+  message.set_family(shape.family == ModelFamily::kLlama ? v1::MODEL_FAMILY_LLAMA : v1::MODEL_FAMILY_GPT);
+  message.set_kv_heads(shape.kv_heads);
+  message.set_attention(shape.attention == AttentionKernel::kFused ? v1::ATTENTION_KERNEL_FUSED
+                                                                   : v1::ATTENTION_KERNEL_UNFUSED);
+  message.set_dtype(shape.dtype == DataType::kBfloat16 ? v1::DATA_TYPE_BFLOAT16 : v1::DATA_TYPE_FLOAT32);
+  message.set_stored_masks(shape.stored_masks);
+  message.set_sequence_parallel(shape.sequence_parallel);
+  message.set_cp(shape.cp);
   return message;
 }
 
@@ -109,9 +119,23 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "hidden"), message.hidden(), "heads", message.heads()));
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "tp", message.tp()));
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "ffn"), message.ffn(), "tp", message.tp()));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_heads"), message.kv_heads(), 0, message.heads()));
+  const int32_t key_heads = message.kv_heads() == 0 ? message.heads() : message.kv_heads();
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "kv_heads", key_heads));
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "kv_heads"), key_heads, "tp", message.tp()));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cp"), message.cp(), 0, kMaxWireRanks));
+  const int32_t cp = std::max(1, message.cp());
+  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "seq"), message.seq(), "cp", cp));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "family"), message.family(), 0, 1));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "attention"), message.attention(), 0, 1));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "dtype"), message.dtype(), 0, 1));
   return LayerShape{.micro_batch = message.micro_batch(), .seq = message.seq(), .hidden = message.hidden(),
                     .heads = message.heads(), .ffn = message.ffn(), .vocab = message.vocab(), .tp = message.tp(),
-                    .dropout = message.dropout()};
+                    .dropout = message.dropout(), .family = static_cast<ModelFamily>(message.family()),
+                    .kv_heads = message.kv_heads(), .attention = static_cast<AttentionKernel>(message.attention()),
+                    .dtype = static_cast<DataType>(message.dtype()),
+                    .stored_masks = message.stored_masks() && message.dropout(),
+                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1, .cp = cp};
 }
 
 v1::HardwareProfile ToProto(const HardwareProfile& profile) {

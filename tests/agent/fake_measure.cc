@@ -36,7 +36,7 @@ int Measure(const std::string& text, bool reaches_shapes, std::ostream& runs) {
   for (const LayerShape& shape : request->shapes) {
     if (!reaches_shapes) break;
     ShapeTimes times{.shape = shape, .optimizer_per_mega_parameter = Nanos(500 * slowness)};
-    for (const OpInfo& op : AllOps()) {
+    for (const OpInfo& op : LayerGraph::Of({}).ops()) {
       OpTimes& of_op = times.ops[static_cast<size_t>(op.op)];
       of_op = {Nanos(1000 * slowness), Nanos(2000 * slowness), Nanos(op.has_weight_pass ? 3000 * slowness : 0)};
     }

@@ -18,6 +18,9 @@ std::vector<TextCase> TextCases() {
   const auto layer = [](ActionKind kind, Segment segment, int32_t layer, OpSet ops = 0) {
     return Action{.kind = kind, .segment = segment, .stage = 0, .microbatch = 3, .layer = layer, .ops = ops};
   };
+  const auto copy = [](ActionKind kind) {
+    return Action{.kind = kind, .microbatch = 3, .layer = 12, .tensors = Bit(Tensor::kQkv) | Bit(Tensor::kFc1)};
+  };
   const auto boundary = [](ActionKind kind, int32_t stage) {
     return Action{.kind = kind, .stage = stage, .microbatch = 3};
   };
@@ -35,6 +38,21 @@ std::vector<TextCase> TextCases() {
       {"0RAR-3:12.attn", layer(kRecomputeAllReduceWait, Segment::kAttn, 12)},
       {"0AG+3:h.head", layer(kAllGatherStart, Segment::kHead, kHeadLayer)},
       {"0AG-3:h.head", layer(kAllGatherWait, Segment::kHead, kHeadLayer)},
+      {"0AG+3:12.norm1", layer(kAllGatherStart, Segment::kNorm1, 12)},
+      {"0BAG+3:12.out", layer(kBackwardAllGatherStart, Segment::kOut, 12)},
+      {"0BAG-3:12.out", layer(kBackwardAllGatherWait, Segment::kOut, 12)},
+      {"0RAG+3:12.norm2", layer(kRecomputeAllGatherStart, Segment::kNorm2, 12)},
+      {"0RAG-3:12.norm2", layer(kRecomputeAllGatherWait, Segment::kNorm2, 12)},
+      {"0RS+3:12.mlp", layer(kReduceScatterStart, Segment::kMlp, 12)},
+      {"0RS-3:12.mlp", layer(kReduceScatterWait, Segment::kMlp, 12)},
+      {"0BRS+3:12.attn", layer(kBackwardReduceScatterStart, Segment::kAttn, 12)},
+      {"0BRS-3:12.attn", layer(kBackwardReduceScatterWait, Segment::kAttn, 12)},
+      {"0RRS+3:12.attn", layer(kRecomputeReduceScatterStart, Segment::kAttn, 12)},
+      {"0RRS-3:12.attn", layer(kRecomputeReduceScatterWait, Segment::kAttn, 12)},
+      {"0OF+3:12(qkv,fc1)", copy(kOffloadStart)},
+      {"0OF-3:12(qkv,fc1)", copy(kOffloadWait)},
+      {"0LD+3:12(qkv,fc1)", copy(kReloadStart)},
+      {"0LD-3:12(qkv,fc1)", copy(kReloadWait)},
       {"0SF+3", boundary(kSendForwardStart, 0)},
       {"0SF-3", boundary(kSendForwardWait, 0)},
       {"1RF+3", boundary(kRecvForwardStart, 1)},
@@ -47,6 +65,8 @@ std::vector<TextCase> TextCases() {
       {"0DP-:h", Action{.kind = kDataReduceWait, .layer = kHeadLayer}},
       {"0NORM+", Action{.kind = kNormStart}},
       {"0NORM-", Action{.kind = kNormWait}},
+      {"0PG+:12", Action{.kind = kWeightGatherStart, .layer = 12}},
+      {"0PG-:e", Action{.kind = kWeightGatherWait, .layer = kEmbeddingLayer}},
       {"12OPT", Action{.kind = kOptimizer, .stage = 12}},
   };
 }
@@ -89,14 +109,17 @@ TEST(ActionTextTest, ErrorsNameTheWordTheExpectationAndThePosition) {
       {"0F3:x.mlp", "expected a layer (a number, e or h) at character 5"},
       {"0F3:012.mlp", "expected a layer (a number, e or h) at character 5"},
       {"0F3:12mlp", "expected '.' at character 7"},
-      {"0F3:12.mpl", "expected a segment (embed, attn, mlp, head or end) at character 8"},
-      {"0F3:12.none", "expected a segment (embed, attn, mlp, head or end) at character 8"},
+      {"0F3:12.mpl", "expected a segment (embed, norm1, attn, norm2, mlp, head, out or end) at character 8"},
+      {"0F3:12.none", "expected a segment (embed, norm1, attn, norm2, mlp, head, out or end) at character 8"},
       {"0F3:12.mlp(ln2)", "expected the end of the action at character 11"},
       {"0R3:12.attn", "expected '(' at character 12"},
       {"0R3:12.attn()", "expected an op name at character 13"},
       {"0R3:12.attn(ln3)", "expected an op name at character 13"},
       {"0R3:12.attn(ln1,ln1)", "expected each op once at character 17"},
       {"0R3:12.attn(ln1", "expected ')' at character 16"},
+      {"0OF+3:12", "expected '(' at character 9"},
+      {"0OF+3:12(qvk)", "expected a tensor name at character 10"},
+      {"0LD-3:12(qkv,qkv)", "expected each tensor once at character 14"},
       {"0SF+3:1", "expected the end of the action at character 6"},
       {"0DP+3:1", "expected ':' at character 5"},
       {"0OPT ", "expected the end of the action at character 5"},
@@ -147,7 +170,7 @@ TEST(ActionTableTest, StartsAndWaitsAreCounterparts) {
     EXPECT_EQ(other.letters, info.letters);
     EXPECT_EQ(other.group, info.group);
     EXPECT_EQ(info.phase == Phase::kWhole, info.kind == other.kind);
-    EXPECT_EQ(info.phase == Phase::kStart, info.stream == Stream::kCommunication);
+    EXPECT_EQ(info.phase == Phase::kStart, info.stream != Stream::kCompute);
     EXPECT_EQ(info.group == Group::kNone, info.phase == Phase::kWhole);
     if (info.phase == Phase::kStart) {
       EXPECT_EQ(other.phase, Phase::kWait);

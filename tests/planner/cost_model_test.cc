@@ -14,7 +14,7 @@ TEST(CostModel, RooflineTakesTheSlowerOfArithmeticAndMemory) {
   HardwareProfile profile = RoundProfile(model);
   profile.measured.clear();
   profile.op_overhead = Nanos(7);
-  const LayerShape shape = ShapeOf(model, 1, 1);
+  const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const CostModel slow_arithmetic(profile, model, {}, 1, 1);
   EXPECT_FALSE(slow_arithmetic.measured());
   // fc1: 2 * 10 tokens * 16 * 64 FLOPs at one a nanosecond outweigh its traffic.

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-constexpr int kCount = kRecomputableCount;
+constexpr int kCount = 8;
 
 // held, transient, exposed
 using Triple = std::tuple<int64_t, int64_t, int64_t>;
@@ -37,14 +37,14 @@ class PlayedLayer {
       if (policy_[i] == Placement::kStore) there_[i] = true;
       if (policy_[i] == Placement::kStore && read) held_ += problem_.in_flight * problem_.bytes[i].value;
     }
-    for (Placement window : {Placement::kForwardAttn, Placement::kForwardMlp, Placement::kStall}) {
+    for (Placement window : {Placement::kForward1, Placement::kForward2, Placement::kStall}) {
       if (!MakeAll(window)) return std::nullopt;
     }
     for (int i = 0; i < kCount; ++i) {
       if (there_[i] && policy_[i] != Placement::kStore) held_ += problem_.bytes[i].value;
       stage_held_[i] = there_[i];
     }
-    for (Placement window : {Placement::kAboveMlp, Placement::kAboveAttn}) {
+    for (Placement window : {Placement::kAbove1, Placement::kAbove2}) {
       if (!MakeAll(window)) return std::nullopt;
     }
     int64_t above = 0;
@@ -59,7 +59,7 @@ class PlayedLayer {
     int64_t in_mlp = 0, in_attn = 0;
     for (int i = 0; i < kCount; ++i) in_mlp += there_[i] && !stage_held_[i] ? problem_.bytes[i].value : 0;
     const std::array<bool, kCount> after_mlp = there_;
-    if (!MakeAll(Placement::kOwnMlp)) return std::nullopt;
+    if (!MakeAll(Placement::kOwn1)) return std::nullopt;
     for (int i = 0; i < kCount; ++i) {
       if (!MakeCritical(i)) return std::nullopt;
     }
@@ -74,7 +74,7 @@ class PlayedLayer {
     const Placement p = policy_[i];
     if (p == Placement::kCritical) return true;
     if (In(problem_.not_in_windows, i) || problem_.capacity[static_cast<int>(p)].value == 0) return false;
-    if (p == Placement::kOwnMlp && In(problem_.read_by_mlp, i)) return false;
+    if (p == Placement::kOwn1 && In(problem_.read_by_mlp, i)) return false;
     return problem_.in_flight > 1 || p > Placement::kStall;
   }
   bool ReadByRecomputation(int i) const {
@@ -108,14 +108,14 @@ class PlayedLayer {
   int64_t Exposed() const {
     std::array<int64_t, kPlacementCount> used{};
     for (int i = 0; i < kCount; ++i) {
-      const Placement p = policy_[i] == Placement::kOwnMlp ? Placement::kAboveMlp : policy_[i];
+      const Placement p = policy_[i] == Placement::kOwn1 ? Placement::kAbove1 : policy_[i];
       used[static_cast<int>(p)] += problem_.cost[i].value;
     }
     int64_t exposed = used[static_cast<int>(Placement::kCritical)];
-    for (int p = 1; p < static_cast<int>(Placement::kOwnMlp); ++p) {
+    for (int p = 1; p < static_cast<int>(Placement::kOwn1); ++p) {
       int64_t capacity = problem_.capacity[p].value;
-      if (p == static_cast<int>(Placement::kAboveMlp)) {
-        capacity = std::max(capacity, problem_.capacity[static_cast<int>(Placement::kOwnMlp)].value);
+      if (p == static_cast<int>(Placement::kAbove1)) {
+        capacity = std::max(capacity, problem_.capacity[static_cast<int>(Placement::kOwn1)].value);
       }
       exposed += std::max<int64_t>(0, used[p] - capacity);
     }
@@ -139,11 +139,11 @@ void ForEachPolicy(const std::vector<Placement>& placements, int i, LayerPolicy&
 
 std::set<Triple> BruteForceFront(const LayerProblem& problem) {
   std::vector<Placement> placements{Placement::kStore, Placement::kCritical};
-  for (int p = 1; p <= static_cast<int>(Placement::kOwnMlp); ++p) {
+  for (int p = 1; p <= static_cast<int>(Placement::kOwn1); ++p) {
     if (problem.capacity[p].value > 0) placements.push_back(static_cast<Placement>(p));
   }
   std::set<Triple> all, front;
-  LayerPolicy policy;
+  LayerPolicy policy{};
   ForEachPolicy(placements, 0, policy, [&](const LayerPolicy& candidate) {
     if (const auto triple = PlayedLayer(problem, candidate).Play()) all.insert(*triple);
   });
@@ -165,7 +165,7 @@ LayerProblem RandomProblem(std::mt19937& rng, int windows) {
   };
   // The real layer's readers, with random sizes, times and windows.
   const ModelSpec model = TinyModel(2);
-  LayerProblem problem = MakeLayerProblem(CostModel(RoundProfile(model), model, {}, 1, 1), ShapeOf(model, 1, 1), 1,
+  LayerProblem problem = MakeLayerProblem(CostModel(RoundProfile(model), model, {}, 1, 1), ShapeOf(model, ParallelLayout{}, 1), 1,
                                           LayerPosition::kInner, Nanos(0));
   for (int i = 0; i < kCount; ++i) {
     problem.bytes[i] = Bytes(number(1, 9));
@@ -174,10 +174,14 @@ LayerProblem RandomProblem(std::mt19937& rng, int windows) {
   if (number(0, 2) == 0) problem.read_by_mlp = static_cast<RecomputableSet>(rng());
   if (number(0, 2) == 0) problem.read_by_attn = static_cast<RecomputableSet>(rng());
   problem.capacity.fill(Nanos(0));
-  for (int k = 0; k < windows; ++k) problem.capacity[number(1, 6)] = Nanos(number(1, 20));
+  constexpr std::array kWindows = {Placement::kForward1, Placement::kForward2, Placement::kStall,
+                                   Placement::kAbove1,   Placement::kAbove2,   Placement::kOwn1};
+  for (int k = 0; k < windows; ++k) {
+    problem.capacity[static_cast<int>(kWindows[number(0, 5)])] = Nanos(number(1, 20));
+  }
   if (number(0, 1) == 0) {
-    problem.capacity[static_cast<int>(Placement::kOwnMlp)] =
-        problem.capacity[static_cast<int>(Placement::kAboveMlp)];
+    problem.capacity[static_cast<int>(Placement::kOwn1)] =
+        problem.capacity[static_cast<int>(Placement::kAbove1)];
   }
   problem.in_flight = static_cast<int32_t>(number(1, 4));
   problem.early = Nanos(number(0, 1) * number(1, 20));
@@ -193,7 +197,7 @@ TEST(Heu, EqualsBruteForceOnOneLayer) {
     for (const LayerChoice& choice : SolveLayer(problem)) {
       EXPECT_TRUE(front.insert(TripleOf(choice)).second) << "twice in the front";
       LayerPolicy policy = choice.policy;
-      EXPECT_EQ(PlayedLayer(problem, policy).Play(), TripleOf(choice)) << LayerPolicyText(choice.policy);
+      EXPECT_EQ(PlayedLayer(problem, policy).Play(), TripleOf(choice)) << LayerPolicyText(LayerGraph::Of({}), choice.policy);
       const auto evaluated = EvaluateLayer(problem, choice.policy);
       ASSERT_TRUE(evaluated.has_value());
       EXPECT_EQ(TripleOf(*evaluated), TripleOf(choice));
@@ -205,27 +209,27 @@ TEST(Heu, EqualsBruteForceOnOneLayer) {
 TEST(Heu, ReadersFollowFromTheLayerGraph) {
   const ModelSpec model = TinyModel(2);
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
-  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kInner, Nanos(30));
+  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{.tp = 2}, 1), 2, LayerPosition::kInner, Nanos(30));
   // Order: ln1 qkv probs context x1 ln2 fc1 gelu.
   EXPECT_EQ(problem.inputs,
-            (std::array<RecomputableSet, 8>{0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000}));
+            (std::array<RecomputableSet, kMaxRecomputable>{0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000}));
   EXPECT_EQ(problem.read_by_mlp, 0b11100000);
   EXPECT_EQ(problem.read_by_attn, 0b00011111);
   EXPECT_EQ(problem.not_in_windows, 0b00010000);
   EXPECT_EQ(problem.cost[4], Nanos(200 + 640));  // proj, add1 and the all-reduce between them
   EXPECT_EQ(problem.bytes[7], Bytes(1280));      // 10 * 32 floats, a multiple of the alignment
-  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kForwardMlp)], Nanos(640));
+  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kForward2)], Nanos(640));
   // Three weight gradients of 100 ns run in each backward window first.
-  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kAboveMlp)], Nanos(340));
-  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kOwnMlp)], Nanos(340));
+  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kAbove1)], Nanos(340));
+  EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kOwn1)], Nanos(340));
   EXPECT_EQ(problem.capacity[static_cast<int>(Placement::kStall)], Nanos(30));
-  const LayerProblem top = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kTop, Nanos(0));
-  EXPECT_EQ(top.capacity[static_cast<int>(Placement::kAboveMlp)], Nanos(0));
+  const LayerProblem top = MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{.tp = 2}, 1), 2, LayerPosition::kTop, Nanos(0));
+  EXPECT_EQ(top.capacity[static_cast<int>(Placement::kAbove1)], Nanos(0));
   EXPECT_EQ(top.early, Nanos(0));
-  EXPECT_EQ(top.capacity[static_cast<int>(Placement::kOwnMlp)], Nanos(340));
+  EXPECT_EQ(top.capacity[static_cast<int>(Placement::kOwn1)], Nanos(340));
   // The head's window of 640 ns, less the weight gradient of the logits.
   const LayerProblem below_head =
-      MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kTopBelowHead, Nanos(0));
+      MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{.tp = 2}, 1), 2, LayerPosition::kTopBelowHead, Nanos(0));
   EXPECT_EQ(below_head.early, Nanos(540));
 }
 
@@ -233,7 +237,7 @@ TEST(Heu, WithoutWindowsOnlyStoreAndCriticalRemain) {
   const ModelSpec model = TinyModel(2);
   const CostModel costs(RoundProfile(model), model, {}, 1, 1);
   for (const LayerChoice& choice :
-       SolveLayer(MakeLayerProblem(costs, ShapeOf(model, 1, 1), 3, LayerPosition::kInner, Nanos(0)))) {
+       SolveLayer(MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{}, 1), 3, LayerPosition::kInner, Nanos(0)))) {
     for (Placement p : choice.policy) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
   }
 }
@@ -243,7 +247,7 @@ TEST(Heu, WideWindowsHideWhatTheyMay) {
   HardwareProfile profile = RoundProfile(model);
   profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
   const CostModel costs(profile, model, {.tp = 2}, 1, 2);
-  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 4, LayerPosition::kInner, Nanos(0));
+  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{.tp = 2}, 1), 4, LayerPosition::kInner, Nanos(0));
   const std::vector<LayerChoice> front = SolveLayer(problem);
   // Everything but x1 can be made again for nothing.
   const auto least = std::min_element(front.begin(), front.end(), [](const LayerChoice& a, const LayerChoice& b) {
@@ -256,17 +260,17 @@ TEST(Heu, WideWindowsHideWhatTheyMay) {
 TEST(Heu, ForbidsWhatTheRulesForbid) {
   const ModelSpec model = TinyModel(2);
   const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
-  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, 2, 1), 2, LayerPosition::kInner, Nanos(0));
+  const LayerProblem problem = MakeLayerProblem(costs, ShapeOf(model, ParallelLayout{.tp = 2}, 1), 2, LayerPosition::kInner, Nanos(0));
   using enum Placement;
   // qkv in f1 from ln1 in b1, which is later.
-  EXPECT_FALSE(EvaluateLayer(problem, {kAboveMlp, kForwardAttn, kStore, kStore, kStore, kStore, kStore, kStore}));
+  EXPECT_FALSE(EvaluateLayer(problem, {kAbove1, kForward1, kStore, kStore, kStore, kStore, kStore, kStore}));
   // x1 in a window.
-  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kStore, kForwardMlp, kStore, kStore, kStore}));
+  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kStore, kForward2, kStore, kStore, kStore}));
   // gelu in b3: the mlp segment's own weight gradient reads it first.
-  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kStore, kStore, kStore, kStore, kOwnMlp}));
+  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kStore, kStore, kStore, kStore, kOwn1}));
   // context in b3, but x1 is needed before the mlp segment, for ln2.
-  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kOwnMlp, kCritical, kCritical, kStore, kStore}));
-  EXPECT_TRUE(EvaluateLayer(problem, {kStore, kStore, kStore, kOwnMlp, kCritical, kStore, kStore, kStore}));
+  EXPECT_FALSE(EvaluateLayer(problem, {kStore, kStore, kStore, kOwn1, kCritical, kCritical, kStore, kStore}));
+  EXPECT_TRUE(EvaluateLayer(problem, {kStore, kStore, kStore, kOwn1, kCritical, kStore, kStore, kStore}));
 }
 
 // The best mix of at most two inner choices and one top choice, by trying all.
@@ -296,8 +300,8 @@ TEST(Heu, StageMixEqualsBruteForceAndMoreMemoryNeverHurts) {
     std::mt19937 rng(seed);
     const LayerProblem problem = RandomProblem(rng, 2);
     LayerProblem top_problem = problem;
-    top_problem.capacity[static_cast<int>(Placement::kAboveMlp)] = Nanos(0);
-    top_problem.capacity[static_cast<int>(Placement::kAboveAttn)] = Nanos(0);
+    top_problem.capacity[static_cast<int>(Placement::kAbove1)] = Nanos(0);
+    top_problem.capacity[static_cast<int>(Placement::kAbove2)] = Nanos(0);
     const std::vector<LayerChoice> inner = SolveLayer(problem), top = SolveLayer(top_problem);
     const StageMixer mixer(inner, top);
     for (int32_t layers : {1, 2, 5}) {

@@ -24,34 +24,34 @@ LayerShape SmallShape() {
 
 TEST(LayerGraphTest, SegmentsRunTheirOpsInTheOrderOfThePass) {
   using enum Op;
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kForward), ElementsAre(kLn1, kQkv, kProbs, kContext, kProj));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kForward), ElementsAre(kAdd1, kLn2, kFc1, kGelu, kFc2));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kForward), ElementsAre(kAdd2));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kBackward), ElementsAre(kAdd2, kFc2, kGelu, kFc1));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kBackward),
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kForward), ElementsAre(kLn1, kQkv, kProbs, kContext, kProj));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kForward), ElementsAre(kAdd1, kLn2, kFc1, kGelu, kFc2));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kEnd, Pass::kForward), ElementsAre(kAdd2));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kBackward), ElementsAre(kAdd2, kFc2, kGelu, kFc1));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kBackward),
               ElementsAre(kLn2, kAdd1, kProj, kContext, kProbs, kQkv));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kBackward), ElementsAre(kLn1));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kMlp, Pass::kWeight), ElementsAre(kAdd2, kFc2, kFc1));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kAttn, Pass::kWeight), ElementsAre(kAdd1, kProj, kQkv));
-  EXPECT_THAT(OpsOf(kTransformer, Segment::kEnd, Pass::kWeight), IsEmpty());
-  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kForward), ElementsAre(kEmbed));
-  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEnd, Pass::kForward), ElementsAre(kPosition));
-  EXPECT_THAT(OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kBackward), ElementsAre(kPosition, kEmbed));
-  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kForward), ElementsAre(kLnf, kLogits));
-  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kEnd, Pass::kForward), ElementsAre(kLoss));
-  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kBackward), ElementsAre(kLoss, kLogits));
-  EXPECT_THAT(OpsOf(LayerType::kHead, Segment::kHead, Pass::kWeight), ElementsAre(kLogits));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kEnd, Pass::kBackward), ElementsAre(kLn1));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kMlp, Pass::kWeight), ElementsAre(kAdd2, kFc2, kFc1));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kAttn, Pass::kWeight), ElementsAre(kAdd1, kProj, kQkv));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(kTransformer, Segment::kEnd, Pass::kWeight), IsEmpty());
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kForward), ElementsAre(kEmbed));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEnd, Pass::kForward), ElementsAre(kPosition));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kEmbedding, Segment::kEmbed, Pass::kBackward), ElementsAre(kPosition, kEmbed));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kHead, Pass::kForward), ElementsAre(kLnf, kLogits));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kEnd, Pass::kForward), ElementsAre(kLoss));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kHead, Pass::kBackward), ElementsAre(kLoss, kLogits));
+  EXPECT_THAT(LayerGraph::Of({}).OpsOf(LayerType::kHead, Segment::kHead, Pass::kWeight), ElementsAre(kLogits));
 }
 
 TEST(LayerGraphTest, EveryOpRunsOnceInEachPassOfItsLayer) {
-  for (const OpInfo& info : AllOps()) {
+  for (const OpInfo& info : LayerGraph::Of({}).ops()) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
       int runs = 0;
-      for (const Segment segment : SegmentsOf(info.layer_type, pass)) {
-        const std::vector<Op> ops = OpsOf(info.layer_type, segment, pass);
+      for (const Segment segment : LayerGraph::Of({}).SegmentsOf(info.layer_type, pass)) {
+        const std::vector<Op> ops = LayerGraph::Of({}).OpsOf(info.layer_type, segment, pass);
         runs += static_cast<int>(std::count(ops.begin(), ops.end(), info.op));
       }
-      EXPECT_EQ(runs, 1) << info.name;
+      EXPECT_EQ(runs, 1) << OpName(info.op);
     }
   }
 }
@@ -59,8 +59,8 @@ TEST(LayerGraphTest, EveryOpRunsOnceInEachPassOfItsLayer) {
 TEST(LayerGraphTest, CollectivesEndTheSegmentsOfMegatron) {
   const auto ends = [](LayerType type, Pass pass) {
     std::vector<Segment> ended;
-    for (const Segment s : SegmentsOf(type, pass)) {
-      if (EndsInCollective(type, s, pass)) ended.push_back(s);
+    for (const Segment s : LayerGraph::Of({}).SegmentsOf(type, pass)) {
+      if (LayerGraph::Of({}).EndsInCollective(type, s, pass)) ended.push_back(s);
     }
     return ended;
   };
@@ -70,7 +70,7 @@ TEST(LayerGraphTest, CollectivesEndTheSegmentsOfMegatron) {
   EXPECT_THAT(ends(LayerType::kEmbedding, Pass::kBackward), IsEmpty());
   EXPECT_THAT(ends(LayerType::kHead, Pass::kForward), ElementsAre(Segment::kHead));
   EXPECT_THAT(ends(LayerType::kHead, Pass::kBackward), ElementsAre(Segment::kHead));
-  EXPECT_FALSE(EndsInCollective(kTransformer, Segment::kHead, Pass::kForward));
+  EXPECT_FALSE(LayerGraph::Of({}).EndsInCollective(kTransformer, Segment::kHead, Pass::kForward));
 
   const LayerShape shape = SmallShape();
   EXPECT_EQ(CollectiveBytes(kTransformer, Segment::kAttn, Pass::kForward, shape), Bytes(2 * 8 * 12 * 4));
@@ -81,11 +81,11 @@ TEST(LayerGraphTest, CollectivesEndTheSegmentsOfMegatron) {
 
 TEST(LayerGraphTest, EveryRecomputableTensorHasItsProducers) {
   using enum Op;
-  EXPECT_EQ(RecomputableTensors().size(), 8u);
-  EXPECT_THAT(ProducersOf(Tensor::kX1), ElementsAre(kProj, kAdd1));
-  EXPECT_THAT(ProducersOf(Tensor::kLn1), ElementsAre(kLn1));
-  EXPECT_THAT(ProducersOf(Tensor::kContext), ElementsAre(kContext));
-  EXPECT_THAT(ProducersOf(Tensor::kGelu), ElementsAre(kGelu));
+  EXPECT_EQ(LayerGraph::Of({}).recomputable().size(), 8u);
+  EXPECT_THAT(LayerGraph::Of({}).ProducersOf(Tensor::kX1), ElementsAre(kProj, kAdd1));
+  EXPECT_THAT(LayerGraph::Of({}).ProducersOf(Tensor::kLn1), ElementsAre(kLn1));
+  EXPECT_THAT(LayerGraph::Of({}).ProducersOf(Tensor::kContext), ElementsAre(kContext));
+  EXPECT_THAT(LayerGraph::Of({}).ProducersOf(Tensor::kGelu), ElementsAre(kGelu));
 }
 
 TEST(LayerGraphTest, TensorSizes) {
@@ -116,15 +116,15 @@ TEST(LayerGraphTest, FlopsAddUpToThePublishedFormula) {
   const int64_t b = 3, s = 16, h = 32, v = 48, layers = 1;
   const LayerShape shape{.micro_batch = 3, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 48, .tp = 1};
   int64_t total = 0;
-  for (const OpInfo& info : AllOps()) {
+  for (const OpInfo& info : LayerGraph::Of({}).ops()) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) total += OpFlops(info.op, pass, shape);
   }
   EXPECT_EQ(total, 72 * b * layers * s * h * h + 12 * b * layers * s * s * h + 6 * b * s * h * v);
 
   LayerShape sharded = shape;
   sharded.tp = 4;
-  for (const OpInfo& info : AllOps()) {
-    EXPECT_EQ(OpFlops(info.op, Pass::kForward, sharded) * 4, OpFlops(info.op, Pass::kForward, shape)) << info.name;
+  for (const OpInfo& info : LayerGraph::Of({}).ops()) {
+    EXPECT_EQ(OpFlops(info.op, Pass::kForward, sharded) * 4, OpFlops(info.op, Pass::kForward, shape)) << OpName(info.op);
   }
 }
 
@@ -137,9 +137,9 @@ TEST(LayerGraphTest, TrafficCountsTensorsAndWeights) {
   EXPECT_EQ(OpTraffic(Op::kGelu, Pass::kWeight, shape), Bytes(0));
   EXPECT_EQ(OpTraffic(Op::kFc1, Pass::kWeight, shape), Bytes(x + 2 * 8 * 20 * 4 + 2 * (13 * 20) * 4));
   EXPECT_EQ(OpTraffic(Op::kEmbed, Pass::kForward, shape), Bytes(2 * x));
-  for (const OpInfo& info : AllOps()) {
-    EXPECT_GT(OpTraffic(info.op, Pass::kForward, shape), Bytes(0)) << info.name;
-    EXPECT_GT(OpTraffic(info.op, Pass::kBackward, shape), Bytes(0)) << info.name;
+  for (const OpInfo& info : LayerGraph::Of({}).ops()) {
+    EXPECT_GT(OpTraffic(info.op, Pass::kForward, shape), Bytes(0)) << OpName(info.op);
+    EXPECT_GT(OpTraffic(info.op, Pass::kBackward, shape), Bytes(0)) << OpName(info.op);
   }
 }
 
@@ -156,13 +156,13 @@ TEST(LayerGraphTest, ParametersOfALayer) {
 
 TEST(LayerGraphTest, NamesAreDistinctAndParseBack) {
   std::set<std::string_view> names;
-  for (const OpInfo& info : AllOps()) {
+  for (const OpInfo& info : LayerGraph::Of({}).ops()) {
     Op op;
     ASSERT_TRUE(ParseOp(OpName(info.op), op));
     EXPECT_EQ(op, info.op);
-    EXPECT_TRUE(names.insert(info.name).second);
+    EXPECT_TRUE(names.insert(OpName(info.op)).second);
   }
-  EXPECT_EQ(names.size(), static_cast<size_t>(kOpCount));
+  EXPECT_EQ(names.size(), LayerGraph::Of({}).ops().size());
   names.clear();
   for (int i = 0; i < kTensorCount; ++i) {
     Tensor tensor;
@@ -191,6 +191,111 @@ TEST(LayoutTest, RanksNumberTensorThenStageThenData) {
   EXPECT_EQ(RankOf(layout, {.tp = 0, .stage = 1, .dp = 0}), 2);
   EXPECT_EQ(RankOf(layout, {.tp = 0, .stage = 0, .dp = 1}), 6);
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) EXPECT_EQ(RankOf(layout, CoordinatesOf(layout, rank)), rank);
+}
+
+// Published bytes of one layer's stored activations at b 1, without padding: the stored input, all recomputable tensors,
+// and what is made with them.
+int64_t StoredPerLayer(const LayerShape& shape, const LayerGraph& graph) {
+  int64_t total = TensorBytes(Tensor::kX, shape).value;
+  for (Tensor tensor : graph.recomputable()) {
+    for (Tensor with : graph.MadeWith(tensor)) total += TensorBytes(with, shape).value;
+  }
+  return total;
+}
+
+// Korthikanti et al. 2022, table 2: sbh (10 + 24/t + 5as/(ht)) and, with sequence parallelism, sbh/t (34 + 5as/h).
+TEST(LayerGraphTest, StoredActivationsAreThoseOfKorthikanti) {
+  const int64_t s = 2048, b = 4, h = 6144, a = 64, t = 8;
+  LayerShape shape{.micro_batch = 4, .seq = 2048, .hidden = 6144, .heads = 64, .ffn = 4 * 6144, .vocab = 51200, .tp = 8,
+                   .dropout = true, .dtype = DataType::kBfloat16, .stored_masks = true};
+  EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 10 + s * b * h * 24 / t + 5 * a * s * s * b / t);
+  shape.sequence_parallel = true;
+  EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 34 / t + 5 * a * s * s * b / t);
+  shape.sequence_parallel = false;
+  shape.tp = 1;
+  EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)), s * b * h * 34 + 5 * a * s * s * b);
+}
+
+// Yuan et al. 2024: Sh (12 + 4kv) + 8Sf with S = sb/(tc), kv the share of key and value heads, beside the log-sum-exp.
+TEST(LayerGraphTest, StoredActivationsOfLlamaAreThoseOfYuan) {
+  const int64_t tokens = 8192 / (2 * 2), h = 8192, f = 28672;
+  const LayerShape shape{.micro_batch = 1, .seq = 8192, .hidden = 8192, .heads = 64, .ffn = 28672, .vocab = 32000, .tp = 2,
+                         .family = ModelFamily::kLlama, .kv_heads = 8, .attention = AttentionKernel::kFused,
+                         .dtype = DataType::kBfloat16, .sequence_parallel = true, .cp = 2};
+  const int64_t lse = TensorBytes(Tensor::kLse, shape).value;
+  EXPECT_EQ(StoredPerLayer(shape, LayerGraph::Of(shape)) - lse, tokens * h * 12 + tokens * h * 4 / 8 + 8 * tokens * f);
+}
+
+TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
+  LayerShape shape = SmallShape();
+  shape.sequence_parallel = true;
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  const auto text = [&](LayerType type, Pass pass) {
+    std::string out;
+    for (Segment segment : graph.SegmentsOf(type, pass)) {
+      out += (out.empty() ? "" : " ") + std::string(SegmentName(segment)) + "=";
+      for (Op op : graph.OpsOf(type, segment, pass)) out += std::string(OpName(op)) + ",";
+      const Collective kind = graph.CollectiveOf(type, segment, pass).kind;
+      out += kind == Collective::kAllGather ? "AG" : kind == Collective::kReduceScatter ? "RS" : "";
+    }
+    return out;
+  };
+  EXPECT_EQ(text(kTransformer, Pass::kForward),
+            "norm1=ln1,AG attn=qkv,probs,context,proj,RS norm2=add1,ln2,AG mlp=fc1,gelu,fc2,RS end=add2,");
+  EXPECT_EQ(text(kTransformer, Pass::kBackward),
+            "out=add2,AG mlp=fc2,gelu,fc1,RS norm2=ln2,add1,AG attn=proj,context,probs,qkv,RS end=ln1,");
+  EXPECT_EQ(text(LayerType::kEmbedding, Pass::kForward), "embed=embed,RS end=position,");
+  EXPECT_EQ(text(LayerType::kEmbedding, Pass::kBackward), "out=position,AG embed=embed,");
+  EXPECT_EQ(text(LayerType::kHead, Pass::kForward), "norm1=lnf,AG head=logits,AG end=loss,");
+  EXPECT_EQ(text(LayerType::kHead, Pass::kBackward), "head=loss,logits,RS end=lnf,");
+  EXPECT_EQ(TensorBytes(Tensor::kLn1, shape) * 2, TensorBytes(Tensor::kLn1Full, shape));
+  EXPECT_EQ(graph.ShareOf(Tensor::kLn2Full), Tensor::kLn2);
+  EXPECT_TRUE(graph.RepeatsCollective(Tensor::kQkv));
+  EXPECT_FALSE(LayerGraph::Of(SmallShape()).RepeatsCollective(Tensor::kQkv));
+  EXPECT_THAT(graph.ProducersOf(Tensor::kX1), ElementsAre(Op::kProj, Op::kAdd1));
+}
+
+// In every kind of graph: names are known, every op runs once a pass, whatever an op reads some op of the layer writes.
+TEST(LayerGraphTest, EveryKindIsWhole) {
+  for (int bits = 0; bits < 16; ++bits) {
+    LayerShape shape = SmallShape();
+    shape.family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
+    shape.attention = (bits & 4) != 0 ? AttentionKernel::kFused : AttentionKernel::kUnfused;
+    shape.stored_masks = (bits & 2) != 0;
+    shape.sequence_parallel = (bits & 1) != 0;
+    const LayerGraph& graph = LayerGraph::Of(shape);
+    std::set<Tensor> written{Tensor::kX};
+    for (const OpInfo& info : graph.ops()) {
+      for (Tensor read : info.reads) {
+        EXPECT_TRUE(written.contains(read)) << bits << " " << OpName(info.op) << " reads " << TensorName(read);
+      }
+      written.insert(info.output);
+      written.insert(info.side_outputs.begin(), info.side_outputs.end());
+      const CollectiveInfo& c = graph.CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
+      if (c.from == info.output) written.insert(c.to);
+      for (Tensor read : info.backward_reads) EXPECT_TRUE(written.contains(read)) << OpName(info.op);
+      for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+        EXPECT_GE(OpTraffic(info.op, pass, shape), Bytes(0));
+        int runs = 0;
+        for (const Segment segment : graph.SegmentsOf(info.layer_type, pass)) {
+          const std::vector<Op>& ops = graph.OpsOf(info.layer_type, segment, pass);
+          runs += static_cast<int>(std::count(ops.begin(), ops.end(), info.op));
+        }
+        EXPECT_EQ(runs, 1) << OpName(info.op);
+      }
+    }
+    EXPECT_LE(graph.recomputable().size(), static_cast<size_t>(kMaxRecomputable));
+    EXPECT_EQ(graph.WindowsOf(Pass::kForward).size(), shape.sequence_parallel ? 4u : 2u);
+    EXPECT_EQ(graph.WindowsOf(Pass::kBackward).size(), shape.sequence_parallel ? 4u : 2u);
+  }
+}
+
+TEST(LayerGraphTest, PublishedModelsHaveTheirParameters) {
+  const ModelSpec llama{.layers = 80, .hidden = 8192, .heads = 64, .ffn = 28672, .seq = 8192, .vocab = 32000, .dropout = 0,
+                        .family = ModelFamily::kLlama, .kv_heads = 8};
+  EXPECT_EQ(ModelParameters(llama), 68'976'648'192);  // Llama 2 70B
+  ModelSpec gpt{.layers = 12, .hidden = 768, .heads = 12, .ffn = 3072, .seq = 1024, .vocab = 50257, .tied_embeddings = true};
+  EXPECT_EQ(ModelParameters(gpt), 124'439'808);  // GPT-2 small
 }
 
 }  // namespace

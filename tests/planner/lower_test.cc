@@ -46,7 +46,7 @@ std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {
     const StageContext& c = pipeline.contexts[s];
-    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(pipeline.policies[s], c.first_layer);
+    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(LayerGraph::Of({}), pipeline.policies[s], c.first_layer);
     for (const Action& action : pipeline.programs[s]) {
       const bool starts_line = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
                                action.kind == ActionKind::kNormStart || &action == &pipeline.programs[s].front();
@@ -84,7 +84,7 @@ TEST(LowerGoldenTest, Selective) {
 }
 TEST(LowerGoldenTest, Windows) {
   // Every window in use: ln1 qkv before, probs in the stall, ln2 fc1 above, context in the layer's own window.
-  const LayerPolicy layer = {kForwardAttn, kForwardMlp, kStall, kOwnMlp, kStore, kAboveMlp, kAboveAttn, kCritical};
+  const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
   ExpectGoldenPrograms("program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {stage, stage}));
 }
@@ -98,15 +98,15 @@ TEST(LowerGoldenTest, SingleRank) {
 
 // "f1: ln1 qkv; before mlp: gelu" of the points at which something runs.
 std::string ResolvedText(const LayerPolicy& policy, const RecomputeSituation& situation) {
-  constexpr std::array<const char*, kRecomputePointCount> kNames = {"f1", "f2",         "stall", "b1",
-                                                                    "b2", "before mlp", "b3",    "before attn"};
-  const RecomputeOps ops = ResolveRecomputation(policy, situation);
+  constexpr std::array<const char*, kRecomputePointCount> kNames = {
+      "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "before mlp", "o1", "before attn", "o2", "before end"};
+  const RecomputeOps ops = ResolveRecomputation(LayerGraph::Of({}), policy, situation);
   std::string text;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (ops[i] == 0) continue;
     text += (text.empty() ? "" : "; ") + std::string(kNames[i]) + ":";
-    for (const OpInfo& info : AllOps()) {
-      if (Contains(ops[i], info.op)) text += " " + std::string(info.name);
+    for (const OpInfo& info : LayerGraph::Of({}).ops()) {
+      if (Contains(ops[i], info.op)) text += " " + std::string(OpName(info.op));
     }
   }
   return text;
@@ -128,15 +128,15 @@ TEST(ResolveRecomputationTest, CriticalStandsBeforeTheSegmentThatReadsTheChain) 
 }
 
 TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
-  const LayerPolicy policy = {kForwardAttn, kForwardMlp, kStall, kOwnMlp, kStore, kAboveMlp, kAboveAttn, kCritical};
+  const LayerPolicy policy = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   EXPECT_EQ(ResolvedText(policy, kSteady),
-            "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
+            "f1: ln1; f2: qkv; stall: probs; b1: ln2; b2: fc1; before mlp: gelu; o1: context");
   RecomputeSituation situation = kSteady;
   situation.paired_forward = false;
-  EXPECT_EQ(ResolvedText(policy, situation), "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; b3: context");
+  EXPECT_EQ(ResolvedText(policy, situation), "stall: ln1 qkv probs; b1: ln2; b2: fc1; before mlp: gelu; o1: context");
   situation = kSteady;
   situation.layer_above = false;
-  EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; b3: context");
+  EXPECT_EQ(ResolvedText(policy, situation), "f1: ln1; f2: qkv; stall: probs ln2 fc1; before mlp: gelu; o1: context");
   // The last stage: no stall, no other microbatch's forward just before.
   situation = {.collectives = true, .layer_above = true};
   EXPECT_EQ(ResolvedText(policy, situation),
@@ -146,22 +146,22 @@ TEST(ResolveRecomputationTest, WindowsHoldWhatIsPlacedThere) {
 }
 
 TEST(ResolveRecomputationTest, OwnWindowIsTooLateForWhatItsSegmentReads) {
-  EXPECT_EQ(ResolvedText({kStore, kStore, kOwnMlp, kStore, kStore, kStore, kStore, kOwnMlp}, kSteady),
-            "before mlp: gelu; b3: probs");
+  EXPECT_EQ(ResolvedText({kStore, kStore, kOwn1, kStore, kStore, kStore, kStore, kOwn1}, kSteady),
+            "before mlp: gelu; o1: probs");
 }
 
 TEST(ResolveRecomputationTest, NothingRunsBeforeItsInputs) {
-  EXPECT_EQ(ResolvedText({kAboveAttn, kForwardAttn, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady),
+  EXPECT_EQ(ResolvedText({kAbove2, kForward1, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady),
             "b2: ln1 qkv");
 }
 
 TEST(ResolveRecomputationTest, RepeatedCollectivesStayOutOfWindows) {
-  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForwardAttn, kStore, kStore, kStore}, kSteady),
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kForward1, kStore, kStore, kStore}, kSteady),
             "before attn: proj add1");
   EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kStore, kStall, kStore, kStore, kStore}, kSteady),
             "stall: proj add1");
   // The input of proj comes in a window only: the collective waits until the window is over.
-  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAboveMlp, kStall, kAboveAttn, kStore, kStore}, kSteady),
+  EXPECT_EQ(ResolvedText({kStore, kStore, kStore, kAbove1, kStall, kAbove2, kStore, kStore}, kSteady),
             "b1: context; before mlp: proj add1 ln2");
 }
 
@@ -185,7 +185,7 @@ TEST(LowerTest, OneCollectiveLessIsRepeatedWhenItsResultIsKept) {
 
 TEST(LowerDeathTest, APolicyForAnotherNumberOfLayersIsAProgrammingError) {
   const std::vector<StageContext> contexts = ContextsOf(SmallModel(2), {}, 1);
-  EXPECT_DEATH(LowerStage(contexts[0], NamedPolicy(RecomputeMode::kNone, 3)), "LYNX_CHECK");
+  EXPECT_DEATH(LowerStage(contexts[0], NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, 3)), "LYNX_CHECK");
 }
 
 }  // namespace

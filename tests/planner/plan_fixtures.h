@@ -31,8 +31,8 @@ inline HardwareProfile RoundProfile(const ModelSpec& model, Nanos op_time = Nano
   profile.intra_node = profile.inter_node = {Nanos(0), 1'000'000'000};
   for (int32_t tp : {1, 2, 4}) {
     for (int32_t micro_batch : {1, 2, 4, 8}) {
-      ShapeTimes times{.shape = ShapeOf(model, tp, micro_batch)};
-      for (const OpInfo& info : AllOps()) {
+      ShapeTimes times{.shape = ShapeOf(model, ParallelLayout{.tp = tp}, micro_batch)};
+      for (const OpInfo& info : LayerGraph::Of({}).ops()) {
         times.ops[static_cast<int>(info.op)] = {op_time, op_time * 2, info.has_weight_pass ? op_time : Nanos(0)};
       }
       times.optimizer_per_mega_parameter = Nanos(1000);

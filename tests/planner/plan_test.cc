@@ -178,7 +178,7 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
   request.profile.intra_node = request.profile.inter_node = {Nanos(0), 1'000'000'000'000'000};
   for (ShapeTimes& times : request.profile.measured) {
     times.optimizer_per_mega_parameter = Nanos(0);
-    for (const OpInfo& info : AllOps()) {
+    for (const OpInfo& info : LayerGraph::Of({}).ops()) {
       if (info.layer_type != LayerType::kTransformer) times.ops[static_cast<int>(info.op)] = {};
     }
   }
@@ -381,7 +381,7 @@ TEST(Plan, WantedShapesAreDistinctAndFew) {
   EXPECT_THAT(WantedShapes(request.spec, request.cluster), SizeIs(12));
   request.spec.parallel.tp = 2;
   request.spec.train.micro_batch = 4;
-  EXPECT_EQ(WantedShapes(request.spec, request.cluster), std::vector{ShapeOf(request.spec.model, 2, 4)});
+  EXPECT_EQ(WantedShapes(request.spec, request.cluster), std::vector{ShapeOf(request.spec.model, ParallelLayout{.tp = 2}, 4)});
 }
 
 TEST(Plan, TextHoldsEveryProgramAndParsesBack) {

@@ -111,7 +111,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
       const StageContext& context = p.contexts[s];
       const absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
       ASSERT_TRUE(plan.ok());
-      const std::vector<Tensor>& tensors = RecomputableTensors();
+      const std::vector<Tensor>& tensors = LayerGraph::Of({}).recomputable();
       for (const BufferInstance& buffer : plan->buffers) {
         const auto it = std::find(tensors.begin(), tensors.end(), buffer.key.tensor);
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;

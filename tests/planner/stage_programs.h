@@ -47,7 +47,7 @@ inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const Parallel
                               int32_t microbatches) {
   std::vector<StageContext> contexts = ContextsOf(SmallModel(layers), layout, microbatches);
   std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(mode, c.end_layer - c.first_layer));
+  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(LayerGraph::Of({}), mode, c.end_layer - c.first_layer));
   return Lowered(std::move(contexts), std::move(policies));
 }
 
@@ -59,11 +59,11 @@ inline int32_t Draw(std::mt19937_64& rng, int32_t low, int32_t high) {
 inline StagePolicy RandomPolicy(std::mt19937_64& rng, int32_t layers) {
   StagePolicy policy;
   for (int32_t l = 0; l < layers; ++l) {
-    LayerPolicy layer;
+    LayerPolicy layer{};
     const bool mostly_stored = Draw(rng, 0, 2) == 0;
-    for (Placement& p : layer) {
-      p = mostly_stored && Draw(rng, 0, 2) > 0 ? Placement::kStore
-                                               : static_cast<Placement>(Draw(rng, 0, kPlacementCount - 1));
+    for (size_t i = 0; i < LayerGraph::Of({}).recomputable().size(); ++i) {
+      const bool store = mostly_stored && Draw(rng, 0, 2) > 0;
+      layer[i] = store ? Placement::kStore : static_cast<Placement>(Draw(rng, 0, static_cast<int>(Placement::kCritical)));
     }
     policy.layers.push_back(layer);
   }

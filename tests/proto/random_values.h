@@ -58,7 +58,7 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   const int64_t shapes = Pick(random, 0, 5);
   for (int64_t i = 0; i < shapes; ++i) {
     ShapeTimes times;
-    times.shape = ShapeOf(RandomSpec(random).model, 1, static_cast<int32_t>(i + 1));
+    times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
     for (OpTimes& op : times.ops) op = {nanos(), nanos(), nanos()};
     times.optimizer_per_mega_parameter = nanos();
     profile.measured.push_back(times);

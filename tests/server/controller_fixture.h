@@ -71,7 +71,7 @@ class Cluster {
   explicit Cluster(ControllerOptions options = {}) : options_(std::move(options)) {
     if (!options_.wanted_shapes) {
       options_.wanted_shapes = [](const JobSpec& spec, const ClusterTopology&) {
-        return std::vector<LayerShape>{ShapeOf(spec.model, 1, 1)};
+        return std::vector<LayerShape>{ShapeOf(spec.model, ParallelLayout{}, 1)};
       };
     }
     controller_ = std::make_unique<Controller>(options_);

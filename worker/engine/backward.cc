@@ -52,8 +52,10 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
     case Op::kLoss:
       return backend_.LossBackward(t[kLossStats], input.targets, v_first_, shape_.tp, n_, v_shard_, v_valid_,
                                    loss_scale_, t[kLogits]);
+    default:
+      break;
   }
-  LYNX_CHECK(!"unknown op");
+  LYNX_CHECK(!"CheckEngineRuns lets no model with such an op through");
 }
 
 }  // namespace lynx

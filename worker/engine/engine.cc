@@ -21,8 +21,8 @@ double TokensOf(const TrainSpec& train, const StageContext& context) {
 }
 
 // The ops of a compute action, in the order of its pass; none for the others.
-std::vector<Op> OpsOf(const Action& action) {
-  const auto ops_of = [&](Pass pass) { return OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
+std::vector<Op> OpsOf(const LayerGraph& graph, const Action& action) {
+  const auto ops_of = [&](Pass pass) { return graph.OpsOf(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
     case ActionKind::kForward:
       return ops_of(Pass::kForward);
@@ -98,7 +98,7 @@ void Engine::Resolve(const MemoryPlan& memory) {
     const Action& action = program[i];
     ResolvedAction& resolved = resolved_[i];
     resolved.start = starts_[i];
-    resolved.ops = OpsOf(action);
+    resolved.ops = OpsOf(config_.context.graph(), action);
     const std::vector<Access> accesses = AccessesOf(action, config_.context);
     for (size_t a = 0; a < accesses.size(); ++a) {
       const BufferKey& key = accesses[a].key;
@@ -136,6 +136,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     case Group::kWorld:  // WorldSum keeps what the world adds up
       return;
     case Group::kNone:
+    case Group::kHost:  // CheckEngineRuns lets no plan with copies through
       break;
   }
   LYNX_CHECK(!"a start without a group");

@@ -52,8 +52,10 @@ void LayerOps::Forward(Op op, int32_t layer, const MicrobatchInput& input, const
     case Op::kLoss:
       loss_sum_ += backend_.LossForward(t[kLossStats], shape_.tp, n_);
       return;
+    default:
+      break;
   }
-  LYNX_CHECK(!"unknown op");
+  LYNX_CHECK(!"CheckEngineRuns lets no model with such an op through");
 }
 
 }  // namespace lynx

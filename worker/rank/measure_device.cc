@@ -68,7 +68,7 @@ class ShapeBench {
 
  private:
   ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch)
-      : shape_(shape),
+      : shape_(shape), graph_(LayerGraph::Of(shape)),
         backend_(backend),
         state_(state),
         stopwatch_(stopwatch),
@@ -84,12 +84,25 @@ class ShapeBench {
     return values.data();
   }
 
+  // Whether some op of the graph touches it.
+  bool IsUsed(Tensor tensor) const {
+    const auto has = [&](const std::vector<Tensor>& tensors) {
+      return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+    };
+    return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
+      return info.output == tensor || has(info.reads) || has(info.side_outputs) ||
+             std::any_of(info.gradients.begin(), info.gradients.end(),
+                         [&](const TensorUse& use) { return use.tensor == tensor; });
+    });
+  }
+
   absl::Status AllocateTensors() {
     for (int i = 0; i < kTensorCount; ++i) {
       const Tensor tensor = static_cast<Tensor>(i);
       Bytes bytes;
+      if (tensor != Tensor::kWorkspace && !IsUsed(tensor)) continue;
       if (tensor == Tensor::kWorkspace) {
-        for (const OpInfo& info : AllOps()) {
+        for (const OpInfo& info : graph_.ops()) {
           for (Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
             bytes = std::max(bytes, WorkspaceBytes(info.op, pass, shape_));
           }
@@ -106,7 +119,7 @@ class ShapeBench {
   ShapeTimes Run() {
     ShapeTimes times;
     times.shape = shape_;
-    for (const OpInfo& info : AllOps()) {
+    for (const OpInfo& info : graph_.ops()) {
       const int32_t layer = LayerOf(info.layer_type);
       OpTimes& op = times.ops[static_cast<size_t>(info.op)];
       op.forward = stopwatch_.MedianOf([&] { ops_.Forward(info.op, layer, input_, tensors_); });
@@ -130,6 +143,7 @@ class ShapeBench {
   }
 
   const LayerShape shape_;
+  const LayerGraph& graph_;
   Backend& backend_;
   ModelState& state_;
   const Stopwatch& stopwatch_;

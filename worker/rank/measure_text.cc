@@ -137,9 +137,9 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
 
 Json TimesJson(const ShapeTimes& times) {
   Json ops = Json::object();
-  for (const OpInfo& info : AllOps()) {
+  for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
     const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
-    ops[std::string(info.name)] = {
+    ops[std::string(OpName(info.op))] = {
         {"forward_ns", op.forward.value}, {"backward_ns", op.backward.value}, {"weight_ns", op.weight.value}};
   }
   return {{"shape", ShapeJson(times.shape)},
@@ -156,8 +156,8 @@ absl::StatusOr<ShapeTimes> ReadTimes(const Json& json, const std::string& path) 
   LYNX_RETURN_IF_ERROR(reader.status());
   LYNX_ASSIGN_OR_RETURN(times.shape, ReadShape(shape, reader.PathOf("shape")));
   FieldReader ops_reader(ops, reader.PathOf("ops"));
-  for (const OpInfo& info : AllOps()) {
-    const std::string name(info.name);
+  for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+    const std::string name(OpName(info.op));
     OpTimes& op = times.ops[static_cast<size_t>(info.op)];
     FieldReader op_reader(ops_reader.Object(name.c_str()), ops_reader.PathOf(name));
     LYNX_RETURN_IF_ERROR(ops_reader.status());

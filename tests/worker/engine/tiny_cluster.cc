@@ -99,7 +99,7 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
 
 void TinyJob::Lower(const ParallelLayout& new_layout, RecomputeMode mode) {
   Lower(new_layout,
-        [&](const StageContext& context) { return NamedPolicy(mode, context.end_layer - context.first_layer); });
+        [&](const StageContext& context) { return NamedPolicy(LayerGraph::Of({}), mode, context.end_layer - context.first_layer); });
 }
 
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body) {

@@ -93,7 +93,7 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
                     .stage = stage,
                     .first_layer = 2 * stage,
                     .end_layer = 2 * stage + 2};
-  config.program = LowerStage(config.context, NamedPolicy(RecomputeMode::kFull, 2));
+  config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, 2));
   config.arena = PlanMemory(config.program, config.context)->arena;
   config.checkpoint_directory = folder.path() + "/checkpoints";
   config.spec.checkpoint.directory = config.checkpoint_directory;
