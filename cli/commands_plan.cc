@@ -33,16 +33,17 @@ absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
 }
 
 absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
-  ClusterTopology cluster;
+  NodeGroup group;
   const int32_t ranks = spec.resources.max_ranks;
-  cluster.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
-  cluster.nodes = options.nodes > 0 ? options.nodes : std::max(1, (ranks + cluster.devices_per_node - 1) / cluster.devices_per_node);
+  group.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
+  group.nodes = options.nodes > 0 ? options.nodes : std::max(1, (ranks + group.devices_per_node - 1) / group.devices_per_node);
   if (!options.device_memory.empty()) {
     auto memory = ParseByteSize(options.device_memory);
     if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
-    cluster.memory_per_device = *memory;
+    group.memory_per_device = *memory;
   }
-  return cluster;
+  LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
+  return ClusterTopology{{std::move(group)}};
 }
 
 int PrintActions(const Plan& plan, int32_t rank) {
@@ -62,9 +63,6 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   if (!spec.ok()) return Fail(spec.status());
   PlanRequest request;
   request.spec = *spec;
-  auto profile = ReadProfile(options.profile);
-  if (!profile.ok()) return Fail(profile.status());
-  request.profile = *profile;
   auto cluster = TopologyOf(options, *spec);
   if (!cluster.ok()) return Fail(cluster.status());
   request.cluster = *cluster;

@@ -39,10 +39,13 @@ bool Faster(const Draft& a, const Draft& b) {
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, FrontCache& fronts)
     : request_(request), candidate_(candidate), fronts_(fronts),
-      costs_(request.profile, request.spec.model, candidate.layout, candidate.micro_batch,
-             request.cluster.devices_per_node),
-      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)),
-      graph_(LayerGraph::Of(shape_)), layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+      costs_(SlowestProfile(request.cluster), request.spec.model, candidate.layout, candidate.micro_batch,
+             request.cluster.least_devices_per_node()),
+      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
+      layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
+  }
   Nanos passes;
   for (Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
     for (Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) {
@@ -115,7 +118,7 @@ StateBytes LayoutPlanner::States(int32_t stage, int32_t layers) const {
 
 std::optional<Bytes> LayoutPlanner::Limit(int32_t stage, int32_t layers) const {
   const Bytes activation = request_.spec.resources.activation_memory_per_rank;
-  const Bytes device = request_.cluster.memory_per_device;
+  const Bytes device = device_memory_[stage];
   std::optional<Bytes> limit;
   if (device.value > 0) limit = device - States(stage, layers).total();
   if (activation.value > 0) limit = limit ? std::min(*limit, activation) : activation;

@@ -132,6 +132,7 @@ class LayoutPlanner {
   const Nanos layer_time_;
   int64_t pass_permille_ = 1000;  // share of a layer's time that its forward and input gradient are, at least
   std::vector<Nanos> stalls_;     // per stage and microbatch; empty until UseStalls
+  std::vector<Bytes> device_memory_;  // per stage; 0 = unknown
   std::vector<Bytes> reserves_;   // per stage: taken off the limit
   std::map<int32_t, Bytes> fixed_;
   std::map<std::pair<int32_t, int32_t>, StageMixer> mixers_;

@@ -120,7 +120,7 @@ std::optional<std::string> SuggestLayout(PlanRequest request, FrontCache& fronts
   const JobSpec before = request.spec;
   request.spec.parallel = {};
   request.spec.resources.max_ranks =
-      std::max(before.resources.max_ranks, request.cluster.nodes * request.cluster.devices_per_node);
+      std::max(before.resources.max_ranks, request.cluster.devices());
   const std::optional<Plan> plan = FastestPlan(request, fronts);
   if (!plan) return std::nullopt;
   std::vector<std::string> changes;
@@ -143,7 +143,7 @@ std::string Reason(const PlanRequest& request, const Candidate& candidate, const
                                                        : absl::StrCat("with recompute ", RecomputeModeName(mode));
   std::string text = absl::StrCat("stage ", shortfall.stage, " needs ", FormatBytes(shortfall.excess()), " more ",
                                   how, ": its activations take ", FormatBytes(shortfall.needed));
-  const Bytes device = request.cluster.memory_per_device;
+  const Bytes device = DeviceMemoryOfStage(request.cluster, candidate.layout, shortfall.stage);
   if (shortfall.limit.value < 0) {
     absl::StrAppend(&text, " and its model states alone ", FormatBytes(shortfall.states), " of a device's ",
                     FormatBytes(device));
@@ -184,7 +184,7 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
 }  // namespace
 
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
-  LYNX_RETURN_IF_ERROR(CheckProfile(request.profile));
+  LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(request.spec, request.cluster));
   FrontCache fronts;
   std::optional<Plan> plan = Search(request, candidates, fronts).Fastest();

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/units.h"
 #include "planner/action.h"
-#include "planner/hardware_profile.h"
+#include "planner/cluster_topology.h"
 #include "planner/job_spec.h"
 #include "planner/layout.h"
 #include "planner/memory_model.h"
@@ -20,18 +20,9 @@
 
 namespace lynx {
 
-// What the planner may count on. Nodes are alike in this version; the slowest node's profile is used.
-struct ClusterTopology {
-  int32_t nodes = 1;
-  int32_t devices_per_node = 1;      // of the smallest node
-  Bytes memory_per_device;           // 0 = unknown: model states are not checked
-  bool operator==(const ClusterTopology&) const = default;
-};
-
 struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
-  HardwareProfile profile;
 };
 
 struct StagePlan {
@@ -74,7 +65,7 @@ struct Infeasible {
 using PlanResult = std::variant<Plan, Infeasible>;
 
 // InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits, a profile that CheckProfile refuses), naming the numbers.
+// divisor fits, a cluster that CheckCluster refuses), naming the numbers.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 // Shapes whose op times MakePlan would like measured for this request: one per candidate (tp, micro_batch).

@@ -25,7 +25,7 @@ std::vector<int32_t> MicroBatches(const JobSpec& spec, int32_t dp) {
 }
 
 bool TensorParallelFits(const ModelSpec& model, const ClusterTopology& cluster, int32_t tp) {
-  return tp <= cluster.devices_per_node && model.heads % tp == 0 && model.ffn % tp == 0 && tp <= model.vocab;
+  return tp <= cluster.least_devices_per_node() && model.heads % tp == 0 && model.ffn % tp == 0 && tp <= model.vocab;
 }
 
 std::string PinnedText(const JobSpec& spec) {
@@ -35,14 +35,14 @@ std::string PinnedText(const JobSpec& spec) {
 }
 
 absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster, int32_t max_ranks) {
-  if (spec.parallel.tp > cluster.devices_per_node) {
+  if (spec.parallel.tp > cluster.least_devices_per_node()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "parallel.tp is ", spec.parallel.tp, ", but a node has ", cluster.devices_per_node,
-        " devices and a tensor-parallel group stays on one node: use at most ", cluster.devices_per_node));
+        "parallel.tp is ", spec.parallel.tp, ", but a node has ", cluster.least_devices_per_node(),
+        " devices and a tensor-parallel group stays on one node: use at most ", cluster.least_devices_per_node()));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks, " ranks fits the model: tp must divide ",
-      spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", cluster.devices_per_node,
+      spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", cluster.least_devices_per_node(),
       " (devices of a node), pp be at most ", spec.model.layers,
       " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, " (", PinnedText(spec),
       "); change train.globalBatch, resources.ranks or parallel"));
@@ -51,11 +51,11 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster, in
 }  // namespace
 
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster) {
-  const int64_t devices = int64_t{cluster.nodes} * cluster.devices_per_node;
+  const int64_t devices = cluster.devices();
   if (spec.resources.min_ranks > devices) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the job asks for at least ", spec.resources.min_ranks, " ranks, but the cluster has ", devices, " devices (",
-        cluster.nodes, " nodes of ", cluster.devices_per_node, "): lower resources.ranks or add nodes"));
+        NodesText(cluster), "): lower resources.ranks or add nodes"));
   }
   const int32_t max_ranks = static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, devices));
   const ParallelSpec& pinned = spec.parallel;

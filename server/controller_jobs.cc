@@ -259,9 +259,9 @@ void Controller::AskForPlan(Job& job) {
     profiles.push_back(NodeOf(name).agent.profile);
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
-  effects_.push_back(PlanJob{job.record.id, job.attempt,
-                             PlanRequest{.spec = *job.record.spec, .cluster = job.reservation.topology,
-                                         .profile = SlowestProfile(profiles)}});
+  PlanRequest request{.spec = *job.record.spec, .cluster = job.reservation.topology};
+  request.cluster.groups.front().profile = SlowestProfile(profiles);
+  effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
 }
 
 // Gives back what the job holds while it is planned.

@@ -15,13 +15,13 @@ Bytes SmallerKnown(Bytes a, Bytes b) {
 // `per_node` devices of each of the first `nodes_wanted` nodes that have as many.
 Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
   Reservation reservation;
-  reservation.topology = {.nodes = nodes_wanted, .devices_per_node = per_node};
+  reservation.topology = UniformCluster(nodes_wanted, per_node);
   for (const NodeDevices& node : nodes) {
     if (nodes_wanted == 0) break;
     if (static_cast<int32_t>(node.free.size()) < per_node) continue;
     --nodes_wanted;
     for (int32_t i = 0; i < per_node; ++i) reservation.devices.push_back({node.node, node.free[static_cast<size_t>(i)]});
-    Bytes& memory = reservation.topology.memory_per_device;
+    Bytes& memory = reservation.topology.groups.front().memory_per_device;
     memory = SmallerKnown(memory, node.memory_per_device);
   }
   return reservation;
@@ -29,12 +29,12 @@ Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, i
 
 Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
   Reservation reservation;
-  reservation.topology = {.nodes = count, .devices_per_node = 1};
+  reservation.topology = UniformCluster(count, 1);
   for (const NodeDevices& node : nodes) {
     for (const int32_t device : node.free) {
       if (static_cast<int32_t>(reservation.devices.size()) == count) return reservation;
       reservation.devices.push_back({node.node, device});
-      Bytes& memory = reservation.topology.memory_per_device;
+      Bytes& memory = reservation.topology.groups.front().memory_per_device;
       memory = SmallerKnown(memory, node.memory_per_device);
     }
   }

@@ -23,9 +23,9 @@ Plan PlanWithLimit(Bytes limit) {
   request.spec.train.micro_batch = 1;
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = limit};
   request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
-  request.cluster = {.nodes = 2, .devices_per_node = 2};
-  request.profile = StatedCpuProfile();
-  request.profile.intra_node = {Nanos(50'000), 100'000'000};
+  HardwareProfile profile = StatedCpuProfile();
+  profile.intra_node = {Nanos(50'000), 100'000'000};
+  request.cluster = UniformCluster(2, 2, profile);
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok() && std::holds_alternative<Plan>(*result));
   return std::get<Plan>(*result);

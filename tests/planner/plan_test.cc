@@ -26,10 +26,12 @@ PlanRequest SmallRequest() {
   request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
   request.spec.train.global_batch = 16;
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = Bytes(0)};
-  request.cluster = {.nodes = 2, .devices_per_node = 2};
-  request.profile = StatedCpuProfile();
+  request.cluster = UniformCluster(2, 2, StatedCpuProfile());
   return request;
 }
+
+HardwareProfile& ProfileOf(PlanRequest& request) { return request.cluster.groups.front().profile; }
+Bytes& DeviceMemoryOf(PlanRequest& request) { return request.cluster.groups.front().memory_per_device; }
 
 Plan PlanOf(const PlanRequest& request) {
   const absl::StatusOr<PlanResult> result = MakePlan(request);
@@ -131,7 +133,7 @@ TEST(Plan, SlowLinksHideRecomputation) {
   PlanRequest request = SmallRequest();
   request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
   request.spec.train.micro_batch = 1;
-  request.profile.intra_node = {Nanos(50'000), 20'000'000};  // 32 KiB of x take 1.7 ms
+  ProfileOf(request).intra_node = {Nanos(50'000), 20'000'000};  // 32 KiB of x take 1.7 ms
   const Plan ample = PlanOf(request);
   request.spec.resources.activation_memory_per_rank = LargestArena(ample) * 55 / 100;
   const Plan overlapped = PlanOf(request);
@@ -174,9 +176,9 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
   request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1};
   request.spec.train.global_batch = 8;
   request.spec.train.micro_batch = 1;
-  request.profile = RoundProfile(request.spec.model);
-  request.profile.intra_node = request.profile.inter_node = {Nanos(0), 1'000'000'000'000'000};
-  for (ShapeTimes& times : request.profile.measured) {
+  ProfileOf(request) = RoundProfile(request.spec.model);
+  ProfileOf(request).intra_node = ProfileOf(request).inter_node = {Nanos(0), 1'000'000'000'000'000};
+  for (ShapeTimes& times : ProfileOf(request).measured) {
     times.optimizer_per_mega_parameter = Nanos(0);
     for (const OpInfo& info : LayerGraph::Of({}).ops()) {
       if (info.layer_type != LayerType::kTransformer) times.ops[static_cast<int>(info.op)] = {};
@@ -211,7 +213,7 @@ TEST(Plan, UsesMoreRanksOnlyWhereThatIsFaster) {
   PlanRequest request = SmallRequest();
   request.spec.resources.min_ranks = 1;
   EXPECT_EQ(PlanOf(request).layout.ranks(), 4);
-  request.profile.intra_node = request.profile.inter_node = {Nanos(1'000'000'000), 1'000'000};
+  ProfileOf(request).intra_node = ProfileOf(request).inter_node = {Nanos(1'000'000'000), 1'000'000};
   EXPECT_EQ(PlanOf(request).layout.ranks(), 1);
 }
 
@@ -221,15 +223,15 @@ TEST(Plan, StatesAndArenaShareTheDevice) {
   const Plan ample = PlanOf(request);
   Bytes states;
   for (const StagePlan& stage : ample.stages) states = std::max(states, stage.states.total());
-  request.cluster.memory_per_device = states + LargestArena(ample) / 2;
+  DeviceMemoryOf(request) = states + LargestArena(ample) / 2;
   const Plan plan = PlanOf(request);
   for (const StagePlan& stage : plan.stages) {
-    EXPECT_LE(stage.states.total() + stage.arena, request.cluster.memory_per_device);
+    EXPECT_LE(stage.states.total() + stage.arena, DeviceMemoryOf(request));
     EXPECT_LE(stage.arena, plan.activation_limit);
   }
   EXPECT_GT(Recomputed(plan).value, 0);
   EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
-  request.cluster.memory_per_device = kMiB;
+  DeviceMemoryOf(request) = kMiB;
   const auto infeasible = InfeasibleOf(request);
   ASSERT_TRUE(infeasible.has_value());
   EXPECT_THAT(infeasible->reason, HasSubstr("model states"));
@@ -268,7 +270,7 @@ TEST(Plan, SuggestsAnotherLayoutWhereTheDeviceIsFull) {
   PlanRequest request = SmallRequest();
   request.spec.parallel = {.tp = 1, .pp = 1, .dp = 1};
   request.spec.resources = {.min_ranks = 1, .max_ranks = 1};
-  request.cluster.memory_per_device = kMiB * 14;  // the states of the whole model take 19 MiB
+  DeviceMemoryOf(request) = kMiB * 14;  // the states of the whole model take 19 MiB
   const auto infeasible = InfeasibleOf(request);
   ASSERT_TRUE(infeasible.has_value());
   EXPECT_THAT(infeasible->suggestion, HasSubstr("resources.ranks: "));
@@ -292,8 +294,8 @@ TEST(Plan, RandomRequestsGiveValidPlansOrSuggestionsThatHold) {
     request.spec.resources = {.min_ranks = static_cast<int32_t>(pick({1, 2, 4})), .max_ranks = 4};
     request.spec.resources.activation_memory_per_rank = kKiB * pick({100, 400, 1000, 2000, 4000, 8000});
     request.spec.recompute = static_cast<RecomputeMode>(pick({0, 0, 0, 1, 2, 3, 4}));
-    request.cluster.memory_per_device = kMiB * pick({0, 0, 10, 30});
-    request.profile.intra_node.bytes_per_second = pick({10'000'000, 1'500'000'000});
+    DeviceMemoryOf(request) = kMiB * pick({0, 0, 10, 30});
+    ProfileOf(request).intra_node.bytes_per_second = pick({10'000'000, 1'500'000'000});
     const auto result = MakePlan(request);
     if (!result.ok()) {
       EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
@@ -331,7 +333,7 @@ TEST(Plan, RequestsThatNoLayoutSatisfiesAreErrors) {
   request.spec.train.micro_batch = 2;
   EXPECT_THAT(ErrorOf(request), HasSubstr("global batch 15"));
   request = SmallRequest();
-  request.profile = {};
+  ProfileOf(request) = {};
   EXPECT_THAT(ErrorOf(request), HasSubstr("measure the nodes again"));
 }
 
@@ -375,7 +377,7 @@ TEST(Plan, WantedShapesAreDistinctAndFew) {
   const std::vector<LayerShape> shapes = WantedShapes(request.spec, request.cluster);
   EXPECT_THAT(shapes, SizeIs(8));  // tp 1 and 2, micro-batches 1 to 8
   EXPECT_EQ(std::set<LayerShape>(shapes.begin(), shapes.end()).size(), shapes.size());
-  request.cluster = {.nodes = 8, .devices_per_node = 8};
+  request.cluster = UniformCluster(8, 8);
   request.spec.model.heads = 8;
   request.spec.resources = {.min_ranks = 1, .max_ranks = 64};
   EXPECT_THAT(WantedShapes(request.spec, request.cluster), SizeIs(12));

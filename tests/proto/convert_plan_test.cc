@@ -24,8 +24,7 @@ const Plan& SomePlan() {
     request.spec.resources = {.min_ranks = 4, .max_ranks = 4};
     request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
     Normalize(request.spec);
-    request.cluster = {.nodes = 2, .devices_per_node = 2};
-    request.profile = StatedCpuProfile();
+    request.cluster = UniformCluster(2, 2, StatedCpuProfile());
     return new Plan(std::get<Plan>(MakePlan(request).value()));
   }();
   return *plan;

@@ -26,9 +26,9 @@ TEST(ControllerJobsTest, RunsFromSubmissionToSuccess) {
   EXPECT_TRUE(cluster.plans().empty()) << "one node still measures";
   cluster.Measure("n1");
   ASSERT_EQ(cluster.plans().size(), 1u);
-  EXPECT_EQ(cluster.plans()[0].request.cluster,
-            (ClusterTopology{.nodes = 2, .devices_per_node = 2, .memory_per_device = Bytes(1 << 30)}));
-  EXPECT_EQ(cluster.plans()[0].request.profile.measured.size(), 1u);
+  const ClusterTopology& topology = cluster.plans()[0].request.cluster;
+  EXPECT_EQ(topology, UniformCluster(2, 2, topology.groups.at(0).profile, Bytes(1 << 30)));
+  EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile.measured.size(), 1u);
   EXPECT_TRUE(cluster.Node("n0").wanted.shapes.empty());
 
   cluster.AnswerPlans(kFour);
@@ -170,7 +170,7 @@ TEST(ControllerJobsTest, InfeasibleOnWhatIsFreeWaitsForMore) {
   cluster.FinishAll(small);
   EXPECT_EQ(cluster.State(large), JobState::kPlanning);
   ASSERT_EQ(cluster.plans().size(), 1u);
-  EXPECT_EQ(cluster.plans()[0].request.cluster.nodes, 2);
+  EXPECT_EQ(cluster.plans()[0].request.cluster.nodes(), 2);
 }
 
 TEST(ControllerJobsTest, WaitsForDevicesAndSaysSo) {
@@ -237,7 +237,7 @@ TEST(ControllerJobsTest, MeasuringIsBounded) {
   EXPECT_TRUE(cluster.plans().empty());
   cluster.Advance(2);
   ASSERT_EQ(cluster.plans().size(), 1u);
-  EXPECT_EQ(cluster.plans()[0].request.profile, StatedCpuProfile());
+  EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile, StatedCpuProfile());
   cluster.AnswerPlans({2, 1, 1});
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
 }
@@ -270,7 +270,7 @@ TEST(ControllerJobsTest, TheSlowestNodeIsPlannedFor) {
   cluster.Submit(MakeSpec("gpt", 4, 4));
   cluster.MeasureAll();
   ASSERT_EQ(cluster.plans().size(), 1u);
-  EXPECT_EQ(cluster.plans()[0].request.profile.flops_per_second, slow.flops_per_second);
+  EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile.flops_per_second, slow.flops_per_second);
 }
 
 TEST(ControllerJobsTest, CancelsInEveryState) {

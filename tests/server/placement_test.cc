@@ -40,17 +40,17 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
     const std::optional<Reservation> reservation = Reserve(NodesWith(c.free), c.demand);
     ASSERT_EQ(reservation.has_value(), c.nodes > 0);
     if (!reservation.has_value()) continue;
-    EXPECT_EQ(reservation->topology.nodes, c.nodes);
-    EXPECT_EQ(reservation->topology.devices_per_node, c.per_node);
+    EXPECT_EQ(reservation->topology.nodes(), c.nodes);
+    EXPECT_EQ(reservation->topology.groups.front().devices_per_node, c.per_node);
     EXPECT_EQ(reservation->devices.size(), static_cast<size_t>(c.nodes * c.per_node));
-    EXPECT_GE(reservation->topology.memory_per_device, Bytes(100));
+    EXPECT_GE(reservation->topology.groups.front().memory_per_device, Bytes(100));
   }
 }
 
 TEST(ReserveTest, SmallestMemoryCounts) {
   std::vector<NodeDevices> nodes = NodesWith({2, 2});
   nodes[0].memory_per_device = Bytes(0);  // unknown
-  EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.memory_per_device, Bytes(101));
+  EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.groups.front().memory_per_device, Bytes(101));
 }
 
 TEST(PlaceRanksTest, FillsNodesInOrderAndKeepsGroupsTogether) {

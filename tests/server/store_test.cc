@@ -62,7 +62,7 @@ JobRecord MakeJob(int64_t number) {
 }
 
 std::shared_ptr<const Plan> MakeSmallPlan(const JobSpec& spec) {
-  PlanRequest request{.spec = spec, .cluster = {.nodes = 1, .devices_per_node = 2}, .profile = StatedCpuProfile()};
+  PlanRequest request{.spec = spec, .cluster = UniformCluster(1, 2, StatedCpuProfile())};
   absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok()) << result.status();
   return std::make_shared<const Plan>(std::get<Plan>(*result));

@@ -86,9 +86,9 @@ TinyJob AutoJob(const ParallelLayout& layout) {
       .min_ranks = layout.ranks(),
       .max_ranks = layout.ranks(),
       .activation_memory_per_rank = (largest_arena(RecomputeMode::kFull) + largest_arena(RecomputeMode::kNone)) / 2};
-  request.cluster = {.nodes = 1, .devices_per_node = layout.ranks()};
-  request.profile = StatedCpuProfile();
-  request.profile.intra_node.latency = Nanos(10'000'000);
+  HardwareProfile profile = StatedCpuProfile();
+  profile.intra_node.latency = Nanos(10'000'000);
+  request.cluster = UniformCluster(1, layout.ranks(), profile);
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok()) << result.status();
   const Plan& plan = std::get<Plan>(*result);
