@@ -275,7 +275,7 @@ const std::vector<Field>& Fields() {
                   "auto, off or on", [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }, ParseChoice,
                   ChoiceName),
         EnumField("parallel.schedule", "order of the pipeline's passes",
-                  "auto, gpipe, 1f1b, interleaved, zero-bubble or chimera",
+                  "auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v or chimera",
                   [](JobSpec& s) -> ScheduleKind& { return s.parallel.schedule; }, ParseScheduleKind, ScheduleKindName),
         EnumField("parallel.zero", "model states that data-parallel ranks share out",
                   "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },

@@ -20,7 +20,8 @@ constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
 constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
 constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
 constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
-constexpr std::array<const char*, 6> kScheduleKinds = {"auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "chimera"};
+constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
+    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera"};
 constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};

@@ -98,7 +98,10 @@ struct ResourceSpec {
 enum class Choice : uint8_t { kAuto, kOff, kOn };
 
 // Order of forward and backward passes of a pipeline; planner/schedule.h makes each. kAuto: the planner's choice.
-enum class ScheduleKind : uint8_t { kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kChimera };
+enum class ScheduleKind : uint8_t {
+  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera,
+};
+inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kChimera) + 1;
 
 // What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
 // states, also gradients, also weights.
@@ -182,7 +185,8 @@ const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
 bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
 const char* ChoiceName(Choice choice);              // "auto", "off", "on"
 bool ParseChoice(const std::string& name, Choice& choice);
-const char* ScheduleKindName(ScheduleKind kind);    // "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "chimera"
+// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera"
+const char* ScheduleKindName(ScheduleKind kind);
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
 bool ParseZeroStage(const std::string& name, ZeroStage& zero);

@@ -71,13 +71,14 @@ constexpr std::array<std::pair<v1::Choice, Choice>, 3> kChoices = {{
     {v1::CHOICE_OFF, Choice::kOff},
     {v1::CHOICE_ON, Choice::kOn},
 }};
-constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 6> kScheduleKinds = {{
+constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 7> kScheduleKinds = {{
     {v1::SCHEDULE_KIND_AUTO, ScheduleKind::kAuto},
     {v1::SCHEDULE_KIND_GPIPE, ScheduleKind::kGpipe},
     {v1::SCHEDULE_KIND_ONE_FORWARD_ONE_BACKWARD, ScheduleKind::kOneForwardOneBackward},
     {v1::SCHEDULE_KIND_INTERLEAVED, ScheduleKind::kInterleaved},
     {v1::SCHEDULE_KIND_ZERO_BUBBLE, ScheduleKind::kZeroBubble},
     {v1::SCHEDULE_KIND_CHIMERA, ScheduleKind::kChimera},
+    {v1::SCHEDULE_KIND_ZERO_BUBBLE_V, ScheduleKind::kZeroBubbleV},
 }};
 constexpr std::array<std::pair<v1::ZeroStage, ZeroStage>, 5> kZeroStages = {{
     {v1::ZERO_STAGE_AUTO, ZeroStage::kAuto},
