@@ -60,6 +60,8 @@ int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; `reference`: the table of fields.
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, bool reference);
+// Lists the model presets with their shapes and parameter counts.
+int Models(const GlobalOptions& global);
 int LocalUpCommand(const LocalCommandOptions& options);
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
 int LocalDownCommand(const LocalCommandOptions& options);

@@ -9,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
 #include "cli/render.h"
+#include "cli/scalar_text.h"
 #include "common/status.h"
 #include "planner/plan.h"
 #include "planner/plan_table.h"

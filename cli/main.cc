@@ -75,6 +75,11 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   defaults->callback([&] { code = Defaults(file, overrides, reference); });
 }
 
+void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* models = app.add_subcommand("models", "List the models that a job file can name as model.preset");
+  models->callback([&] { code = Models(global); });
+}
+
 void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* local = app.add_subcommand("local", "A cluster on this machine");
   local->require_subcommand(1);
@@ -111,6 +116,7 @@ int main(int argc, char** argv) {
   int code = kExitOk;
   AddJobCommands(app, global, code);
   AddPlanCommands(app, global, code);
+  AddModelCommands(app, global, code);
   AddLocalCommands(app, global, code);
   try {
     app.parse(argc, argv);

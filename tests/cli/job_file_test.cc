@@ -5,6 +5,9 @@
 
 #include <fstream>
 
+#include "absl/strings/str_replace.h"
+#include "planner/model_presets.h"
+
 namespace lynx {
 namespace {
 
@@ -58,8 +61,9 @@ TEST(JobFile, ReadsFieldsAndDefaults) {
 }
 
 TEST(JobFile, PrintedFileReadsBackEqual) {
-  auto spec = ParseJobFile(Replaced("  steps: 10", "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"
-                                                   "  microBatch: 2\n  schedule: linear\n  optimizer: {lr: 0.1, eps: 1e-9}"),
+  auto spec = ParseJobFile(Replaced("  steps: 10",
+                                    "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"
+                                    "  microBatch: 2\n  schedule: linear\n  optimizer: {lr: 0.1, eps: 1e-9}"),
                            "job.yaml", "/data");
   ASSERT_TRUE(spec.ok()) << spec.status();
   spec->checkpoint.directory = "/tmp/a \"b\": #c";
@@ -86,32 +90,35 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"UnknownField", "globalBatch", "globalBach",
                 "job.yaml:14:3: train.globalBach: unknown field; did you mean 'globalBatch'?"},
         BadCase{"UnknownCase", "globalBatch", "globalbatch", "did you mean 'globalBatch'?"},
-        BadCase{"UnknownSection", "resources:", "quux:", "job.yaml:15:1: quux: unknown field; known here: apiVersion"},
+        BadCase{"UnknownSection",
+                "resources:", "quux:", "job.yaml:15:1: quux: unknown field; known here: apiVersion"},
         BadCase{"IllTyped", "layers: 4", "layers: four", "job.yaml:5:11: model.layers: expected a whole number"},
         BadCase{"Fraction", "layers: 4", "layers: 4.5", "found '4.5'"},
         BadCase{"Overflow", "layers: 4", "layers: 99999999999", "expected a whole number up to 2147483647"},
         BadCase{"NotFinite", "heads: 4", "heads: 4\n  dropout: nan", "model.dropout: expected a number, found 'nan'"},
         BadCase{"MapForScalar", "layers: 4", "layers: {a: 1}", "job.yaml:5:11: model.layers: expected one value"},
         BadCase{"ScalarForMap", "model:\n  layers: 4\n  hidden: 64\n  heads: 4\n  seq: 32", "model: big",
-                "job.yaml:4:8: model: expected fields: layers, hidden"},
+                "job.yaml:4:8: model: expected fields: preset, config, layers, hidden"},
         BadCase{"Twice", "layers: 4", "layers: 4\n  layers: 5", "model.layers: given twice"},
         BadCase{"MissingField", "  layers: 4\n", "", "job.yaml: model.layers: missing"},
-        BadCase{"WrongVersion", "lynx/v1", "lynx/v2", "job.yaml:1:13: apiVersion: expected 'lynx/v1', found 'lynx/v2'"},
+        BadCase{"WrongVersion", "lynx/v1", "lynx/v2",
+                "job.yaml:1:13: apiVersion: expected 'lynx/v1', found 'lynx/v2'"},
         BadCase{"NoVersion", "apiVersion: lynx/v1\n", "", "apiVersion: missing; write 'apiVersion: lynx/v1'"},
         BadCase{"BadSize", "24MiB", "24 megs", "resources.activationMemoryPerRank: expected a size such as"},
         BadCase{"ZeroSize", "24MiB", "0", "expected a size above zero"},
         BadCase{"BadRange", "2..4", "2...4", "resources.ranks: expected a number or a range"},
         BadCase{"BadEnum", "kind: text", "kind: parquet", "data.kind: expected text or megatron, found 'parquet'"},
-        BadCase{"BadRecompute", "name: tiny", "name: tiny\nrecompute: most",
-                "expected auto, none, full, full-keep-collectives or selective, found 'most'"},
-        BadCase{"HeadsAgainstHidden", "heads: 4", "heads: 5", "job.yaml:6:11: model.hidden is 64: must be a multiple of model.heads, which is 5"},
+        BadCase{"BadRecompute", "name: tiny", "name: tiny\nrecompute: most", "opt, found 'most'"},
+        BadCase{"HeadsAgainstHidden", "heads: 4", "heads: 5",
+                "job.yaml:6:11: model.hidden is 64: must be a multiple of model.heads, which is 5"},
         BadCase{"HeadsAgainstTp", "name: tiny", "name: tiny\nparallel: {tp: 3}", "3"},
         BadCase{"TwoDocuments", "name: tiny", "name: tiny\n---\na: b", "holds 2 documents"},
         BadCase{"UpperCaseName", "name: tiny", "name: Tiny", "job.yaml:3:7: name"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(JobFile, OverridesWin) {
-  auto spec = ParseJobFile(kGood, "job.yaml", "/data", {"data.path=/else/where=x.txt", "train.steps=3", "recompute=full"});
+  auto spec =
+      ParseJobFile(kGood, "job.yaml", "/data", {"data.path=/else/where=x.txt", "train.steps=3", "recompute=full"});
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->data.path, "/else/where=x.txt");
   EXPECT_EQ(spec->train.steps, 3);
@@ -124,7 +131,8 @@ TEST(JobFile, BadOverridesNameThemselves) {
   };
   EXPECT_EQ(error("train.step=3"), "--set train.step=3: unknown field; did you mean 'train.steps'?");
   EXPECT_EQ(error("train.steps"), "--set train.steps: expected FIELD=VALUE");
-  EXPECT_EQ(error("train.steps=x"), "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
+  EXPECT_EQ(error("train.steps=x"),
+            "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
 }
 
 TEST(JobFile, EmptyFileIsAnError) { EXPECT_THAT(ErrorOf(""), HasSubstr("the file is empty")); }
@@ -151,20 +159,78 @@ TEST(JobFile, DocumentedReferenceIsCurrent) {
   EXPECT_THAT(page, HasSubstr(JobFileReference())) << "paste the output of: lynxctl defaults --reference";
 }
 
-TEST(ByteSize, ReadsUnits) {
-  EXPECT_EQ(*ParseByteSize("24MiB"), kMiB * 24);
-  EXPECT_EQ(*ParseByteSize("1.5GiB"), kMiB * 1536);
-  EXPECT_EQ(*ParseByteSize("100MB"), Bytes(100'000'000));
-  EXPECT_EQ(*ParseByteSize("4096"), Bytes(4096));
-  for (const char* bad : {"", "MiB", "-1MiB", "1e3", "1.2.3KiB", "10 MiB", "99999999TiB", "4Mib"}) {
-    EXPECT_FALSE(ParseByteSize(bad).ok()) << bad;
-  }
+TEST(JobFile, ParallelAutoStandsForTheWholeSection) {
+  auto spec = ParseJobFile(Replaced("name: tiny", "name: tiny\nparallel: auto"), "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->parallel, ParallelSpec());
+  EXPECT_THAT(ErrorOf(Replaced("name: tiny", "name: tiny\nparallel: tp2")),
+              HasSubstr("job.yaml:4:11: parallel: expected auto, or fields such as tp and pp, found 'tp2'"));
 }
 
-TEST(ByteSize, PrintsExactly) {
-  for (int64_t bytes : {int64_t{1}, int64_t{1000}, int64_t{1024}, int64_t{1536} << 20, int64_t{7} << 30}) {
-    EXPECT_EQ(*ParseByteSize(ByteSizeText(Bytes(bytes))), Bytes(bytes));
-  }
+constexpr char kPresetJob[] = R"(apiVersion: lynx/v1
+kind: TrainingJob
+name: preset
+model:
+  seq: 8192
+  preset: llama-70b
+data: {kind: megatron, path: corpus}
+train: {steps: 10, globalBatch: 8}
+resources: {ranks: 8}
+)";
+
+TEST(JobFile, PresetsAreWhereAModelBeginsFrom) {
+  auto spec = ParseJobFile(kPresetJob, "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ModelSpec wanted = FindModelPreset("llama-70b")->model;
+  wanted.seq = 8192;
+  EXPECT_EQ(spec->model, wanted) << "the file's own fields win, wherever they stand";
+  spec = ParseJobFile(kPresetJob, "job.yaml", "/data", {"model.layers=2", "model.preset=gpt-22b"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.hidden, 6144);
+  EXPECT_EQ(spec->model.layers, 2);
+  EXPECT_EQ(spec->model.seq, 8192);
+  auto printed = ParseJobFile(JobFileText(*spec), "printed.yaml", "/");
+  ASSERT_TRUE(printed.ok()) << printed.status();
+  EXPECT_EQ(*printed, *spec);
+}
+
+TEST(JobFile, UnknownPresetsNameTheNearest) {
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(kPresetJob, {{"llama-70b", "lama-70b"}})),
+              HasSubstr("job.yaml:6:11: model.preset: unknown model 'lama-70b'; did you mean 'llama-70b'?"));
+  const auto error = [](const std::string& set) {
+    return std::string(ParseJobFile(kGood, "job.yaml", "/data", {set}).status().message());
+  };
+  EXPECT_EQ(error("model.preset=gpt-22"),
+            "--set model.preset=gpt-22: unknown model 'gpt-22'; did you mean 'gpt-22b'?");
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(kPresetJob, {{"preset: llama-70b", "preset: gpt-22b\n  config: a.json"}})),
+              HasSubstr("job.yaml:7:11: model.config: given beside model.preset; keep one of them"));
+}
+
+TEST(JobFile, ModelsComeFromConfigFiles) {
+  std::string asked;
+  const TextReader read = [&](const std::string& path) -> absl::StatusOr<std::string> {
+    asked = path;
+    return R"({"model_type": "gpt2", "n_layer": 3, "n_embd": 64, "n_head": 4, "n_positions": 128, "vocab_size": 500})";
+  };
+  const std::string text = absl::StrReplaceAll(kPresetJob, {{"preset: llama-70b", "config: models/config.json"}});
+  auto spec = ParseJobFile(text, "job.yaml", "/data", {}, read);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(asked, "/data/models/config.json");
+  EXPECT_EQ(spec->model.layers, 3);
+  EXPECT_EQ(spec->model.ffn, 256);
+  EXPECT_EQ(spec->model.seq, 8192);
+  EXPECT_TRUE(spec->model.tied_embeddings);
+  const TextReader bad = [](const std::string&) -> absl::StatusOr<std::string> { return "{\"model_type\": \"t5\"}"; };
+  EXPECT_THAT(std::string(ParseJobFile(text, "job.yaml", "/data", {}, bad).status().message()),
+              HasSubstr("job.yaml:6:11: model.config: models/config.json: model_type is \"t5\": an encoder"));
+  EXPECT_THAT(std::string(ParseJobFile(text, "job.yaml", "/nonexistent").status().message()),
+              HasSubstr("model.config: cannot read '/nonexistent/models/config.json'"));
+}
+
+TEST(JobFile, OverridesMayGiveWhatTheFileLeavesOut) {
+  auto spec = ParseJobFile(Replaced("  layers: 4\n", ""), "job.yaml", "/data", {"model.layers=7"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.layers, 7);
 }
 
 }  // namespace

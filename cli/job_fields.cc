@@ -1,0 +1,283 @@
+// See job_fields.h.
+#include "cli/job_fields.h"
+
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/scalar_text.h"
+
+namespace lynx {
+namespace {
+
+template <class Owner, class Member>
+JobField IntField(std::string path, std::string meaning, bool required, Owner owner, Member member,
+                  std::string zero_word = "") {
+  return {path, meaning, required,
+          [=](const std::string& text, JobSpec& spec) {
+            auto& target = owner(spec).*member;
+            if (!zero_word.empty() && text == zero_word) {
+              target = 0;
+              return absl::OkStatus();
+            }
+            return ReadInt(text, target);
+          },
+          [=](const JobSpec& spec) {
+            const auto value = owner(const_cast<JobSpec&>(spec)).*member;
+            return value == 0 && !zero_word.empty() ? zero_word : absl::StrCat(value);
+          }};
+}
+
+template <class Owner>
+JobField DoubleField(std::string path, std::string meaning, Owner owner) {
+  return {path, meaning, false, [=](const std::string& text, JobSpec& spec) { return ReadReal(text, owner(spec)); },
+          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); }};
+}
+
+template <class Owner, class Parse, class Name>
+JobField EnumField(std::string path, std::string meaning, std::string choices, Owner owner, Parse parse, Name name) {
+  return {path, absl::StrCat(meaning, ": ", choices), false,
+          [=](const std::string& text, JobSpec& spec) {
+            return parse(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
+          },
+          [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); }};
+}
+
+template <class Owner>
+JobField BoolField(std::string path, std::string meaning, Owner owner) {
+  return {path, absl::StrCat(meaning, ": true or false"), false,
+          [=](const std::string& text, JobSpec& spec) {
+            if (text != "true" && text != "false") return Expected("true or false", text);
+            owner(spec) = text == "true";
+            return absl::OkStatus();
+          },
+          [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); }};
+}
+
+// Zero to one in the file, thousandths in the spec.
+JobField OffloadShareField() {
+  return {"recomputeOptions.offloadShare", "share of stored activations that go to the host, 0 to 1", false,
+          [](const std::string& text, JobSpec& spec) {
+            double value;
+            if (!absl::SimpleAtod(text, &value) || !(value >= 0 && value <= 1))
+              return Expected("a number from 0 to 1", text);
+            spec.recompute_options.offload_permille = static_cast<int32_t>(std::lround(value * 1000));
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); }};
+}
+
+JobField ForbiddenField() {
+  return {"recomputeOptions.forbid", "policies that recompute: auto may not choose, separated by blanks", false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.recompute_options.forbidden.clear();
+            for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
+              RecomputeMode mode;
+              if (!ParseRecomputeMode(name, mode) || mode == RecomputeMode::kAuto) {
+                return Expected("names of policies other than auto", name);
+              }
+              spec.recompute_options.forbidden.push_back(mode);
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            std::vector<std::string> names;
+            for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(RecomputeModeName(mode));
+            return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
+          }};
+}
+
+JobField RanksField() {
+  return {
+      "resources.ranks", "devices to train on: a number, or a range such as 2..8", true,
+      [](const std::string& text, JobSpec& spec) {
+        const std::vector<std::string> parts = absl::StrSplit(text, "..");
+        ResourceSpec& r = spec.resources;
+        if (parts.size() > 2 || !ReadInt(parts[0], r.min_ranks).ok() || !ReadInt(parts.back(), r.max_ranks).ok()) {
+          return Expected("a number or a range such as 2..8", text);
+        }
+        return absl::OkStatus();
+      },
+      [](const JobSpec& spec) {
+        const ResourceSpec& r = spec.resources;
+        return r.min_ranks == r.max_ranks ? absl::StrCat(r.min_ranks) : absl::StrCat(r.min_ranks, "..", r.max_ranks);
+      }};
+}
+
+JobField ActivationMemoryField() {
+  return {"resources.activationMemoryPerRank",
+          "limit for one rank's activations, such as 24MiB; auto: what the device has left", false,
+          [](const std::string& text, JobSpec& spec) {
+            Bytes& limit = spec.resources.activation_memory_per_rank;
+            if (text == "auto") {
+              limit = Bytes(0);
+              return absl::OkStatus();
+            }
+            auto bytes = ParseByteSize(text);
+            if (!bytes.ok()) return bytes.status();
+            if (bytes->value == 0) return Expected("a size above zero, or auto", text);
+            limit = *bytes;
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            const Bytes limit = spec.resources.activation_memory_per_rank;
+            return limit.value == 0 ? "auto" : ByteSizeText(limit);
+          }};
+}
+
+JobField TextField(std::string path, std::string meaning, bool required,
+                   std::function<std::string&(JobSpec&)> owner) {
+  return {path, meaning, required,
+          [=](const std::string& text, JobSpec& spec) {
+            owner(spec) = text;
+            return absl::OkStatus();
+          },
+          [=](const JobSpec& spec) {
+            const std::string& text = owner(const_cast<JobSpec&>(spec));
+            return text.empty() ? "" : QuotedText(text);
+          }};
+}
+
+// A field that says where the model's other fields begin from. Whoever reads the file has taken it up before the
+// table is used, since it must come first wherever it stands.
+JobField ModelBaseField(const char* path, std::string meaning) {
+  return {path, std::move(meaning), false, [](const std::string&, JobSpec&) { return absl::OkStatus(); },
+          [](const JobSpec&) { return std::string(); }};
+}
+
+std::vector<JobField> ModelFields() {
+  auto model = [](JobSpec& s) -> ModelSpec& { return s.model; };
+  return {
+      ModelBaseField(kModelPreset,
+                     "a model that 'lynxctl models' lists; the other fields of the model take its values' place"),
+      ModelBaseField(kModelConfig, "a Hugging Face config.json in place of a preset; relative to this file"),
+      IntField("model.layers", "transformer layers", true, model, &ModelSpec::layers),
+      IntField("model.hidden", "hidden size, a multiple of heads", true, model, &ModelSpec::hidden),
+      IntField("model.heads", "attention heads", true, model, &ModelSpec::heads),
+      IntField("model.ffn", "feed-forward size; auto: 4 x hidden for gpt, 8/3 x hidden rounded up to 256s for llama",
+               false, model, &ModelSpec::ffn, "auto"),
+      IntField("model.seq", "tokens per sample", true, model, &ModelSpec::seq),
+      IntField("model.vocab", "vocabulary size; 256 for bytes", false, model, &ModelSpec::vocab),
+      DoubleField("model.dropout", "dropout rate, 0 to below 1; 0 for llama",
+                  [](JobSpec& s) -> double& { return s.model.dropout; }),
+      EnumField(
+          "model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; },
+          ParseModelFamily, ModelFamilyName),
+      IntField("model.kvHeads", "key and value heads of llama, a divisor of heads; auto: heads", false, model,
+               &ModelSpec::kv_heads, "auto"),
+      EnumField(
+          "model.attention", "whether the scores are stored", "unfused or fused",
+          [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel,
+          AttentionKernelName),
+      EnumField(
+          "model.dtype", "of weights in use, activations and communication", "float32 or bfloat16",
+          [](JobSpec& s) -> DataType& { return s.model.dtype; }, ParseDataType, DataTypeName),
+      EnumField(
+          "model.dropoutMasks", "stored: as frameworks that keep a byte per element", "regenerated or stored",
+          [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }, ParseDropoutMasks, DropoutMasksName),
+      BoolField("model.tiedEmbeddings", "the output projection is the token embedding",
+                [](JobSpec& s) -> bool& { return s.model.tied_embeddings; }),
+  };
+}
+
+// `parallel: auto` stands for all of the section's fields at auto.
+JobField ParallelWordField() {
+  return {"parallel", "", false, [](const std::string& text, JobSpec&) {
+            return text == "auto" ? absl::OkStatus() : Expected("auto, or fields such as tp and pp", text);
+          }};
+}
+
+std::vector<JobField> TrainFields() {
+  auto train = [](JobSpec& s) -> TrainSpec& { return s.train; };
+  using D = JobSpec&;
+  return {
+      IntField("train.steps", "optimizer steps", true, train, &TrainSpec::steps),
+      IntField("train.globalBatch", "samples per optimizer step, over all replicas", true, train,
+               &TrainSpec::global_batch),
+      IntField("train.microBatch", "samples per microbatch, or auto", false, train, &TrainSpec::micro_batch, "auto"),
+      DoubleField("train.optimizer.lr", "peak learning rate", [](D s) -> double& { return s.train.optimizer.lr; }),
+      DoubleField("train.optimizer.beta1", "AdamW", [](D s) -> double& { return s.train.optimizer.beta1; }),
+      DoubleField("train.optimizer.beta2", "AdamW", [](D s) -> double& { return s.train.optimizer.beta2; }),
+      DoubleField("train.optimizer.eps", "AdamW", [](D s) -> double& { return s.train.optimizer.eps; }),
+      DoubleField("train.optimizer.weightDecay", "decoupled, of matrices only",
+                  [](D s) -> double& { return s.train.optimizer.weight_decay; }),
+      DoubleField("train.optimizer.clipNorm", "limit of the global gradient norm; 0: none",
+                  [](D s) -> double& { return s.train.optimizer.clip_norm; }),
+      EnumField(
+          "train.schedule", "learning rate after the warm-up", "constant, linear or cosine",
+          [](D s) -> LrSchedule& { return s.train.schedule; }, ParseLrSchedule, LrScheduleName),
+      IntField("train.warmupSteps", "steps of linear warm-up", false, train, &TrainSpec::warmup_steps),
+      DoubleField("train.minLr", "where linear and cosine end", [](D s) -> double& { return s.train.min_lr; }),
+      IntField("train.seed", "of weights, dropout and the order of samples", false, train, &TrainSpec::seed),
+  };
+}
+
+}  // namespace
+
+const std::vector<JobField>& JobFields() {
+  static const auto& fields = *new std::vector<JobField>([] {
+    std::vector<JobField> all = {
+        TextField("name", "lower-case letters, digits and dashes, at most 48", true,
+                  [](JobSpec& s) -> std::string& { return s.name; }),
+    };
+    auto append = [&all](std::vector<JobField> more) { all.insert(all.end(), more.begin(), more.end()); };
+    auto parallel = [](JobSpec& s) -> ParallelSpec& { return s.parallel; };
+    auto checkpoint = [](JobSpec& s) -> CheckpointSpec& { return s.checkpoint; };
+    append(ModelFields());
+    append({
+        EnumField(
+            "data.kind", "what the path holds", "text or megatron",
+            [](JobSpec& s) -> DataKind& { return s.data.kind; }, ParseDataKind, DataKindName),
+        TextField("data.path", "a text file, or the prefix of a .bin/.idx pair; relative to this file", true,
+                  [](JobSpec& s) -> std::string& { return s.data.path; }),
+    });
+    append(TrainFields());
+    append({
+        RanksField(),
+        ActivationMemoryField(),
+        ParallelWordField(),
+        IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
+        IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),
+        IntField("parallel.dp", "data-parallel replicas, or auto", false, parallel, &ParallelSpec::dp, "auto"),
+        IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
+        IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false,
+                 parallel, &ParallelSpec::virtual_stages, "auto"),
+        EnumField(
+            "parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
+            "auto, off or on", [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }, ParseChoice,
+            ChoiceName),
+        EnumField(
+            "parallel.schedule", "order of the pipeline's passes",
+            "auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v or chimera",
+            [](JobSpec& s) -> ScheduleKind& { return s.parallel.schedule; }, ParseScheduleKind, ScheduleKindName),
+        EnumField(
+            "parallel.zero", "model states that data-parallel ranks share out",
+            "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },
+            ParseZeroStage, ZeroStageName),
+        EnumField(
+            "recompute", "recomputation policy",
+            "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
+            [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),
+        IntField(
+            "recomputeOptions.layers", "N of recompute uniform and block; auto: the best that fits", false,
+            [](JobSpec& s) -> RecomputeOptions& { return s.recompute_options; }, &RecomputeOptions::layers, "auto"),
+        OffloadShareField(),
+        ForbiddenField(),
+        TextField("checkpoint.directory", "shared by all nodes; relative to this file; default: chosen by the server",
+                  false, [](JobSpec& s) -> std::string& { return s.checkpoint.directory; }),
+        IntField("checkpoint.everySteps", "0: only at the end", false, checkpoint, &CheckpointSpec::every_steps),
+        IntField("checkpoint.keep", "newest checkpoints kept", false, checkpoint, &CheckpointSpec::keep),
+        IntField(
+            "maxRestarts", "automatic restarts after a lost rank or node", false,
+            [](JobSpec& s) -> JobSpec& { return s; }, &JobSpec::max_restarts),
+    });
+    return all;
+  }());
+  return fields;
+}
+
+}  // namespace lynx

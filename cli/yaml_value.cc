@@ -1,0 +1,134 @@
+#include "cli/yaml_value.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lynx {
+namespace {
+
+// Builds the tree from the parser's events. Throws YAML::ParserException for what is refused, as the parser does for
+// what is malformed.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  YamlValue TakeRoot() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Add(mark, anchor, "", YamlKind::kNull); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    throw YAML::ParserException(mark, "aliases ('*name') are not taken here; write the value out");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    Add(mark, anchor, tag, YamlKind::kScalar).scalar = value;
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    Open(Add(mark, anchor, tag, YamlKind::kList), mark);
+  }
+  void OnSequenceEnd() override { open_.pop_back(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    Open(Add(mark, anchor, tag, YamlKind::kMap), mark);
+  }
+  void OnMapEnd() override { open_.pop_back(); }
+
+ private:
+  struct Container {
+    YamlValue* value;
+    bool awaits_value = false;  // of a map: its last entry has a key only
+  };
+
+  YamlValue& Add(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag, YamlKind kind) {
+    if (anchor != 0) throw YAML::ParserException(mark, "anchors ('&name') are not taken here");
+    // "?" and "!" are what the parser itself gives plain and quoted values.
+    if (!tag.empty() && tag != "?" && tag != "!")
+      throw YAML::ParserException(mark, "tags ('!name') are not taken here");
+    YamlValue& value = NewValue(mark, kind);
+    value.kind = kind;
+    value.line = mark.line + 1;
+    value.column = mark.column + 1;
+    return value;
+  }
+
+  YamlValue& NewValue(const YAML::Mark& mark, YamlKind kind) {
+    if (open_.empty()) return root_;
+    Container& container = open_.back();
+    if (container.value->IsList()) return container.value->items.emplace_back();
+    container.awaits_value = !container.awaits_value;
+    if (!container.awaits_value) return container.value->entries.back().value;
+    if (kind == YamlKind::kList || kind == YamlKind::kMap) {
+      throw YAML::ParserException(mark, "field names must be plain words");
+    }
+    return container.value->entries.emplace_back().key;
+  }
+
+  // A value stays where it is while it is open: only the innermost open container grows.
+  void Open(YamlValue& value, const YAML::Mark& mark) {
+    if (open_.size() >= static_cast<size_t>(kMaxYamlDepth)) {
+      throw YAML::ParserException(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
+    }
+    open_.push_back({&value});
+  }
+
+  YamlValue root_;
+  std::vector<Container> open_;
+};
+
+// Ignores what it reads.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+}  // namespace
+
+const YamlValue* YamlValue::Find(const std::string& key) const {
+  for (const YamlEntry& entry : entries) {
+    if (entry.key.IsScalar() && entry.key.scalar == key) return &entry.value;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& file) {
+  if (text.size() > kMaxYamlBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": has ", text.size(), " bytes; at most ", kMaxYamlBytes, " are read"));
+  }
+  if (text.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": holds a zero byte; it is not a text file"));
+  }
+  try {
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    TreeBuilder builder;
+    if (!parser.HandleNextDocument(builder)) return YamlValue();
+    DocumentCounter rest;
+    int documents = 1;
+    while (parser.HandleNextDocument(rest)) ++documents;
+    if (documents > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file, ": holds ", documents, " documents; write one document a file"));
+    }
+    return builder.TakeRoot();
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ":", error.mark.line + 1, ":", error.mark.column + 1, ": not valid YAML: ", error.msg));
+  }
+}
+
+}  // namespace lynx
