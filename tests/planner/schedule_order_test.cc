@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
 #include "tests/planner/schedules.h"
@@ -32,6 +33,26 @@ TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
   EXPECT_EQ(ErrorOf("custom ranks=3 microbatches=3 placement=bidirectional\n"
                     "0F1 5F0 5B0 5F2 5B2 0B1\n4F0 1F1 4F2 4B0 1B1 4B2\n3F0 3F2 2F1 2B1 3B0 3B2\n"),
             "");
+}
+
+// What docs/schedules.md shows as a schedule is one: each indented block that begins with a kind.
+TEST(ValidateSchedule, AcceptsTheExamplesOfTheDocs) {
+  std::ifstream page(std::string(LYNX_SOURCE_DIR) + "/docs/schedules.md");
+  ASSERT_TRUE(page.good());
+  std::string line, block;
+  int examples = 0;
+  while (std::getline(page, line)) {
+    if (line.rfind("    ", 0) == 0) {
+      block += line + "\n";
+      continue;
+    }
+    if (block.find("ranks=") != std::string::npos) {
+      EXPECT_EQ(ErrorOf(block), "") << block;
+      ++examples;
+    }
+    block.clear();
+  }
+  EXPECT_EQ(examples, 2);
 }
 
 constexpr char kHead[] = "custom ranks=2 microbatches=2\n";
