@@ -31,6 +31,49 @@ void TakeSlower(LinkCost& to, const LinkCost& from) {
   to.bytes_per_second = std::min(to.bytes_per_second, from.bytes_per_second);
 }
 
+// The lower of the two curves at every size of either: between those sizes the lower of two straight lines is nowhere
+// below the line from point to point.
+void TakeSlower(EfficiencyCurve& to, const EfficiencyCurve& from) {
+  if (to == from) return;
+  EfficiencyCurve slower;
+  const auto add = [&](int64_t size) {
+    slower.push_back({size, std::min(EfficiencyAt(to, size), EfficiencyAt(from, size))});
+  };
+  for (const EfficiencyPoint& point : to) add(point.size);
+  for (const EfficiencyPoint& point : from) add(point.size);
+  std::sort(slower.begin(), slower.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
+  slower.erase(std::unique(slower.begin(), slower.end()), slower.end());
+  if (slower.size() > kMaxEfficiencyPoints) {  // too many for one curve: the lowest of all stands for them
+    const auto lowest = std::min_element(slower.begin(), slower.end(),
+                                         [](const auto& a, const auto& b) { return a.permille < b.permille; });
+    slower = {*lowest};
+  }
+  to = std::move(slower);
+}
+
+void TakeSlower(HostLink& to, const HostLink& from) {
+  to.latency = std::max(to.latency, from.latency);
+  to.to_host_bytes_per_second = std::min(to.to_host_bytes_per_second, from.to_host_bytes_per_second);
+  to.from_host_bytes_per_second = std::min(to.from_host_bytes_per_second, from.from_host_bytes_per_second);
+  to.both_bytes_per_second = std::min({to.both_bytes_per_second, from.both_bytes_per_second,
+                                       to.to_host_bytes_per_second + to.from_host_bytes_per_second});
+  to.op_slowdown_permille = std::max(to.op_slowdown_permille, from.op_slowdown_permille);
+}
+
+// Links that only some of the nodes have are not there for a plan over all of them.
+void TakeSlower(std::vector<LinkLevel>& to, const std::vector<LinkLevel>& from) {
+  const bool alike = std::equal(to.begin(), to.end(), from.begin(), from.end(),
+                                [](const LinkLevel& a, const LinkLevel& b) { return a.devices == b.devices; });
+  if (!alike) to.clear();
+  for (size_t i = 0; i < to.size(); ++i) TakeSlower(to[i].link, from[i].link);
+}
+
+// Units leave more idle the larger the tiles are; no tiles leave nothing idle.
+GemmTiles SlowerTiles(const GemmTiles& a, const GemmTiles& b) {
+  const auto work = [](const GemmTiles& tiles) { return int64_t{tiles.units} * tiles.rows * tiles.columns; };
+  return work(b) > work(a) ? b : a;
+}
+
 std::vector<ShapeTimes> SharedShapes(const std::vector<ShapeTimes>& measured, const HardwareProfile& other) {
   std::vector<ShapeTimes> shared;
   for (ShapeTimes times : measured) {
@@ -157,9 +200,17 @@ Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& 
 HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   a.measured = SharedShapes(a.measured, b);
   if (a.device_kind != b.device_kind) a.device_kind = "mixed";
+  if (a.bfloat16_flops_per_second != b.bfloat16_flops_per_second) {
+    a.bfloat16_flops_per_second =
+        std::min(a.FlopsPerSecond(DataType::kBfloat16), b.FlopsPerSecond(DataType::kBfloat16));
+  }
   a.flops_per_second = std::min(a.flops_per_second, b.flops_per_second);
   a.memory_bytes_per_second = std::min(a.memory_bytes_per_second, b.memory_bytes_per_second);
   a.op_overhead = std::max(a.op_overhead, b.op_overhead);
+  for (size_t i = 0; i < a.efficiency.size(); ++i) TakeSlower(a.efficiency[i], b.efficiency[i]);
+  a.gemm_tiles = SlowerTiles(a.gemm_tiles, b.gemm_tiles);
+  TakeSlower(a.inner_links, b.inner_links);
+  TakeSlower(a.host, b.host);
   TakeSlower(a.intra_node, b.intra_node);
   TakeSlower(a.inter_node, b.inter_node);
   a.overlap_slowdown_permille = std::max(a.overlap_slowdown_permille, b.overlap_slowdown_permille);

@@ -1,5 +1,7 @@
 // Shapes and hardware profiles. See convert.h.
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "common/status.h"
 #include "proto/bounds.h"
@@ -31,10 +33,111 @@ v1::LinkCost LinkToProto(const LinkCost& link) {
 absl::StatusOr<LinkCost> LinkFromProto(const v1::LinkCost& message, const std::string& path) {
   LinkCost link;
   LYNX_ASSIGN_OR_RETURN(link.latency, NanosFrom(FieldPath(path, "latency_ns"), message.latency_ns()));
-  LYNX_RETURN_IF_ERROR(
-      CheckRange(FieldPath(path, "bytes_per_second"), message.bytes_per_second(), 1, kMaxWireRate));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "bytes_per_second"), message.bytes_per_second(), 1, kMaxWireRate));
   link.bytes_per_second = message.bytes_per_second();
   return link;
+}
+
+v1::EfficiencyCurve CurveToProto(const EfficiencyCurve& curve) {
+  v1::EfficiencyCurve message;
+  for (const EfficiencyPoint& point : curve) {
+    v1::EfficiencyPoint& to = *message.add_points();
+    to.set_size(point.size);
+    to.set_permille(point.permille);
+  }
+  return message;
+}
+
+v1::HostLink HostLinkToProto(const HostLink& host) {
+  v1::HostLink message;
+  message.set_latency_ns(host.latency.value);
+  message.set_to_host_bytes_per_second(host.to_host_bytes_per_second);
+  message.set_from_host_bytes_per_second(host.from_host_bytes_per_second);
+  message.set_both_bytes_per_second(host.both_bytes_per_second);
+  message.set_op_slowdown_permille(host.op_slowdown_permille);
+  return message;
+}
+
+// What a cluster's description adds to the rates. Sizes and single values are bounded here; how they fit together is
+// for CheckProfile.
+void DescriptionToProto(const HardwareProfile& profile, v1::HardwareProfile& message) {
+  message.set_bfloat16_flops_per_second(profile.bfloat16_flops_per_second);
+  for (const EfficiencyCurve& curve : profile.efficiency) *message.add_efficiency() = CurveToProto(curve);
+  if (profile.gemm_tiles != GemmTiles{}) {
+    message.mutable_gemm_tiles()->set_units(profile.gemm_tiles.units);
+    message.mutable_gemm_tiles()->set_rows(profile.gemm_tiles.rows);
+    message.mutable_gemm_tiles()->set_columns(profile.gemm_tiles.columns);
+  }
+  for (const LinkLevel& level : profile.inner_links) {
+    v1::LinkLevel& to = *message.add_inner_links();
+    to.set_devices(level.devices);
+    *to.mutable_link() = LinkToProto(level.link);
+  }
+  if (profile.host != HostLink{}) *message.mutable_host() = HostLinkToProto(profile.host);
+}
+
+absl::StatusOr<EfficiencyCurve> CurveFromProto(const v1::EfficiencyCurve& message, const std::string& path) {
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "points"), message.points().size(), 0, kMaxEfficiencyPoints, "entries"));
+  EfficiencyCurve curve;
+  for (int i = 0; i < message.points_size(); ++i) {
+    const std::string at = FieldPath(path, "points", i);
+    const v1::EfficiencyPoint& point = message.points(i);
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "size"), point.size(), i == 0 ? 1 : curve.back().size + 1,
+                                    std::numeric_limits<int64_t>::max()));
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "permille"), point.permille(), 1, 1000));
+    curve.push_back({point.size(), point.permille()});
+  }
+  return curve;
+}
+
+absl::StatusOr<HostLink> HostLinkFromProto(const v1::HostLink& message, const std::string& path) {
+  HostLink host;
+  LYNX_ASSIGN_OR_RETURN(host.latency, NanosFrom(FieldPath(path, "latency_ns"), message.latency_ns()));
+  const auto rate = [&](const char* field, int64_t from, int64_t& to) {
+    to = from;
+    return CheckRange(FieldPath(path, field), from, 0, kMaxWireRate);
+  };
+  LYNX_RETURN_IF_ERROR(
+      rate("to_host_bytes_per_second", message.to_host_bytes_per_second(), host.to_host_bytes_per_second));
+  LYNX_RETURN_IF_ERROR(
+      rate("from_host_bytes_per_second", message.from_host_bytes_per_second(), host.from_host_bytes_per_second));
+  LYNX_RETURN_IF_ERROR(rate("both_bytes_per_second", message.both_bytes_per_second(), host.both_bytes_per_second));
+  if (message.op_slowdown_permille() == 0) return host;
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "op_slowdown_permille"), message.op_slowdown_permille(), 1000, 100'000));
+  host.op_slowdown_permille = message.op_slowdown_permille();
+  return host;
+}
+
+absl::Status DescriptionFromProto(const v1::HardwareProfile& message, const std::string& path,
+                                  HardwareProfile& profile) {
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "bfloat16_flops_per_second"), message.bfloat16_flops_per_second(), 0, kMaxWireRate));
+  profile.bfloat16_flops_per_second = message.bfloat16_flops_per_second();
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "efficiency"), message.efficiency().size(), 0, kOpClassCount, "entries"));
+  for (int i = 0; i < message.efficiency_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(profile.efficiency[i],
+                          CurveFromProto(message.efficiency(i), FieldPath(path, "efficiency", i)));
+  }
+  const v1::GemmTiles& tiles = message.gemm_tiles();
+  for (const auto& [field, value] :
+       {std::pair{"units", tiles.units()}, {"rows", tiles.rows()}, {"columns", tiles.columns()}}) {
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(FieldPath(path, "gemm_tiles"), field), value, 0, 1 << 20));
+  }
+  profile.gemm_tiles = {tiles.units(), tiles.rows(), tiles.columns()};
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "inner_links"), message.inner_links().size(), 0, kMaxLinkLevels, "entries"));
+  for (int i = 0; i < message.inner_links_size(); ++i) {
+    const std::string at = FieldPath(path, "inner_links", i);
+    LinkLevel level{.devices = message.inner_links(i).devices()};
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "devices"), level.devices, 2, kMaxWireRanks));
+    LYNX_ASSIGN_OR_RETURN(level.link, LinkFromProto(message.inner_links(i).link(), FieldPath(at, "link")));
+    profile.inner_links.push_back(level);
+  }
+  LYNX_ASSIGN_OR_RETURN(profile.host, HostLinkFromProto(message.host(), FieldPath(path, "host")));
+  return absl::OkStatus();
 }
 
 v1::ShapeTimes ShapeTimesToProto(const ShapeTimes& times) {
@@ -78,9 +181,9 @@ absl::StatusOr<ShapeTimes> ShapeTimesFromProto(const v1::ShapeTimes& message, co
     return BadField(FieldPath(path, "ops"), "incomplete",
                     absl::StrCat("op ", std::string(OpName(info.op)), " is missing"));
   }
-  LYNX_ASSIGN_OR_RETURN(times.optimizer_per_mega_parameter,
-                        NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"),
-                                  message.optimizer_ns_per_mega_parameter()));
+  LYNX_ASSIGN_OR_RETURN(
+      times.optimizer_per_mega_parameter,
+      NanosFrom(FieldPath(path, "optimizer_ns_per_mega_parameter"), message.optimizer_ns_per_mega_parameter()));
   return times;
 }
 
@@ -149,6 +252,7 @@ v1::HardwareProfile ToProto(const HardwareProfile& profile) {
   *message.mutable_inter_node() = LinkToProto(profile.inter_node);
   message.set_overlap_slowdown_permille(profile.overlap_slowdown_permille);
   message.set_communication_compute_permille(profile.communication_compute_permille);
+  DescriptionToProto(profile, message);
   return message;
 }
 
@@ -157,8 +261,7 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   LYNX_RETURN_IF_ERROR(
       CheckSize(FieldPath(path, "device_kind"), message.device_kind().size(), 0, kMaxKindLength, "characters"));
   profile.device_kind = message.device_kind();
-  LYNX_RETURN_IF_ERROR(
-      CheckSize(FieldPath(path, "measured"), message.measured().size(), 0, kMaxMeasured, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "measured"), message.measured().size(), 0, kMaxMeasured, "entries"));
   for (int i = 0; i < message.measured_size(); ++i) {
     const std::string at = FieldPath(path, "measured", i);
     LYNX_ASSIGN_OR_RETURN(ShapeTimes times, ShapeTimesFromProto(message.measured(i), at));
@@ -167,8 +270,7 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
     if (repeated) return BadField(FieldPath(at, "shape"), "repeated", "must appear once in the profile");
     profile.measured.push_back(std::move(times));
   }
-  LYNX_RETURN_IF_ERROR(
-      CheckRange(FieldPath(path, "flops_per_second"), message.flops_per_second(), 1, kMaxWireRate));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "flops_per_second"), message.flops_per_second(), 1, kMaxWireRate));
   LYNX_RETURN_IF_ERROR(
       CheckRange(FieldPath(path, "memory_bytes_per_second"), message.memory_bytes_per_second(), 1, kMaxWireRate));
   profile.flops_per_second = message.flops_per_second();
@@ -176,12 +278,13 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   LYNX_ASSIGN_OR_RETURN(profile.op_overhead, NanosFrom(FieldPath(path, "op_overhead_ns"), message.op_overhead_ns()));
   LYNX_ASSIGN_OR_RETURN(profile.intra_node, LinkFromProto(message.intra_node(), FieldPath(path, "intra_node")));
   LYNX_ASSIGN_OR_RETURN(profile.inter_node, LinkFromProto(message.inter_node(), FieldPath(path, "inter_node")));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(),
-                                  1000, 1'000'000));
+  LYNX_RETURN_IF_ERROR(
+      CheckRange(FieldPath(path, "overlap_slowdown_permille"), message.overlap_slowdown_permille(), 1000, 1'000'000));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "communication_compute_permille"),
                                   message.communication_compute_permille(), 0, 1000));
   profile.overlap_slowdown_permille = message.overlap_slowdown_permille();
   profile.communication_compute_permille = message.communication_compute_permille();
+  LYNX_RETURN_IF_ERROR(DescriptionFromProto(message, path, profile));
   return profile;
 }
 

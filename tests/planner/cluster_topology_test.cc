@@ -98,6 +98,30 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseOfEveryFigure) {
   EXPECT_EQ(SlowerProfile(b, a), SlowerProfile(b, slower)) << "the order does not matter";
 }
 
+TEST(ClusterTopology, SlowerProfileTakesTheWorseDescription) {
+  HardwareProfile a = StatedCpuProfile(), b = StatedCpuProfile();
+  a.bfloat16_flops_per_second = a.flops_per_second * 2;
+  a.efficiency[0] = {{10, 500}, {1000, 900}};
+  b.efficiency[0] = {{100, 600}};
+  a.gemm_tiles = {108, 256, 128};
+  a.inner_links = {{2, {Nanos(1), 100}}};
+  b.inner_links = {{2, {Nanos(2), 200}}};
+  a.host = {Nanos(1), 10, 10, 15};
+  b.host = {Nanos(2), 20, 2, 21, 1500};
+  const HardwareProfile slower = SlowerProfile(a, b);
+  EXPECT_EQ(slower.bfloat16_flops_per_second, b.flops_per_second) << "b's 16-bit rate is its other rate";
+  EXPECT_EQ(slower.efficiency[0], (EfficiencyCurve{{10, 500}, {100, 600}, {1000, 600}}));
+  EXPECT_EQ(slower.gemm_tiles, a.gemm_tiles);
+  EXPECT_EQ(slower.inner_links, (std::vector<LinkLevel>{{2, {Nanos(2), 100}}}));
+  EXPECT_EQ(slower.host, (HostLink{Nanos(2), 10, 2, 12, 1500}));
+  EXPECT_EQ(CheckProfile(slower), absl::OkStatus());
+  EXPECT_EQ(SlowerProfile(b, a), slower) << "the order does not matter";
+  b.inner_links.clear();
+  EXPECT_TRUE(SlowerProfile(a, b).inner_links.empty()) << "links that b lacks";
+  for (int64_t i = 1; i <= 63; ++i) b.efficiency[0].push_back({1000 + i, static_cast<int32_t>(700 - i)});
+  EXPECT_EQ(SlowerProfile(a, b).efficiency[0], (EfficiencyCurve{{10, 500}})) << "66 points are too many for one curve";
+}
+
 TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
   const auto error = [](auto change) {
     ClusterTopology cluster = Mixed();

@@ -1,12 +1,12 @@
 #include "proto/convert.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/proto/random_values.h"
 
@@ -66,7 +66,8 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.mutable_data()->set_kind(static_cast<v1::DataKind>(9)); }, "data.kind is 9"},
       {[](v1::JobSpec& s) { s.mutable_data()->set_path("relative"); },
        "data.path is \"relative\": must be an absolute path"},
-      {[](v1::JobSpec& s) { s.mutable_data()->set_path("/a\nb"); }, "data.path is \"/a\\nb\": must not hold line ends"},
+      {[](v1::JobSpec& s) { s.mutable_data()->set_path("/a\nb"); },
+       "data.path is \"/a\\nb\": must not hold line ends"},
       {[](v1::JobSpec& s) { s.clear_train(); }, "train.schedule is 0"},
       {[](v1::JobSpec& s) { s.mutable_train()->set_schedule(static_cast<v1::LrSchedule>(-1)); },
        "train.schedule is -1"},
@@ -163,6 +164,38 @@ TEST(ConvertTest, BadProfilesNameTheField) {
          for (int i = 0; i < 64; ++i) *p.add_measured() = first;
        },
        "profile.measured is 65 entries long"},
+      {[](P& p) { p.set_bfloat16_flops_per_second(-1); }, "profile.bfloat16_flops_per_second is -1"},
+      {[](P& p) { p.add_efficiency(); }, "profile.efficiency is 6 entries long"},
+      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_permille(1); },
+       "profile.efficiency[1].points[0].size is 0"},
+      {[](P& p) { p.mutable_efficiency(1)->add_points()->set_size(1); },
+       "profile.efficiency[1].points[0].permille is 0"},
+      {[](P& p) {
+         for (int64_t size : {9, 9}) {
+           v1::EfficiencyPoint& point = *p.mutable_efficiency(0)->add_points();
+           point.set_size(size);
+           point.set_permille(5);
+         }
+       },
+       "profile.efficiency[0].points[1].size is 9: must be from 10"},
+      {[](P& p) {
+         for (int i = 0; i < 65; ++i) p.mutable_efficiency(0)->add_points();
+       },
+       "profile.efficiency[0].points is 65 entries long"},
+      {[](P& p) { p.mutable_gemm_tiles()->set_rows(-1); }, "profile.gemm_tiles.rows is -1"},
+      {[](P& p) { p.add_inner_links()->set_devices(1); }, "profile.inner_links[0].devices is 1"},
+      {[](P& p) { p.add_inner_links()->set_devices(2); }, "profile.inner_links[0].link.bytes_per_second is 0"},
+      {[](P& p) {
+         for (int i = 0; i < 5; ++i) p.add_inner_links();
+       },
+       "profile.inner_links is 5 entries long"},
+      {[](P& p) { p.mutable_host()->set_latency_ns(-1); }, "profile.host.latency_ns is -1"},
+      {[](P& p) { p.mutable_host()->set_to_host_bytes_per_second(-2); },
+       "profile.host.to_host_bytes_per_second is -2"},
+      {[](P& p) { p.mutable_host()->set_from_host_bytes_per_second(-2); },
+       "profile.host.from_host_bytes_per_second is -2"},
+      {[](P& p) { p.mutable_host()->set_both_bytes_per_second(-2); }, "profile.host.both_bytes_per_second is -2"},
+      {[](P& p) { p.mutable_host()->set_op_slowdown_permille(999); }, "profile.host.op_slowdown_permille is 999"},
   };
   for (const Case& c : cases) {
     P message = ToProto(good);

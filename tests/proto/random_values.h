@@ -32,8 +32,12 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.train.micro_batch = static_cast<int32_t>(Pick(random, 1, 8));
   spec.train.global_batch = spec.train.micro_batch * dp * static_cast<int32_t>(Pick(random, 1, 16));
   spec.train.steps = Pick(random, 1, 1'000'000);
-  spec.train.optimizer = {.lr = 1.0 / static_cast<double>(Pick(random, 1, 10'000)), .beta1 = 0.8, .beta2 = 0.99,
-                          .eps = 1e-7, .weight_decay = 0.3, .clip_norm = static_cast<double>(Pick(random, 0, 3))};
+  spec.train.optimizer = {.lr = 1.0 / static_cast<double>(Pick(random, 1, 10'000)),
+                          .beta1 = 0.8,
+                          .beta2 = 0.99,
+                          .eps = 1e-7,
+                          .weight_decay = 0.3,
+                          .clip_norm = static_cast<double>(Pick(random, 0, 3))};
   spec.train.schedule = static_cast<LrSchedule>(Pick(random, 0, 2));
   spec.train.warmup_steps = Pick(random, 0, spec.train.steps);
   spec.train.min_lr = spec.train.optimizer.lr / 10;
@@ -68,6 +72,16 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   profile.op_overhead = nanos();
   profile.intra_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
   profile.inter_node = {nanos(), Pick(random, 1, int64_t{1} << 40)};
+  profile.bfloat16_flops_per_second = Pick(random, 0, int64_t{1} << 50);
+  for (EfficiencyCurve& curve : profile.efficiency) {
+    const int64_t points = Pick(random, 0, 4);
+    for (int64_t i = 0; i < points; ++i) {
+      curve.push_back({Pick(random, 1, 1000) + i * 1000, static_cast<int32_t>(Pick(random, 1, 1000))});
+    }
+  }
+  if (Pick(random, 0, 1) == 0) profile.gemm_tiles = {static_cast<int32_t>(Pick(random, 1, 200)), 256, 128};
+  if (Pick(random, 0, 1) == 0) profile.inner_links = {{2, {nanos(), 1'000'000}}, {4, {nanos(), 500'000}}};
+  if (Pick(random, 0, 1) == 0) profile.host = {nanos(), 5'000'000, 4'000'000, 6'000'000, 1100};
   profile.overlap_slowdown_permille = static_cast<int32_t>(Pick(random, 1000, 5000));
   profile.communication_compute_permille = static_cast<int32_t>(Pick(random, 0, 1000));
   return profile;
