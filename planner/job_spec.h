@@ -111,11 +111,11 @@ struct ParallelSpec {  // 0 = auto
   int32_t tp = 0;
   int32_t pp = 0;
   int32_t dp = 0;
-  int32_t cp = 1;              // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 1;  // model chunks of a rank; above 1 only with the interleaved schedule
-  Choice sequence_parallel = Choice::kOff;  // norms and residuals sharded over the tensor-parallel ranks
-  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  ZeroStage zero = ZeroStage::kNone;
+  int32_t cp = 0;              // context parallelism: ranks that share a sequence
+  int32_t virtual_stages = 0;  // model chunks of a rank; above 1 only with the interleaved schedule
+  Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
+  ScheduleKind schedule = ScheduleKind::kAuto;
+  ZeroStage zero = ZeroStage::kAuto;
 
   bool operator==(const ParallelSpec&) const = default;
 };

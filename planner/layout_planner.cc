@@ -1,6 +1,7 @@
 #include "planner/layout_planner.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <tuple>
 
@@ -24,6 +25,12 @@ constexpr int kSimulatedPartitions = 3;
 constexpr int64_t kEstimateAllowancePercent = 98;
 // How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
 constexpr int64_t kMemoryAllowancePercent = 10;
+
+constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
+                                    RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
+
+// Whether the mode's policies come from HEU: with its windows, or without.
+bool IsHeuristic(RecomputeMode mode) { return mode == RecomputeMode::kAuto || mode == RecomputeMode::kNoOverlap; }
 
 }  // namespace
 
@@ -153,19 +160,24 @@ Bytes LayoutPlanner::Arena(int32_t stage, const StagePolicy& policy) const {
   return memory->arena;
 }
 
-LayerProblem LayoutPlanner::Problem(int32_t stage, int32_t layers, bool top) const {
+LayerProblem LayoutPlanner::Problem(RecomputeMode mode, int32_t stage, int32_t layers, bool top) const {
   LayerPosition position = LayerPosition::kInner;
   if (top) position = stage == stages() - 1 ? LayerPosition::kTopBelowHead : LayerPosition::kTop;
-  return MakeLayerProblem(costs_, shape_, InFlightOf(stage), position, stalls_[stage] / layers);
+  LayerProblem problem = MakeLayerProblem(costs_, shape_, InFlightOf(stage), position, stalls_[stage] / layers);
+  if (mode == RecomputeMode::kNoOverlap) {
+    problem.capacity.fill(Nanos(0));
+    problem.early = Nanos(0);
+  }
+  return problem;
 }
 
-const StageMixer& LayoutPlanner::Mixer(int32_t stage, int32_t layers) {
+const StageMixer& LayoutPlanner::Mixer(RecomputeMode mode, int32_t stage, int32_t layers) {
   // Without stalls a mixer serves all numbers of layers.
-  const std::pair key{stage, stalls_[stage].value == 0 ? 0 : layers};
+  const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : layers};
   auto it = mixers_.find(key);
   if (it == mixers_.end()) {
-    it = mixers_.emplace(key, StageMixer(fronts_.Solve(Problem(stage, layers, false)),
-                                         fronts_.Solve(Problem(stage, layers, true)))).first;
+    it = mixers_.emplace(key, StageMixer(fronts_.Solve(Problem(mode, stage, layers, false)),
+                                         fronts_.Solve(Problem(mode, stage, layers, true)))).first;
   }
   return it->second;
 }
@@ -179,15 +191,40 @@ const LayoutPlanner::NamedChoices& LayoutPlanner::ChoicesOf(RecomputeMode mode, 
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share it does not matter.
     const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
-    const std::optional<LayerChoice> inner = EvaluateLayer(Problem(stage, 1, false), policy);
-    const std::optional<LayerChoice> top = EvaluateLayer(Problem(stage, 1, true), policy);
+    const std::optional<LayerChoice> inner = EvaluateLayer(Problem(mode, stage, 1, false), policy);
+    const std::optional<LayerChoice> top = EvaluateLayer(Problem(mode, stage, 1, true), policy);
     LYNX_CHECK(inner && top);
     it->second = {*inner, *top};
   }
   return it->second;
 }
 
+StagePolicy LayoutPlanner::PolicyOf(RecomputeMode mode, int32_t layers) const {
+  switch (mode) {
+    case RecomputeMode::kUniform: return NamedPolicy(graph_, RecomputeMode::kFull, layers);
+    case RecomputeMode::kBlock: {
+      StagePolicy policy = NamedPolicy(graph_, RecomputeMode::kNone, layers);
+      const StagePolicy full = NamedPolicy(graph_, RecomputeMode::kFull, std::min(layers, block_layers_));
+      std::copy(full.layers.begin(), full.layers.end(), policy.layers.begin());
+      return policy;
+    }
+    default: return NamedPolicy(graph_, mode, layers);
+  }
+}
+
+LayoutPlanner::Estimate LayoutPlanner::EstimateBlock(int32_t stage, int32_t layers) {
+  const int32_t recomputed = std::min(layers, block_layers_);
+  if (recomputed == layers) return EstimateNamed(RecomputeMode::kFull, stage, layers);
+  const Estimate stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
+  if (recomputed == 0) return stored;
+  const LayerChoice& full = ChoicesOf(RecomputeMode::kFull, stage).inner;
+  const Bytes per_layer = ChoicesOf(RecomputeMode::kNone, stage).inner.held - full.held;
+  return {full.exposed * recomputed, stored.bytes - per_layer * recomputed + full.transient};
+}
+
 LayoutPlanner::Estimate LayoutPlanner::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
+  if (mode == RecomputeMode::kUniform) mode = RecomputeMode::kFull;
+  if (mode == RecomputeMode::kBlock) return EstimateBlock(stage, layers);
   const auto& [inner, top] = ChoicesOf(mode, stage);
   const Bytes transient = layers == 1 ? top.transient : std::max(inner.transient, top.transient);
   return {inner.exposed * (layers - 1) + top.exposed, inner.held * (layers - 1) + top.held + transient};
@@ -204,8 +241,8 @@ Bytes LayoutPlanner::Fixed(int32_t stage) {
   return it->second;
 }
 
-LayoutPlanner::Estimate LayoutPlanner::EstimateHeu(int32_t stage, int32_t layers) {
-  const StageMixer& mixer = Mixer(stage, layers);
+LayoutPlanner::Estimate LayoutPlanner::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const StageMixer& mixer = Mixer(mode, stage, layers);
   const Bytes least = mixer.LeastBytes(layers);
   Bytes budget = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes;
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
@@ -221,7 +258,7 @@ int64_t LayoutPlanner::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t 
   const auto known = fits_.find({mode, stage, layers});
   if (known != fits_.end() && known->second) return (busy + known->second->exposed).value;
   const Estimate estimate =
-      mode == RecomputeMode::kAuto ? EstimateHeu(stage, layers) : EstimateNamed(mode, stage, layers);
+      IsHeuristic(mode) ? EstimateHeu(mode, stage, layers) : EstimateNamed(mode, stage, layers);
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
     const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(stage) - *limit;
     if (lacking.value > 0) return kSeemsNotToFit + lacking.value;
@@ -237,7 +274,7 @@ bool LayoutPlanner::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
 }
 
 std::optional<LayoutPlanner::Fit> LayoutPlanner::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
-  Fit fit{.policy = NamedPolicy(graph_, mode, layers)};
+  Fit fit{.policy = PolicyOf(mode, layers)};
   fit.peak = Peak(stage, fit.policy);
   if (!Fits(stage, layers, fit.peak)) return std::nullopt;
   fit.exposed = EstimateNamed(mode, stage, layers).exposed;
@@ -247,8 +284,9 @@ std::optional<LayoutPlanner::Fit> LayoutPlanner::FitNamed(RecomputeMode mode, in
 // HEU's policy of least exposed time whose peak is within the limit. HEU's model of memory is off by an unknown
 // amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside
 // of what is known to fit and not to fit, the budget halves the interval.
-std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(int32_t stage, int32_t layers, Bytes limit) {
-  const StageMixer& mixer = Mixer(stage, layers);
+std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers,
+                                                          Bytes limit) {
+  const StageMixer& mixer = Mixer(mode, stage, layers);
   const Bytes least = mixer.LeastBytes(layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
@@ -276,18 +314,19 @@ std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(int32_t stage, int32_
   return best;
 }
 
-std::optional<LayoutPlanner::Fit> LayoutPlanner::FitHeu(int32_t stage, int32_t layers) {
+std::optional<LayoutPlanner::Fit> LayoutPlanner::FitHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   std::optional<Fit> best;
   if (MayFit(RecomputeMode::kNone, stage, layers)) best = FitNamed(RecomputeMode::kNone, stage, layers);
   if (best) return best;
   const std::optional<Bytes> limit = Limit(stage, layers);
   LYNX_CHECK(limit.has_value());
-  best = FitBudget(stage, layers, *limit);
+  best = FitBudget(mode, stage, layers, *limit);
   // HEU knows the named policies too; they are looked at for what its estimate of memory may have missed.
-  for (RecomputeMode mode : {RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull}) {
-    if (best && EstimateNamed(mode, stage, layers).exposed >= best->exposed) continue;
-    if (best && !MayFit(mode, stage, layers)) continue;
-    const std::optional<Fit> named = FitNamed(mode, stage, layers);
+  for (RecomputeMode other : kNamedModes) {
+    if (other == RecomputeMode::kNone || !Allowed(other)) continue;
+    if (best && EstimateNamed(other, stage, layers).exposed >= best->exposed) continue;
+    if (best && !MayFit(other, stage, layers)) continue;
+    const std::optional<Fit> named = FitNamed(other, stage, layers);
     if (named) best = named;
   }
   return best;
@@ -297,7 +336,7 @@ const std::optional<LayoutPlanner::Fit>& LayoutPlanner::FitOf(RecomputeMode mode
   const std::tuple key{mode, stage, layers};
   auto it = fits_.find(key);
   if (it == fits_.end()) {
-    it = fits_.emplace(key, mode == RecomputeMode::kAuto ? FitHeu(stage, layers) : FitNamed(mode, stage, layers))
+    it = fits_.emplace(key, IsHeuristic(mode) ? FitHeu(mode, stage, layers) : FitNamed(mode, stage, layers))
              .first;
   }
   return it->second;
@@ -384,18 +423,56 @@ bool LayoutPlanner::StoresEverythingInBalance() {
   return true;
 }
 
+bool LayoutPlanner::Allowed(RecomputeMode mode) const {
+  const RecomputeMode wanted = request_.spec.recompute;
+  if (wanted != RecomputeMode::kAuto) return wanted == mode;
+  const std::vector<RecomputeMode>& forbidden = request_.spec.recompute_options.forbidden;
+  return std::find(forbidden.begin(), forbidden.end(), mode) == forbidden.end();
+}
+
+// The fewest recomputed layers that fit are the fastest; Megatron-LM has one number for all stages.
+std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
+  const auto with = [&](int32_t layers) {
+    block_layers_ = layers;
+    std::erase_if(fits_, [](const auto& fit) { return std::get<0>(fit.first) == RecomputeMode::kBlock; });
+    return DraftOf(RecomputeMode::kBlock, to_beat);
+  };
+  if (request_.spec.recompute_options.layers > 0) return with(request_.spec.recompute_options.layers);
+  int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all is recomputed
+  std::optional<Draft> best = with(high);
+  while (best && low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (std::optional<Draft> draft = with(middle)) {
+      best = std::move(draft);
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return best;
+}
+
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const RecomputeMode wanted = request_.spec.recompute;
-  if (wanted != RecomputeMode::kAuto) return DraftOf(wanted, to_beat);
+  if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
+  const bool heuristic = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu;
+  if (!heuristic) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
   // Where HEU finds nothing that fits or promises to be faster, no named policy does: it chooses among them too.
-  std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
-  if (!best) return best;
-  for (RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFullKeepCollectives,
-                             RecomputeMode::kFull}) {
-    std::optional<Draft> draft = DraftOf(mode, std::min(to_beat, best->simulation.step));
-    if (draft && Faster(*draft, *best)) best = std::move(draft);
+  std::optional<Draft> best;
+  if (Allowed(RecomputeMode::kHeu)) {
+    best = DraftOf(RecomputeMode::kAuto, to_beat);
+    if (!best) return best;
   }
+  const auto consider = [&](RecomputeMode mode) {
+    std::optional<Draft> draft = DraftOf(mode, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    if (draft && (!best || Faster(*draft, *best))) best = std::move(draft);
+  };
+  for (RecomputeMode mode : kNamedModes) {
+    if (wanted == RecomputeMode::kAuto && Allowed(mode)) consider(mode);
+  }
+  // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
+  if (Allowed(RecomputeMode::kNoOverlap) || wanted == RecomputeMode::kHeu) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
@@ -424,17 +501,23 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
 // recompute everything.
 Bytes LayoutPlanner::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   const RecomputeMode wanted = request_.spec.recompute;
+  const bool heuristic = IsHeuristic(wanted) || wanted == RecomputeMode::kHeu;
   std::vector<RecomputeMode> modes{wanted};
-  if (wanted == RecomputeMode::kAuto) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
+  if (heuristic) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
+  if (wanted == RecomputeMode::kBlock) {
+    block_layers_ = request_.spec.recompute_options.layers > 0 ? request_.spec.recompute_options.layers : layers;
+  }
   const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(stage) : Bytes(0);
   Bytes least(std::numeric_limits<int64_t>::max());
   for (RecomputeMode mode : modes) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
-                                     : Arena(stage, NamedPolicy(graph_, mode, layers)));
+                                     : Arena(stage, PolicyOf(mode, layers)));
   }
-  if (wanted == RecomputeMode::kAuto) {
-    const Bytes bytes = Mixer(stage, layers).LeastBytes(layers);
-    least = std::min(least, estimate ? bytes + rest : Arena(stage, Mixer(stage, layers).Best(layers, bytes)->policy));
+  if (heuristic) {
+    const StageMixer& mixer =
+        Mixer(wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted, stage, layers);
+    const Bytes bytes = mixer.LeastBytes(layers);
+    least = std::min(least, estimate ? bytes + rest : Arena(stage, mixer.Best(layers, bytes)->policy));
   }
   return least;
 }

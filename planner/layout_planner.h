@@ -95,27 +95,33 @@ class LayoutPlanner {
   Bytes Peak(int32_t stage, const StagePolicy& policy);
   Bytes Arena(int32_t stage, const StagePolicy& policy) const;
 
-  LayerProblem Problem(int32_t stage, int32_t layers, bool top) const;
+  LayerProblem Problem(RecomputeMode mode, int32_t stage, int32_t layers, bool top) const;
   struct NamedChoices {
     LayerChoice inner, top;
   };
   const NamedChoices& ChoicesOf(RecomputeMode mode, int32_t stage);
-  const StageMixer& Mixer(int32_t stage, int32_t layers);
+  const StageMixer& Mixer(RecomputeMode mode, int32_t stage, int32_t layers);
   // Of the stage's memory under the mode, all but what HEU's model counts: gradients, workspace, the embedding's and
   // the head's tensors. Learnt from the last peak found for the stage.
   Bytes Fixed(int32_t stage);
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
+  // Of any mode that names its policies; kBlock with block_layers_.
+  StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
   Estimate EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers);
-  Estimate EstimateHeu(int32_t stage, int32_t layers);
+  Estimate EstimateBlock(int32_t stage, int32_t layers);
+  // kAuto: HEU; kNoOverlap: HEU without windows.
+  Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   int64_t EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers);
 
   // By estimate, with an allowance.
   bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
   std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);
-  std::optional<Fit> FitHeu(int32_t stage, int32_t layers);
-  std::optional<Fit> FitBudget(int32_t stage, int32_t layers, Bytes limit);
+  std::optional<Fit> FitHeu(RecomputeMode mode, int32_t stage, int32_t layers);
+  std::optional<Fit> FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
   const std::optional<Fit>& FitOf(RecomputeMode mode, int32_t stage, int32_t layers);
 
+  bool Allowed(RecomputeMode mode) const;
+  std::optional<Draft> BestBlock(Nanos to_beat);
   bool Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat);
   // Whether every stage of the partition that balances busy times has room for everything: nothing is faster then.
   bool StoresEverythingInBalance();
@@ -134,8 +140,9 @@ class LayoutPlanner {
   std::vector<Nanos> stalls_;     // per stage and microbatch; empty until UseStalls
   std::vector<Bytes> device_memory_;  // per stage; 0 = unknown
   std::vector<Bytes> reserves_;   // per stage: taken off the limit
+  int32_t block_layers_ = 0;      // N of kBlock, at the moment
   std::map<int32_t, Bytes> fixed_;
-  std::map<std::pair<int32_t, int32_t>, StageMixer> mixers_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, StageMixer> mixers_;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
   std::map<std::pair<RecomputeMode, int32_t>, NamedChoices> named_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;

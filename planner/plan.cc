@@ -76,7 +76,7 @@ class Search {
 
 // nullopt: nothing fits into memory, or there is no candidate.
 std::optional<Plan> FastestPlan(const PlanRequest& request, FrontCache& fronts) {
-  const absl::StatusOr<std::vector<Candidate>> candidates = Candidates(request.spec, request.cluster);
+  const absl::StatusOr<std::vector<Candidate>> candidates = Candidates(request.spec, request.cluster, request.target);
   if (!candidates.ok()) return std::nullopt;
   return Search(request, *candidates, fronts).Fastest();
 }
@@ -181,11 +181,26 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
   return infeasible;
 }
 
+absl::Status CheckRecompute(const JobSpec& spec) {
+  const auto unknown = [](const std::string& what, const std::string& instead) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
+  };
+  if (spec.recompute == RecomputeMode::kOpt) return unknown("recompute opt", "use heu");
+  if (spec.recompute == RecomputeMode::kUniform && spec.recompute_options.layers > 1) {
+    return unknown(absl::StrCat("recompute uniform with recomputeOptions.layers ", spec.recompute_options.layers),
+                   "use 1, which is recompute full");
+  }
+  if (spec.recompute_options.offload_permille > 0) return unknown("recomputeOptions.offloadShare", "leave it at 0");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(request.spec, request.cluster));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
+                        Candidates(request.spec, request.cluster, request.target));
+  LYNX_RETURN_IF_ERROR(CheckRecompute(request.spec));
   FrontCache fronts;
   std::optional<Plan> plan = Search(request, candidates, fronts).Fastest();
   if (!plan) return PlanResult(ExplainInfeasible(request, candidates, fronts));

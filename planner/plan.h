@@ -20,9 +20,14 @@
 
 namespace lynx {
 
+// What will run the plan. kLynxEngine: what the job leaves open is chosen among what Lynx's own engine can run
+// (CheckEngineRuns). kAnyFramework: among everything that the planner knows.
+enum class PlanTarget : uint8_t { kLynxEngine, kAnyFramework };
+
 struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
+  PlanTarget target = PlanTarget::kLynxEngine;
 };
 
 struct StagePlan {

@@ -10,73 +10,186 @@ namespace lynx {
 namespace {
 
 constexpr int32_t kLargestAutoMicroBatch = 8;
+constexpr int32_t kLargestAutoContext = 8;
+constexpr int32_t kMostAutoVirtualStages = 8;
 constexpr size_t kMostWantedShapes = 12;
 
-std::vector<int32_t> MicroBatches(const JobSpec& spec, int32_t dp) {
-  const TrainSpec& train = spec.train;
-  std::vector<int32_t> sizes;
-  if (train.micro_batch > 0) {
-    sizes.push_back(train.micro_batch);
-  } else {
-    for (int32_t size = 1; size <= kLargestAutoMicroBatch; size *= 2) sizes.push_back(size);
-  }
-  std::erase_if(sizes, [&](int32_t size) { return train.global_batch % (int64_t{dp} * size) != 0; });
-  return sizes;
+// What a degree may be: the pinned value alone, or `choices` where it is left open (0).
+std::vector<int32_t> Degrees(int32_t pinned, std::vector<int32_t> choices) {
+  return pinned > 0 ? std::vector<int32_t>{pinned} : choices;
 }
 
-bool TensorParallelFits(const ModelSpec& model, const ClusterTopology& cluster, int32_t tp) {
-  return tp <= cluster.least_devices_per_node() && model.heads % tp == 0 && model.ffn % tp == 0 && tp <= model.vocab;
+std::vector<int32_t> PowersOfTwo(int32_t largest) {
+  std::vector<int32_t> powers;
+  for (int32_t n = 1; n <= largest; n *= 2) powers.push_back(n);
+  return powers;
 }
+
+std::vector<int32_t> UpTo(int32_t largest) {
+  std::vector<int32_t> numbers;
+  for (int32_t n = 1; n <= largest; ++n) numbers.push_back(n);
+  return numbers;
+}
+
+// All combinations of what does not depend on the cluster's size.
+class Space {
+ public:
+  Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
+      : spec_(spec), model_(spec.model), pinned_(spec.parallel), any_(target == PlanTarget::kAnyFramework),
+        least_devices_(cluster.least_devices_per_node()),
+        max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
+    for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kLargestAutoMicroBatch))) {
+      if (spec.train.global_batch % size == 0) micro_batches_.push_back(size);
+    }
+    for (int32_t dp = 1; dp <= std::min(spec.train.global_batch, max_ranks_); ++dp) {
+      if (spec.train.global_batch % dp == 0 && (pinned_.dp == 0 || pinned_.dp == dp)) replicas_.push_back(dp);
+    }
+  }
+
+  std::vector<Candidate> All() {
+    for (int32_t tp : Degrees(pinned_.tp, UpTo(std::min(max_ranks_, least_devices_)))) {
+      if (!TensorParallelFits(tp)) continue;
+      for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kLargestAutoContext : 1))) {
+        if (cp > 1 && model_.seq % (2 * cp) != 0) continue;
+        for (int32_t pp : Degrees(pinned_.pp, UpTo(model_.layers))) {
+          if (int64_t{tp} * cp * pp > max_ranks_) break;
+          if (pp <= model_.layers) AddReplicas({.tp = tp, .pp = pp, .cp = cp});
+        }
+      }
+    }
+    return std::move(candidates_);
+  }
+
+ private:
+  bool TensorParallelFits(int32_t tp) const {
+    return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 && model_.ffn % tp == 0 &&
+           tp <= model_.vocab;
+  }
+
+  void AddReplicas(ParallelLayout layout) {
+    const int32_t replica = layout.ranks();
+    for (int32_t dp : replicas_) {
+      const int64_t ranks = int64_t{replica} * dp;
+      if (ranks > max_ranks_) break;
+      if (ranks < spec_.resources.min_ranks) continue;
+      layout.dp = dp;
+      for (int32_t size : micro_batches_) {
+        if (spec_.train.global_batch % (int64_t{dp} * size) != 0) continue;
+        AddModes({layout, size, spec_.train.global_batch / (dp * size)});
+      }
+    }
+  }
+
+  std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
+    if (pinned_.sequence_parallel == Choice::kOn) return {layout.tp > 1};
+    if (pinned_.sequence_parallel == Choice::kOff || !any_ || layout.tp == 1) return {false};
+    if (model_.seq / layout.cp % layout.tp != 0) return {false};
+    return {false, true};
+  }
+
+  std::vector<ZeroStage> Zero(const ParallelLayout& layout) const {
+    if (pinned_.zero != ZeroStage::kAuto) return {pinned_.zero};
+    if (!any_ || layout.dp * layout.cp == 1) return {ZeroStage::kNone};
+    return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
+  }
+
+  std::vector<ScheduleKind> Schedules(const ParallelLayout& layout, int32_t virtual_stages) const {
+    using enum ScheduleKind;
+    if (pinned_.schedule != kAuto) return {pinned_.schedule};
+    if (virtual_stages > 1) return {kInterleaved};
+    if (!any_ || layout.pp == 1) return {kOneForwardOneBackward};
+    return {kOneForwardOneBackward, kZeroBubble};
+  }
+
+  bool ScheduleFits(const Candidate& c) const {
+    switch (c.layout.schedule) {
+      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
+      case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
+      default: return true;
+    }
+  }
+
+  void AddModes(Candidate c) {
+    const bool open = pinned_.virtual_stages == 0 && any_ && c.layout.pp > 1 &&
+                      (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
+    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMostAutoVirtualStages : 1))) {
+      // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
+      if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
+      c.layout.virtual_stages = virtual_stages;
+      for (ScheduleKind schedule : Schedules(c.layout, virtual_stages)) {
+        c.layout.schedule = schedule;
+        if (!ScheduleFits(c)) continue;
+        for (bool sequence_parallel : SequenceParallel(c.layout)) {
+          c.layout.sequence_parallel = sequence_parallel;
+          for (ZeroStage zero : Zero(c.layout)) {
+            c.layout.zero = zero;
+            candidates_.push_back(c);
+          }
+        }
+      }
+    }
+  }
+
+  const JobSpec& spec_;
+  const ModelSpec& model_;
+  const ParallelSpec& pinned_;
+  const bool any_;
+  const int32_t least_devices_;
+  const int32_t max_ranks_;
+  std::vector<int32_t> micro_batches_, replicas_;
+  std::vector<Candidate> candidates_;
+};
 
 std::string PinnedText(const JobSpec& spec) {
   const auto text = [](int32_t value) { return value == 0 ? std::string("auto") : absl::StrCat(value); };
-  return absl::StrCat("parallel.tp ", text(spec.parallel.tp), ", parallel.pp ", text(spec.parallel.pp),
-                      ", parallel.dp ", text(spec.parallel.dp), ", train.microBatch ", text(spec.train.micro_batch));
+  const ParallelSpec& p = spec.parallel;
+  std::string pinned = absl::StrCat("parallel.tp ", text(p.tp), ", parallel.pp ", text(p.pp), ", parallel.dp ",
+                                    text(p.dp), ", train.microBatch ", text(spec.train.micro_batch));
+  if (p.cp > 1) absl::StrAppend(&pinned, ", parallel.cp ", p.cp);
+  if (p.virtual_stages > 1) absl::StrAppend(&pinned, ", parallel.virtualStages ", p.virtual_stages);
+  if (p.schedule != ScheduleKind::kAuto) absl::StrAppend(&pinned, ", parallel.schedule ", ScheduleKindName(p.schedule));
+  return pinned;
 }
 
-absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster, int32_t max_ranks) {
-  if (spec.parallel.tp > cluster.least_devices_per_node()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parallel.tp is ", spec.parallel.tp, ", but a node has ", cluster.least_devices_per_node(),
-        " devices and a tensor-parallel group stays on one node: use at most ", cluster.least_devices_per_node()));
+absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
+  const int32_t least = cluster.least_devices_per_node();
+  if (spec.parallel.tp > least) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parallel.tp is ", spec.parallel.tp, ", but a node has ", least,
+                     " devices and a tensor-parallel group stays on one node: use at most ", least));
   }
+  std::string more;
+  if (spec.parallel.schedule == ScheduleKind::kInterleaved) {
+    more = ", and the interleaved schedule needs pp above 1 and a number of microbatches that pp divides";
+  } else if (spec.parallel.schedule == ScheduleKind::kChimera) {
+    more = ", and Chimera needs an even pp and an even number of microbatches";
+  }
+  const int64_t max_ranks = std::min<int64_t>(spec.resources.max_ranks, cluster.devices());
   return absl::InvalidArgumentError(absl::StrCat(
       "no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks, " ranks fits the model: tp must divide ",
-      spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", cluster.least_devices_per_node(),
+      spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", least,
       " (devices of a node), pp be at most ", spec.model.layers,
-      " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, " (", PinnedText(spec),
-      "); change train.globalBatch, resources.ranks or parallel"));
+      " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, more, " (",
+      PinnedText(spec), "); change train.globalBatch, resources.ranks or parallel"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster) {
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
+                                                  PlanTarget target) {
   const int64_t devices = cluster.devices();
   if (spec.resources.min_ranks > devices) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the job asks for at least ", spec.resources.min_ranks, " ranks, but the cluster has ", devices, " devices (",
         NodesText(cluster), "): lower resources.ranks or add nodes"));
   }
-  const int32_t max_ranks = static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, devices));
-  const ParallelSpec& pinned = spec.parallel;
-  const auto allowed = [](int32_t pin, int32_t value) { return pin == 0 || pin == value; };
-  std::vector<Candidate> candidates;
-  for (int32_t tp = 1; tp <= max_ranks; ++tp) {
-    if (!allowed(pinned.tp, tp) || !TensorParallelFits(spec.model, cluster, tp)) continue;
-    for (int32_t pp = 1; pp <= spec.model.layers && tp * pp <= max_ranks; ++pp) {
-      if (!allowed(pinned.pp, pp)) continue;
-      for (int32_t dp = 1; tp * pp * dp <= max_ranks; ++dp) {
-        if (!allowed(pinned.dp, dp) || tp * pp * dp < spec.resources.min_ranks) continue;
-        for (int32_t size : MicroBatches(spec, dp)) {
-          candidates.push_back({{.tp = tp, .pp = pp, .dp = dp}, size, spec.train.global_batch / (dp * size)});
-        }
-      }
-    }
-  }
-  if (candidates.empty()) return NoCandidate(spec, cluster, max_ranks);
+  std::vector<Candidate> candidates = Space(spec, cluster, target).All();
+  if (candidates.empty()) return NoCandidate(spec, cluster);
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     const auto key = [](const Candidate& c) {
-      return std::make_tuple(c.layout.ranks(), c.layout.tp, c.layout.pp, c.micro_batch);
+      const ParallelLayout& l = c.layout;
+      return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule,
+                             l.sequence_parallel, l.zero, l.dp);
     };
     return key(a) < key(b);
   });
@@ -84,7 +197,7 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
 }
 
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster) {
-  const auto candidates = Candidates(spec, cluster);
+  const auto candidates = Candidates(spec, cluster, PlanTarget::kLynxEngine);
   std::vector<LayerShape> shapes;
   if (!candidates.ok()) return shapes;
   for (const Candidate& c : *candidates) shapes.push_back(ShapeOf(spec.model, c.layout, c.micro_batch));

@@ -1,0 +1,125 @@
+#include "planner/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/planner/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Four ranks on two nodes, in one pinned layout, with less memory than storing everything takes.
+PlanRequest TightRequest() {
+  PlanRequest request;
+  request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
+  request.spec.train.global_batch = 16;
+  request.spec.train.micro_batch = 1;
+  request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kKiB * 1000};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.cluster = UniformCluster(2, 2, StatedCpuProfile());
+  return request;
+}
+
+TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(TightRequest());
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  std::map<RecomputeMode, const ComparedPolicy*> rows;
+  for (const ComparedPolicy& row : comparison->policies) {
+    EXPECT_EQ(row.plan.has_value(), row.error.empty() && !row.lacking) << RecomputeModeName(row.mode);
+    if (row.plan) {
+      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus()) << RecomputeModeName(row.mode);
+      EXPECT_EQ(row.plan->layout, comparison->best.layout);
+      for (const StagePlan& stage : row.plan->stages) EXPECT_LE(stage.arena, kKiB * 1000);
+    }
+    rows[row.mode] = &row;
+  }
+  ASSERT_TRUE(rows.contains(RecomputeMode::kNone));
+  EXPECT_GT(rows[RecomputeMode::kNone]->lacking->needed, kKiB * 1000);
+  ASSERT_TRUE(rows[RecomputeMode::kHeu]->plan.has_value());
+  ASSERT_TRUE(rows[RecomputeMode::kNoOverlap]->plan.has_value());
+  const Nanos heu = rows[RecomputeMode::kHeu]->plan->step;
+  EXPECT_LE(heu, rows[RecomputeMode::kNoOverlap]->plan->step);
+  EXPECT_LE(rows[RecomputeMode::kNoOverlap]->plan->step, rows[RecomputeMode::kFull]->plan->step);
+  EXPECT_LE(rows[RecomputeMode::kBlock]->plan->step, rows[RecomputeMode::kFull]->plan->step);
+  EXPECT_LE(comparison->best.step, heu);
+  ASSERT_TRUE(comparison->unlimited.has_value());
+  EXPECT_LE(comparison->unlimited->step, comparison->best.step);
+}
+
+TEST(Compare, WhatCannotFitSaysSo) {
+  PlanRequest request = TightRequest();
+  request.spec.resources.activation_memory_per_rank = kKiB;
+  const absl::Status status = ComparePolicies(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the smallest change that fits"));
+}
+
+TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  ASSERT_FALSE(explanation->rejected.empty());
+  for (const Alternative& other : explanation->rejected) {
+    EXPECT_NE(other.plan.has_value(), !other.reason.empty());
+    if (other.plan) {
+      EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
+    }
+  }
+  ASSERT_GE(explanation->sensitivities.size(), 3u);
+  EXPECT_EQ(explanation->sensitivities[0].change, "1 GiB more memory per device");
+  ASSERT_TRUE(explanation->sensitivities[0].plan.has_value());
+  EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
+}
+
+TEST(Compare, ForbiddenPoliciesAreNotChosen) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute_options.forbidden = {RecomputeMode::kHeu};
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(result.ok());
+  ASSERT_TRUE(std::holds_alternative<Plan>(*result));
+  const Plan& plan = std::get<Plan>(*result);
+  EXPECT_NE(plan.mode, RecomputeMode::kAuto);
+  for (const StagePlan& stage : plan.stages) {
+    for (const LayerPolicy& layer : stage.policy.layers) {
+      for (Placement p : layer) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
+    }
+  }
+}
+
+TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute = RecomputeMode::kBlock;
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(result.ok() && std::holds_alternative<Plan>(*result));
+  const Plan& plan = std::get<Plan>(*result);
+  int32_t most = 0;
+  for (const StagePlan& stage : plan.stages) {
+    int32_t recomputed = 0;
+    for (const LayerPolicy& layer : stage.policy.layers) recomputed += layer[0] == Placement::kCritical ? 1 : 0;
+    most = std::max(most, recomputed);
+  }
+  ASSERT_GT(most, 0);
+  request.spec.recompute_options.layers = most - 1;
+  if (most == 1) return;
+  const absl::StatusOr<PlanResult> fewer = MakePlan(request);
+  ASSERT_TRUE(fewer.ok());
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
+}
+
+TEST(Compare, WhatIsNotPlannedYetIsAnError) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute = RecomputeMode::kUniform;
+  request.spec.recompute_options.layers = 2;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("uniform"));
+  request = TightRequest();
+  request.spec.recompute_options.offload_permille = 100;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("offloadShare"));
+}
+
+}  // namespace
+}  // namespace lynx
