@@ -17,11 +17,12 @@ bool ParsePlacement(const std::string& name, Placement& placement) {
   return false;
 }
 
-absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, const std::string& path) {
+absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message, size_t count,
+                                                 const std::string& path) {
   LayerPolicy policy{};
-  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "placements"), message.placements().size(), policy.size(),
-                                 policy.size(), "entries"));
-  for (size_t i = 0; i < policy.size(); ++i) {
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "placements"), message.placements().size(), count, count, "entries"));
+  for (size_t i = 0; i < count; ++i) {
     const std::string& name = message.placements(static_cast<int>(i));
     if (!ParsePlacement(name, policy[i])) {
       return BadField(FieldPath(path, "placements", static_cast<int64_t>(i)),
@@ -31,13 +32,18 @@ absl::StatusOr<LayerPolicy> LayerPolicyFromProto(const v1::LayerPolicy& message,
   return policy;
 }
 
-v1::StagePlan StageToProto(const StagePlan& stage, PlanPrograms programs) {
+// How many tensors of a layer have a placement.
+size_t PlacementsOf(const ModelSpec& model, const ParallelLayout& layout) {
+  return LayerGraph::Of(ShapeOf(model, layout, 1)).recomputable().size();
+}
+
+v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanPrograms programs) {
   v1::StagePlan message;
   message.set_first_layer(stage.first_layer);
   message.set_end_layer(stage.end_layer);
   for (const LayerPolicy& layer : stage.policy.layers) {
     v1::LayerPolicy& to = *message.add_policy();
-    for (Placement placement : layer) to.add_placements(std::string(PlacementName(placement)));
+    for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(PlacementName(layer[i])));
   }
   if (programs == PlanPrograms::kIncluded) message.set_program(ProgramText(stage.program));
   message.set_arena_bytes(stage.arena.value);
@@ -83,8 +89,8 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   return ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall);
 }
 
-absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanPrograms programs, int32_t first_layer,
-                                         int32_t layers, const std::string& path) {
+absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanPrograms programs, size_t placements,
+                                         int32_t first_layer, int32_t layers, const std::string& path) {
   StagePlan stage;
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), message.first_layer(), first_layer, first_layer));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), message.end_layer(), first_layer, layers));
@@ -94,7 +100,7 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "policy"), message.policy().size(), count, count, "entries"));
   for (int i = 0; i < message.policy_size(); ++i) {
     LYNX_ASSIGN_OR_RETURN(LayerPolicy policy,
-                          LayerPolicyFromProto(message.policy(i), FieldPath(path, "policy", i)));
+                          LayerPolicyFromProto(message.policy(i), placements, FieldPath(path, "policy", i)));
     stage.policy.layers.push_back(policy);
   }
   if (programs == PlanPrograms::kIncluded) {
@@ -144,7 +150,8 @@ v1::Plan ToProto(const Plan& plan, PlanPrograms programs) {
   message.set_microbatches(plan.microbatches);
   message.set_mode(ToProto(plan.mode));
   message.set_activation_limit_bytes(plan.activation_limit.value);
-  for (const StagePlan& stage : plan.stages) *message.add_stages() = StageToProto(stage, programs);
+  const size_t placements = PlacementsOf(plan.model, plan.layout);
+  for (const StagePlan& stage : plan.stages) *message.add_stages() = StageToProto(stage, placements, programs);
   message.set_step_ns(plan.step.value);
   message.set_measured_profile(plan.measured_profile);
   message.set_digest(plan.digest);
@@ -164,10 +171,11 @@ absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, c
       ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
   const size_t stages = static_cast<size_t>(plan.layout.pp);
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "stages"), message.stages().size(), stages, stages, "entries"));
+  const size_t placements = PlacementsOf(plan.model, plan.layout);
   int32_t next_layer = 0;
   for (int i = 0; i < message.stages_size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(StagePlan stage, StageFromProto(message.stages(i), programs, next_layer, plan.model.layers,
-                                                          FieldPath(path, "stages", i)));
+    LYNX_ASSIGN_OR_RETURN(StagePlan stage, StageFromProto(message.stages(i), programs, placements, next_layer,
+                                                          plan.model.layers, FieldPath(path, "stages", i)));
     next_layer = stage.end_layer;
     plan.stages.push_back(std::move(stage));
   }

@@ -13,6 +13,27 @@ inline int64_t Pick(std::mt19937_64& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
 }
 
+// What stands beside sizes: families, modes, policies.
+inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
+  const auto pick = [&](auto last) { return static_cast<decltype(last)>(Pick(random, 0, static_cast<int64_t>(last))); };
+  ModelSpec& model = spec.model;
+  model.family = pick(ModelFamily::kLlama);
+  model.attention = pick(AttentionKernel::kFused);
+  model.dtype = pick(DataType::kBfloat16);
+  model.dropout_masks = pick(DropoutMasks::kStored);
+  model.tied_embeddings = Pick(random, 0, 1) == 0;
+  if (model.family == ModelFamily::kLlama) model.dropout = 0;
+  spec.parallel.cp = static_cast<int32_t>(Pick(random, 0, 1));
+  spec.parallel.sequence_parallel = pick(Choice::kOff);
+  spec.parallel.zero = pick(ZeroStage::kWeights);
+  spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
+  if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
+  spec.recompute = pick(RecomputeMode::kOpt);
+  if (spec.recompute == RecomputeMode::kBlock) spec.recompute_options.layers = 2;
+  spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
+  if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
+}
+
 // Normalized and valid.
 inline JobSpec RandomSpec(std::mt19937_64& random) {
   JobSpec spec;
@@ -46,7 +67,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.resources.min_ranks = static_cast<int32_t>(Pick(random, 1, spec.resources.max_ranks));
   spec.resources.activation_memory_per_rank = Bytes(Pick(random, 0, int64_t{1} << 40));
   if (Pick(random, 0, 1) == 0) spec.parallel = {tp, pp, dp};
-  spec.recompute = static_cast<RecomputeMode>(Pick(random, 0, 4));
+  RandomModes(random, spec);
   if (Pick(random, 0, 1) == 0) spec.checkpoint.directory = "/checkpoints/here";
   spec.checkpoint.every_steps = Pick(random, 0, 1000);
   spec.checkpoint.keep = static_cast<int32_t>(Pick(random, 1, 9));
@@ -63,7 +84,9 @@ inline HardwareProfile RandomProfile(std::mt19937_64& random) {
   for (int64_t i = 0; i < shapes; ++i) {
     ShapeTimes times;
     times.shape = ShapeOf(RandomSpec(random).model, ParallelLayout{}, static_cast<int32_t>(i + 1));
-    for (OpTimes& op : times.ops) op = {nanos(), nanos(), nanos()};
+    for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+      times.ops[static_cast<size_t>(info.op)] = {nanos(), nanos(), nanos()};
+    }
     times.optimizer_per_mega_parameter = nanos();
     profile.measured.push_back(times);
   }
