@@ -30,8 +30,9 @@ struct SubmitOptions {
 struct PlanOptions {
   std::string file;
   std::vector<std::string> overrides;
+  std::string cluster;          // cluster file; "" = a uniform cluster by the fields below
   std::string profile;          // JSON HardwareProfile; "" = stated figures
-  int32_t nodes = 0;            // 0 = as many as the job's ranks need
+  int32_t nodes = 0;            // 0 = as many as the job's ranks need, or as the cluster file says
   int32_t devices_per_node = 0; // 0 = max ranks
   std::string device_memory;    // "" = unknown
   int32_t actions_rank = -1;    // print this rank's program instead of the table
@@ -58,8 +59,10 @@ int Cancel(const GlobalOptions& global, const std::string& job, const std::strin
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
-// Prints a job file with every field at its default, or `file` with its defaults filled in; `reference`: the table of fields.
-int Defaults(const std::string& file, const std::vector<std::string>& overrides, bool reference);
+// Tables of a file's fields.
+enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile };
+// Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
+int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.
 int Models(const GlobalOptions& global);
 int LocalUpCommand(const LocalCommandOptions& options);

@@ -1,13 +1,11 @@
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
+#include "cli/cluster_file.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
+#include "cli/profile_file.h"
 #include "cli/render.h"
 #include "cli/scalar_text.h"
 #include "common/status.h"
@@ -20,20 +18,10 @@ namespace {
 
 absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
   if (path.empty()) return StatedCpuProfile();
-  std::ifstream in(path);
-  if (!in) return absl::NotFoundError(absl::StrCat("cannot read profile '", path, "': no such file, or not readable"));
-  std::stringstream text;
-  text << in.rdbuf();
-  v1::HardwareProfile message;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &message);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a hardware profile: ", std::string(parsed.message()),
-                                                   "; 'lynxctl nodes -o json' prints each node's under 'profile'"));
-  }
-  return FromProto(message, path);
+  return ReadProfileFile(path);
 }
 
-absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
+absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, const JobSpec& spec) {
   NodeGroup group;
   const int32_t ranks = spec.resources.max_ranks;
   group.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
@@ -45,6 +33,24 @@ absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const Job
   }
   LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
   return ClusterTopology{{std::move(group)}};
+}
+
+absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
+  if (options.cluster.empty()) return UniformTopology(options, spec);
+  LYNX_ASSIGN_OR_RETURN(ClusterFile file, ReadClusterFile(options.cluster));
+  if (options.nodes > 0) {
+    if (file.cluster.groups.size() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--nodes ", options.nodes, ": ", options.cluster, " has ",
+                                                     file.cluster.groups.size(),
+                                                     " groups of nodes; change their counts in the file"));
+    }
+    file.cluster.groups[0].nodes = options.nodes;
+  }
+  if (!options.profile.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const HardwareProfile measured, ReadProfile(options.profile));
+    LYNX_RETURN_IF_ERROR(Annotate(UseMeasured(measured, file.cluster), absl::StrCat("--profile ", options.profile)));
+  }
+  return file.cluster;
 }
 
 int PrintActions(const Plan& plan, int32_t rank) {
@@ -82,15 +88,18 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   }
   std::fputs(PlanTable(plan).c_str(), stdout);
   if (!plan.measured_profile) {
-    std::printf("times come from %s; on a cluster the agents measure them\n",
-                options.profile.empty() ? "stated figures for one CPU core" : "the profile's rates");
+    const char* source = !options.profile.empty()   ? "the profile's rates"
+                         : !options.cluster.empty() ? "the cluster file's figures"
+                                                    : "stated figures for one CPU core";
+    std::printf("times come from %s; on a cluster the agents measure them\n", source);
   }
   return kExitOk;
 }
 
-int Defaults(const std::string& file, const std::vector<std::string>& overrides, bool reference) {
-  if (reference) {
-    std::fputs(JobFileReference().c_str(), stdout);
+int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
+  if (reference != ReferencePage::kNone) {
+    const bool job = reference == ReferencePage::kJobFile;
+    std::fputs((job ? JobFileReference() : ClusterFileReference()).c_str(), stdout);
     return kExitOk;
   }
   JobSpec spec;

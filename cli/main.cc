@@ -58,21 +58,28 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static PlanOptions options;
   plan->add_option("-f,--file", options.file, "Job file")->required();
   plan->add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
-  plan->add_option("--profile", options.profile, "Hardware profile as JSON; default: stated figures for one CPU core");
-  plan->add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need")->check(CLI::PositiveNumber);
-  plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber);
-  plan->add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked");
+  auto* cluster = plan->add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");
+  plan->add_option("--profile", options.profile, "Hardware profile as JSON, in place of the cluster file's figures for that kind of device; default without one: stated figures for one CPU core");
+  plan->add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")->check(CLI::PositiveNumber);
+  plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
+  plan->add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
   plan->callback([&] { code = PlanJob(global, options); });
 
   auto* defaults = app.add_subcommand("defaults", "Print a job file with all its defaults");
   static std::string file;
-  static bool reference = false;
+  static bool job_reference = false;
+  static bool cluster_reference = false;
   static std::vector<std::string> overrides;
   defaults->add_option("-f,--file", file, "Fill in this job file");
   defaults->add_option("--set", overrides, "FIELD=VALUE in place of what the file says");
-  defaults->add_flag("--reference", reference, "Print the table of all fields instead");
-  defaults->callback([&] { code = Defaults(file, overrides, reference); });
+  defaults->add_flag("--reference", job_reference, "Print the table of all fields instead");
+  defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead");
+  defaults->callback([&] {
+    code = Defaults(file, overrides, job_reference       ? ReferencePage::kJobFile
+                                     : cluster_reference ? ReferencePage::kClusterFile
+                                                         : ReferencePage::kNone);
+  });
 }
 
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {

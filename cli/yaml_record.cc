@@ -172,7 +172,7 @@ absl::Status YamlReader::ReadScalar(const YamlValue& value, const std::string& p
     source = why->scalar;
   }
   if (!text->IsScalar()) return Error(*text, path, absl::StrCat("expected one value (", *field.meaning, ")"));
-  sources_.push_back({path, text->scalar, source});
+  if (!field.meaning->empty()) sources_.push_back({path, text->scalar, source});  // not the header
   const absl::Status read = field.read(text->scalar);
   return read.ok() ? read : Error(*text, path, std::string(read.message()));
 }

@@ -114,6 +114,11 @@ absl::Status CheckGroup(const NodeGroup& group, const std::string& where) {
     return bad(absl::StrCat("has ", std::min(group.memory_per_device, group.host_memory).value,
                             " bytes of memory; it must not be negative (0 = unknown)"));
   }
+  for (const LinkLevel& level : group.profile.inner_links) {
+    if (level.devices > 0 && group.devices_per_node % level.devices == 0) continue;
+    return bad(absl::StrCat("joins ", level.devices, " devices by an inner link, which does not divide the ",
+                            group.devices_per_node, " of a node"));
+  }
   return CheckProfile(group.profile);
 }
 

@@ -48,7 +48,8 @@ ClusterTopology UniformCluster(int32_t nodes, int32_t devices_per_node, Hardware
                                Bytes memory_per_device = Bytes(0));
 
 // InvalidArgument, naming the group and the number, unless there is a group, counts are at least one and at most 2^20
-// devices in all, memory is not negative, and CheckProfile accepts each profile.
+// devices in all, memory is not negative, inner links
+// divide the devices of a node, and CheckProfile accepts each profile.
 absl::Status CheckCluster(const ClusterTopology& cluster);
 
 // "2 nodes of 8", "2 nodes of 8 and 4 nodes of 4".

@@ -119,7 +119,8 @@ TEST(ClusterTopology, SlowerProfileTakesTheWorseDescription) {
   b.inner_links.clear();
   EXPECT_TRUE(SlowerProfile(a, b).inner_links.empty()) << "links that b lacks";
   for (int64_t i = 1; i <= 63; ++i) b.efficiency[0].push_back({1000 + i, static_cast<int32_t>(700 - i)});
-  EXPECT_EQ(SlowerProfile(a, b).efficiency[0], (EfficiencyCurve{{10, 500}})) << "66 points are too many for one curve";
+  EXPECT_EQ(SlowerProfile(a, b).efficiency[0], (EfficiencyCurve{{10, 500}}))
+      << "66 points are too many for one curve";
 }
 
 TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
@@ -140,6 +141,10 @@ TEST(ClusterTopology, CheckNamesTheGroupAndTheNumber) {
               HasSubstr("node group 0 of the cluster has -5 bytes"));
   EXPECT_THAT(error([](auto& c) { c.groups[0].nodes = 1 << 30; }), HasSubstr("at most 1048576 devices"));
   EXPECT_THAT(error([](auto& c) { c.groups[0].nodes = c.groups[1].nodes = 1 << 18; }), HasSubstr("at most 1048576"));
+  EXPECT_THAT(error([](auto& c) {
+                c.groups[0].profile.inner_links = {{3, {Nanos(1), 1}}};
+              }),
+              HasSubstr("\"big\" of the cluster joins 3 devices by an inner link, which does not divide the 4"));
   EXPECT_THAT(error([](auto& c) { c.groups[1].profile.flops_per_second = 0; }), HasSubstr("must be positive"));
 }
 
