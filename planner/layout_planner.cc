@@ -46,20 +46,36 @@ bool Faster(const Draft& a, const Draft& b) {
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, FrontCache& fronts)
     : request_(request), candidate_(candidate), fronts_(fronts),
-      costs_(SlowestProfile(request.cluster), request.spec.model, candidate.layout, candidate.micro_batch,
-             request.cluster.least_devices_per_node()),
+      costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
       shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
-      layer_time_(BusyTime(LayerType::kTransformer)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
   }
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
+      busy_times_.push_back(busy_times_.back());
+      continue;
+    }
+    auto& busy = busy_times_.emplace_back();
+    for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
+      busy[static_cast<size_t>(type)] =
+          costs_.Of(stage).LayerTime(type, Pass::kForward) + costs_.Of(stage).LayerTime(type, Pass::kBackward);
+    }
+    pass_permille_ = std::min(pass_permille_, PassPermille(stage));
+  }
+}
+
+// Of a layer's time on the stage, its forward and its input gradient.
+int64_t LayoutPlanner::PassPermille(int32_t stage) const {
   Nanos passes;
   for (Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
     for (Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) {
-      passes += costs_.OpTime(op, Pass::kForward) + costs_.OpTime(op, Pass::kBackward);
+      passes += costs_.Of(stage).OpTime(op, Pass::kForward) + costs_.Of(stage).OpTime(op, Pass::kBackward);
     }
   }
-  pass_permille_ = std::clamp<int64_t>(passes.value / std::max<int64_t>(1, layer_time_.value / 1000), 0, 1000);
+  const Nanos layer = BusyTime(LayerType::kTransformer, stage);
+  return std::clamp<int64_t>(passes.value / std::max<int64_t>(1, layer.value / 1000), 0, 1000);
 }
 
 StageContext LayoutPlanner::Context(int32_t stage, int32_t first_layer, int32_t layers, int32_t microbatches) const {
@@ -83,29 +99,39 @@ std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& la
 
 int32_t LayoutPlanner::InFlightOf(int32_t stage) const { return InFlight(stage, stages(), candidate_.microbatches); }
 
-Nanos LayoutPlanner::BusyTime(LayerType type) const {
-  return costs_.LayerTime(type, Pass::kForward) + costs_.LayerTime(type, Pass::kBackward);
+Nanos LayoutPlanner::BusyTime(LayerType type, int32_t stage) const {
+  return busy_times_[stage][static_cast<size_t>(type)];
 }
 
 Nanos LayoutPlanner::BusyTime(int32_t stage, int32_t layers) const {
-  Nanos time = layer_time_ * layers;
-  if (stage == 0) time += BusyTime(LayerType::kEmbedding);
-  if (stage == stages() - 1) time += BusyTime(LayerType::kHead);
+  Nanos time = BusyTime(LayerType::kTransformer, stage) * layers;
+  if (stage == 0) time += BusyTime(LayerType::kEmbedding, stage);
+  if (stage == stages() - 1) time += BusyTime(LayerType::kHead, stage);
   return time;
 }
 
 // Let x_s be the time per microbatch of stage s, which adds up to T. Stage s takes M x_s, and cannot begin before the
 // forwards of the stages before it have run once, nor end the step before their backwards have: with g the share of a
 // stage's time that these two are, at least M x_s + g (x_0 + ... + x_{s-1}). The largest of these is least when all
-// are equal: g T / (1 - (1 - g/M)^p). Rounded down by a thousandth for the sake of the arithmetic.
+// are equal: g T / (1 - (1 - g/M)^p). Where stages differ in speed, every layer counts as on the fastest; and the layers
+// that stage s takes, x_s / l_s with l_s its time of a layer, must be all of them: M L / sum(1 / l_s) is a bound too. Rounded
+// down by a thousandth for the sake of the arithmetic.
 Nanos LayoutPlanner::LowerBound() const {
-  Nanos total = layer_time_ * request_.spec.model.layers;
-  for (LayerType type : {LayerType::kEmbedding, LayerType::kHead}) total += BusyTime(type);
+  Nanos fastest = BusyTime(LayerType::kTransformer, 0);
+  double layers_per_nano = 0;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const Nanos layer = BusyTime(LayerType::kTransformer, stage);
+    fastest = std::min(fastest, layer);
+    layers_per_nano += 1 / static_cast<double>(std::max<int64_t>(1, layer.value));
+  }
+  Nanos total = fastest * request_.spec.model.layers;
+  total += BusyTime(LayerType::kEmbedding, 0) + BusyTime(LayerType::kHead, stages() - 1);
   const double microbatches = candidate_.microbatches;
   const double share = std::max<double>(1, static_cast<double>(pass_permille_)) / 1000;
   double rest = 1;
   for (int32_t stage = 0; stage < stages(); ++stage) rest *= 1 - share / microbatches;
-  const double step = share * static_cast<double>(total.value) / (1 - rest);
+  double step = share * static_cast<double>(total.value) / (1 - rest);
+  if (!costs_.alike()) step = std::max(step, microbatches * request_.spec.model.layers / layers_per_nano);
   return Nanos(static_cast<int64_t>(step * 0.999));
 }
 
@@ -163,7 +189,7 @@ Bytes LayoutPlanner::Arena(int32_t stage, const StagePolicy& policy) const {
 LayerProblem LayoutPlanner::Problem(RecomputeMode mode, int32_t stage, int32_t layers, bool top) const {
   LayerPosition position = LayerPosition::kInner;
   if (top) position = stage == stages() - 1 ? LayerPosition::kTopBelowHead : LayerPosition::kTop;
-  LayerProblem problem = MakeLayerProblem(costs_, shape_, InFlightOf(stage), position, stalls_[stage] / layers);
+  LayerProblem problem = MakeLayerProblem(costs_.Of(stage), shape_, InFlightOf(stage), position, stalls_[stage] / layers);
   if (mode == RecomputeMode::kNoOverlap) {
     problem.capacity.fill(Nanos(0));
     problem.early = Nanos(0);

@@ -6,6 +6,7 @@
 #ifndef LYNX_PLANNER_LAYOUT_PLANNER_H_
 #define LYNX_PLANNER_LAYOUT_PLANNER_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "planner/plan.h"
 #include "planner/search.h"
 #include "planner/simulate.h"
+#include "planner/stage_costs.h"
 
 namespace lynx {
 
@@ -83,7 +85,8 @@ class LayoutPlanner {
   StageContext Context(int32_t stage, int32_t first_layer, int32_t layers, int32_t microbatches) const;
   std::vector<StageContext> Contexts(const std::vector<int32_t>& layers) const;
   int32_t InFlightOf(int32_t stage) const;
-  Nanos BusyTime(LayerType type) const;
+  int64_t PassPermille(int32_t stage) const;
+  Nanos BusyTime(LayerType type, int32_t stage) const;
   Nanos BusyTime(int32_t stage, int32_t layers) const;
   Nanos StepBound(const std::vector<int64_t>& stage_costs) const;
   StateBytes States(int32_t stage, int32_t layers) const;
@@ -132,10 +135,10 @@ class LayoutPlanner {
   const PlanRequest& request_;
   const Candidate candidate_;
   FrontCache& fronts_;
-  const CostModel costs_;
+  const StageCosts costs_;
+  std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // per stage and type: forward and backward of a layer
   const LayerShape shape_;
   const LayerGraph& graph_;
-  const Nanos layer_time_;
   int64_t pass_permille_ = 1000;  // share of a layer's time that its forward and input gradient are, at least
   std::vector<Nanos> stalls_;     // per stage and microbatch; empty until UseStalls
   std::vector<Bytes> device_memory_;  // per stage; 0 = unknown

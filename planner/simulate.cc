@@ -47,7 +47,7 @@ struct StageState {
 
 class Simulator {
  public:
-  Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts, const CostModel& costs);
+  Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts, const StageCosts& costs);
   absl::StatusOr<Simulation> Run();
 
  private:
@@ -72,7 +72,7 @@ class Simulator {
 
   const std::vector<Program>& programs_;
   const std::vector<StageContext>& contexts_;
-  const CostModel& costs_;
+  const StageCosts& costs_;
   const int32_t stages_;
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
@@ -80,10 +80,10 @@ class Simulator {
 };
 
 Simulator::Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
-                     const CostModel& costs)
+                     const StageCosts& costs)
     : programs_(programs), contexts_(contexts), costs_(costs), stages_(static_cast<int32_t>(programs.size())),
       states_(programs.size()), channels_(4 * programs.size() + 1) {
-  LYNX_CHECK(!programs.empty() && programs.size() == contexts.size());
+  LYNX_CHECK(!programs.empty() && programs.size() == contexts.size() && costs.stages() == stages_);
   for (const StageContext& context : contexts) LYNX_CHECK(context.layout.pp == stages_);
   for (int32_t c = 0; c < static_cast<int32_t>(channels_.size()); ++c) {
     channels_[c].members = c < 2 * stages_ ? 1 : c == 2 * stages_ ? stages_ : 2;
@@ -179,7 +179,7 @@ absl::Status Simulator::Start(int32_t stage, const Action& action) {
                                                       ": sends and receives are in different orders"));
   }
   transfer.ready = std::max(transfer.ready, state.now);
-  transfer.duration = std::max(transfer.duration, costs_.TransferTime(action, contexts_[stage]));
+  transfer.duration = std::max(transfer.duration, costs_.Of(stage).TransferTime(action, contexts_[stage]));
   transfer.starts.push_back({stage, state.next});
   state.transfer_of[state.next] = {index, position};
   if (--transfer.members_missing == 0) Complete(channel, transfer);
@@ -223,7 +223,8 @@ Nanos Simulator::InFlightFor(StageState& state) const {
 void Simulator::Compute(int32_t stage, const Action& action) {
   StageState& state = states_[stage];
   StageTimes& times = result_.stages[stage];
-  const Nanos taken = costs_.OverlappedTime(costs_.ComputeTime(action, contexts_[stage]), InFlightFor(state));
+  const CostModel& costs = costs_.Of(stage);
+  const Nanos taken = costs.OverlappedTime(costs.ComputeTime(action, contexts_[stage]), InFlightFor(state));
   state.now += taken;
   switch (action.kind) {
     case ActionKind::kForward: times.forward += taken; break;
@@ -314,8 +315,13 @@ absl::StatusOr<Simulation> Simulator::Run() {
 }  // namespace
 
 absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
-                                    const CostModel& costs) {
+                                    const StageCosts& costs) {
   return Simulator(programs, contexts, costs).Run();
+}
+
+absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
+                                    const CostModel& costs) {
+  return Simulate(programs, contexts, StageCosts(costs, static_cast<int32_t>(programs.size())));
 }
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// Simulation of one step: the programs of all stages against a cost model. Tensor- and data-parallel ranks of a stage
+// Simulation of one step: the programs of all stages against their cost models. Tensor- and data-parallel ranks of a stage
 // are symmetric, so a stage stands for all of them. Gives step time, where time went, hidden and exposed
 // recomputation, and finds deadlocks. Pure.
 //
@@ -21,6 +21,7 @@
 #include "common/units.h"
 #include "planner/action.h"
 #include "planner/cost_model.h"
+#include "planner/stage_costs.h"
 #include "planner/stage_context.h"
 
 namespace lynx {
@@ -47,6 +48,9 @@ struct Simulation {
 // FailedPrecondition on deadlock: lists, for each stage that cannot go on, the action it waits at and for whom. Also
 // when a wait has no start before it, or a send meets a receive of another microbatch. One program and context per
 // stage.
+absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
+                                    const StageCosts& costs);
+// Every stage with the same costs.
 absl::StatusOr<Simulation> Simulate(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
                                     const CostModel& costs);
 
