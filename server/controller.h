@@ -206,6 +206,8 @@ class Controller {
   enum class Party : uint8_t { kAgent, kWorker };
   Node* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
   Node& NodeOf(const NodeId& name);
+  Job* LiveJobOf(const RankKey& key, const Node& node);
+  void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
   WorkerWish WishOf(const Node& node) const;
   AgentWish ShapesFor(const Node& node) const;
@@ -228,7 +230,7 @@ class Controller {
   std::set<JobId> touched_;                              // records to write
   std::map<JobId, std::vector<JobEvent>> notices_;       // for watchers
   std::set<NodeId> agent_dirty_, worker_dirty_;          // nodes to send to
-  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // of ranks that are nobody's
+  std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // of ranks of no live generation
   bool schedule_ = false;
 };
 

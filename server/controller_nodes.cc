@@ -86,27 +86,12 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     if (jobs_.contains(lines.key.job)) logs_.Add(lines);
   }
 
-  const auto live = [&](const RankKey& key) {
-    Job* job = FindJob(key.job);
-    const bool current = job != nullptr && job->record.generation == key.generation && key.rank >= 0 &&
-                         static_cast<size_t>(key.rank) < job->ranks.size() &&
-                         job->record.ranks[static_cast<size_t>(key.rank)].where.node == node->name;
-    return current ? job : nullptr;
-  };
-  std::map<RankKey, int64_t> stray;
   for (const RankMessage& message : state.messages) {
-    if (live(message.key) != nullptr) {
-      OnRankMessage(message);
-    } else {
-      // Of a job or generation that is over: refused, but not sent for ever.
-      stray[message.key] = std::max(stray[message.key], message.sequence);
-    }
+    if (LiveJobOf(message.key, *node) != nullptr) OnRankMessage(message);
   }
   for (const RankObservation& rank : state.ranks) {
-    if (Job* job = live(rank.key)) ObserveRank(*job, rank.key.rank, rank);
+    if (Job* job = LiveJobOf(rank.key, *node)) ObserveRank(*job, rank.key.rank, rank);
   }
-  for (const auto& [key, sequence] : stray) stray_acks_[node->name].push_back({key, sequence});
-  if (!stray.empty()) worker_dirty_.insert(node->name);
 
   const std::set<JobId> jobs = node->jobs;  // a job may leave the node meanwhile
   for (const JobId& id : jobs) {
@@ -116,6 +101,35 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
     CheckSucceeded(job);
     CheckStopped(job);
   }
+  AcknowledgeStrays(state, *node);
+}
+
+// The job if the rank is of its current generation and placed on this node; else nullptr.
+Controller::Job* Controller::LiveJobOf(const RankKey& key, const Node& node) {
+  Job* job = FindJob(key.job);
+  const bool live = job != nullptr && job->record.generation == key.generation && key.rank >= 0 &&
+                    static_cast<size_t>(key.rank) < job->ranks.size() &&
+                    job->record.ranks[static_cast<size_t>(key.rank)].where.node == node.name;
+  return live ? job : nullptr;
+}
+
+// Ranks of a job or generation that is over, perhaps with this very report: what they say is taken or refused for good
+// and not to be sent for ever, and one that has ended may be forgotten.
+void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
+  std::map<RankKey, ReportAck> acks;
+  const auto stray = [&](const RankKey& key) -> ReportAck* {
+    if (LiveJobOf(key, node) != nullptr) return nullptr;
+    return &acks.try_emplace(key, ReportAck{.key = key}).first->second;
+  };
+  for (const RankMessage& message : state.messages) {
+    if (ReportAck* ack = stray(message.key)) ack->sequence = std::max(ack->sequence, message.sequence);
+  }
+  for (const RankObservation& rank : state.ranks) {
+    if (rank.phase != RankPhase::kExited) continue;
+    if (ReportAck* ack = stray(rank.key)) ack->released = true;
+  }
+  for (const auto& [key, ack] : acks) stray_acks_[node.name].push_back(ack);
+  if (!acks.empty()) worker_dirty_.insert(node.name);
 }
 
 void Controller::OnAgentGone(const AgentGone& event) {

@@ -61,6 +61,7 @@ v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat) {
     to.set_generation(ack.key.generation.value);
     to.set_rank(ack.key.rank);
     to.set_sequence(ack.sequence);
+    to.set_released(ack.released);
   }
   m.set_heartbeat_ns(heartbeat.value);
   return m;

@@ -133,6 +133,7 @@ struct RankAssignment {
 struct ReportAck {
   RankKey key;
   int64_t sequence = 0;
+  bool released = false;  // its generation is over: the worker may forget it
 };
 
 struct WorkerWish {

@@ -316,6 +316,39 @@ TEST(ControllerFailuresTest, OldGenerationsAreRefusedAndAcknowledged) {
   EXPECT_TRUE(cluster.Strays("n0").empty()) << "acknowledged, so that they are not sent for ever";
 }
 
+TEST(ControllerFailuresTest, AGenerationThatIsStoppedResumesFromTheCheckpointOfItsLastMoment) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.StepAll(job, 0);
+  cluster.RankOf(job, 0)->last_words = RankMessage{.body = RankCheckpoint{1, "/c/step-1", Bytes(1)}};
+  cluster.Exit(job, 3, 137);
+  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+  EXPECT_EQ(cluster.Record(job).resume_step, 1);
+}
+
+TEST(ControllerFailuresTest, EndedRanksAreReleasedWhenTheirGenerationIsOverAndNotBefore) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.Node("n0").obedient = false;
+  cluster.Exit(job, 2, 137);
+  ASSERT_EQ(cluster.Record(job).generation, Generation(1));
+  EXPECT_FALSE(cluster.RankOf(job, 2)->released) << "what it said is still of use";
+  cluster.Node("n0").obedient = true;
+  cluster.Settle();
+  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+  cluster.ReportAll();
+  for (const char* name : {"n0", "n1"}) {
+    EXPECT_EQ(cluster.Node(name).ranks.size(), 2u) << name << ": only the new generation";
+  }
+  // Of a job that nobody knows, too.
+  const RankKey unknown{JobId("unknown"), Generation(1), 0};
+  cluster.Node("n0").ranks[unknown].seen = {.key = unknown, .phase = RankPhase::kExited};
+  cluster.ReportAll();
+  EXPECT_FALSE(cluster.Node("n0").ranks.contains(unknown));
+}
+
 TEST(ControllerFailuresTest, ACheckpointFailureIsAnEvent) {
   Cluster cluster;
   JobId job;

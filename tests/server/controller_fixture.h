@@ -51,6 +51,8 @@ struct FakeRank {
   RankObservation seen;
   int64_t sequence = 0;
   std::vector<RankMessage> unacknowledged;
+  bool released = false;
+  std::optional<RankMessage> last_words;  // said when it is asked to end
 };
 
 struct FakeNode {
@@ -144,12 +146,14 @@ class Cluster {
 
   // ---- ranks ----
   FakeRank* RankOf(const JobId& job, int32_t rank) {
+    FakeRank* newest = nullptr;
     for (auto& [name, node] : nodes_) {
       for (auto& [key, fake] : node.ranks) {
-        if (key.job == job && key.rank == rank) return &fake;
+        if (key.job != job || key.rank != rank) continue;
+        if (newest == nullptr || newest->seen.key.generation < key.generation) newest = &fake;
       }
     }
-    return nullptr;
+    return newest;
   }
   std::string NodeOfRank(const JobId& job, int32_t rank) {
     return Record(job).ranks.at(static_cast<size_t>(rank)).where.node.value;
@@ -319,15 +323,34 @@ class Cluster {
       }
       kept[assignment.key] = rank;
     }
+    for (auto& [key, rank] : node.ranks) {
+      if (kept.contains(key) || rank.seen.phase == RankPhase::kListening || rank.released) continue;
+      changed = End(rank) || changed;
+      kept[key] = rank;
+    }
     changed = changed || kept.size() != node.ranks.size();
     node.ranks = std::move(kept);
     return changed;
+  }
+
+  // It is not wanted: it ends, and is told of until it is released. False: it had ended.
+  static bool End(FakeRank& rank) {
+    if (rank.seen.phase == RankPhase::kExited) return false;
+    rank.seen.phase = RankPhase::kExited;
+    rank.seen.exit_code = 4;
+    if (rank.last_words.has_value()) {
+      rank.last_words->key = rank.seen.key;
+      rank.last_words->sequence = ++rank.sequence;
+      rank.unacknowledged.push_back(*rank.last_words);
+    }
+    return true;
   }
 
   void Acknowledge(FakeNode& node, const WorkerWish& wish) {
     for (const ReportAck& ack : wish.acks) {
       if (const auto rank = node.ranks.find(ack.key); rank != node.ranks.end()) {
         std::erase_if(rank->second.unacknowledged, [&](const RankMessage& m) { return m.sequence <= ack.sequence; });
+        rank->second.released = rank->second.released || ack.released;
       }
       std::erase_if(strays_[node.name],
                     [&](const RankMessage& m) { return m.key == ack.key && m.sequence <= ack.sequence; });

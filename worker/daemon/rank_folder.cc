@@ -18,7 +18,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::pair<RecordedPhase, const char*> kPhaseNames[] = {
-    {RecordedPhase::kStarting, "starting"}, {RecordedPhase::kRunning, "running"}, {RecordedPhase::kExited, "exited"}};
+    {RecordedPhase::kStarting, "starting"},
+    {RecordedPhase::kRunning, "running"},
+    {RecordedPhase::kExited, "exited"},
+    {RecordedPhase::kReleased, "released"}};
 
 const char* PhaseName(RecordedPhase phase) {
   for (const auto& [value, name] : kPhaseNames) {

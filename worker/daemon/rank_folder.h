@@ -5,9 +5,9 @@
 //   stderr.log     what it wrote to its standard error
 //   state.json     RankRecord, by which a restarted daemon recognises the process and its end
 //
-// The state is written before the process starts (kStarting), after (kRunning) and at its end (kExited), each time
-// durably, so that a daemon that is killed at any point neither loses a rank nor starts one twice. Not thread-safe;
-// the daemon holds the data directory's lock.
+// The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the server
+// wants nothing more of it (kReleased), each time durably, so that a daemon that is killed at any point neither loses a
+// rank or what it reported nor starts one twice. Not thread-safe; the daemon holds the data directory's lock.
 #ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 #define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 
@@ -24,14 +24,14 @@
 
 namespace lynx {
 
-enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited };
+enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited, kReleased };
 
 struct RankRecord {
   RankKey key;
   RecordedPhase phase = RecordedPhase::kStarting;
   PeerAddress address;
-  ProcessIdentity process;  // kRunning, kExited; pid 0: it never ran
-  // kExited
+  ProcessIdentity process;  // from kRunning on; pid 0: it never ran
+  // kExited, kReleased
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;

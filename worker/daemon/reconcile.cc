@@ -9,8 +9,10 @@ std::string AddressText(const PeerAddress& address) { return absl::StrCat(addres
 
 // What to do with a rank that nobody wants; nothing while it is given time to end.
 void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperation>& operations) {
-  if (rank.phase != RankPhase::kRunning) {
+  if (rank.phase == RankPhase::kListening || (rank.phase == RankPhase::kExited && rank.released)) {
     operations.push_back({OperationKind::kForget, rank.key, ""});
+  } else if (rank.phase == RankPhase::kExited) {
+    return;
   } else if (rank.stop == StopStage::kNone) {
     operations.push_back({OperationKind::kTerminate, rank.key, ""});
   } else if (rank.stop == StopStage::kAsked && now - rank.asked_at >= grace) {

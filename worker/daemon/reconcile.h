@@ -3,12 +3,13 @@
 //                    wanted, no peers yet            wanted, peers complete
 //      (unknown) ----------------------> LISTENING ------------------------> RUNNING ----> EXITED
 //          |  wanted, peers complete         |                                  |             |
-//          +--> EXITED (refused: its         | not wanted                       | not wanted  | not wanted
+//          +--> EXITED (refused: its         | not wanted                       | not wanted  | not wanted, released
 //               socket is gone)              v                                  v             v
 //                                        forgotten              SIGTERM, after the grace   forgotten
-//                                                               SIGKILL, EXITED, forgotten
+//                                                               SIGKILL, EXITED
 //
-// A rank that has been asked to end is not taken back: a generation is started once.
+// A rank that has been asked to end is not taken back: a generation is started once. One that has ended is kept until
+// the server releases it: what it reported last (a checkpoint, why it failed) may not have arrived yet.
 #ifndef LYNX_WORKER_DAEMON_RECONCILE_H_
 #define LYNX_WORKER_DAEMON_RECONCILE_H_
 
@@ -38,6 +39,7 @@ struct ActualRank {
   PeerAddress address;                // kListening: where its socket is bound
   StopStage stop = StopStage::kNone;  // kRunning
   Nanos asked_at;                     // stop kAsked: when, on the clock of `now`
+  bool released = false;              // kExited: the server wants nothing more of it
 };
 
 enum class OperationKind : uint8_t {

@@ -73,7 +73,8 @@ std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) c
 void RankSupervisor::Adopt(const RankKey& key) {
   absl::StatusOr<RankRecord> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;  // it was never started
-  if (record.ok() && record->phase == RecordedPhase::kExited) return;
+  if (record.ok() && record->phase == RecordedPhase::kReleased) return;
+  if (record.ok() && record->phase == RecordedPhase::kExited) return TakeUpEnded(key);
   if (!record.ok()) {
     Log(record.status());
     record = RankRecord{.key = key};
@@ -101,7 +102,8 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// A rank that ended under an earlier daemon and that the server still asks for: it is not started a second time.
+// A rank that ended under an earlier daemon and that the server has not released, or still asks for: it is told of again,
+// and never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<RankRecord> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;
@@ -120,7 +122,9 @@ void RankSupervisor::TakeUpEnded(const RankKey& key) {
 void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
   for (const v1::ReportAck& ack : desired.acks()) {
     const auto found = ranks_.find({JobId(ack.job_id()), Generation(ack.generation()), ack.rank()});
-    if (found != ranks_.end()) found->second.reports.Acknowledge(ack.sequence());
+    if (found == ranks_.end()) continue;
+    found->second.reports.Acknowledge(ack.sequence());
+    found->second.released = found->second.released || ack.released();
   }
   if (stopping_) return;
   wanted_.emplace();
@@ -241,7 +245,8 @@ void RankSupervisor::ReconcileOnce() {
                       .phase = rank.phase,
                       .address = rank.record.address,
                       .stop = rank.stop,
-                      .asked_at = rank.asked_at});
+                      .asked_at = rank.asked_at,
+                      .released = rank.released});
   }
   for (const RankOperation& operation : Reconcile(desired, actual, clock_.Monotonic(), options_.grace)) {
     Execute(operation);
@@ -309,7 +314,12 @@ void RankSupervisor::Signal(Rank& rank, StopStage stage) {
 }
 
 void RankSupervisor::Forget(const RankKey& key) {
-  if (ranks_.at(key).measured) metrics_.RemoveRank(key);
+  Rank& rank = ranks_.at(key);
+  if (rank.measured) metrics_.RemoveRank(key);
+  if (rank.phase == RankPhase::kExited) {
+    rank.record.phase = RecordedPhase::kReleased;
+    Log(StoreRecord(Folder(key), rank.record));
+  }
   ranks_.erase(key);
   std::set<RankKey> kept;
   for (const auto& [other, rank] : ranks_) kept.insert(other);

@@ -5,12 +5,14 @@
 //   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
 //   stderr TEXT      write a line to standard error
 //   ignore-term      from now on SIGTERM does nothing (before: exit code 4)
+//   term-step N      on SIGTERM append the report of step N, then exit as before
 //   crash            SIGSEGV
 //   exit N           end
 //
 // When it starts it writes "PID PORT" and a line end to $LYNX_FAKE_RANK/started<R>, where PORT is that of the socket
 // it was passed.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -60,6 +62,15 @@ RankReport StepOf(int64_t step) {
                     .bytes_sent = 1000};
 }
 
+// What the signal handler appends, prepared beforehand: it may only write.
+std::string g_last_words;
+int g_report_fd = -1;
+
+void EndOnTerm(int) {
+  if (g_report_fd >= 0 && ::write(g_report_fd, g_last_words.data(), g_last_words.size()) < 0) ::_exit(1);
+  ::_exit(kRankExitCancelled);
+}
+
 class Rank {
  public:
   Rank(const RankConfig& config, const std::string& report_file) : config_(config), report_file_(report_file) {}
@@ -79,6 +90,10 @@ class Rank {
     if (command == "partial") Append(rest);
     if (command == "stderr") std::cerr << rest << std::endl;
     if (command == "ignore-term") ::signal(SIGTERM, SIG_IGN);
+    if (command == "term-step") {
+      g_last_words = RankReportLine(StepOf(std::stoll(rest))) + "\n";
+      g_report_fd = ::open(report_file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    }
     if (command == "crash") {
       ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would turn it into an exit
       ::raise(SIGSEGV);
@@ -96,7 +111,7 @@ class Rank {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::signal(SIGTERM, [](int) { ::_exit(kRankExitCancelled); });
+  ::signal(SIGTERM, EndOnTerm);
   ::alarm(170);  // a test that was killed leaves no rank for ever
   if (argc != 7 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
       std::string(argv[5]) != "--report-file") {

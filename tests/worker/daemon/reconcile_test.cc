@@ -45,6 +45,9 @@ ActualRank Killed() {
   return {.key = Key(), .phase = RankPhase::kRunning, .address = kHere, .stop = StopStage::kKilled};
 }
 ActualRank Exited() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere}; }
+ActualRank Released() {
+  return {.key = Key(), .phase = RankPhase::kExited, .address = kHere, .released = true};
+}
 
 TEST(Reconcile, EveryPairOfWantedAndActual) {
   const std::vector<Case> cases = {
@@ -63,7 +66,9 @@ TEST(Reconcile, EveryPairOfWantedAndActual) {
       {"killed, not gone yet", {}, {Killed()}, {}},
       {"asked to end, wanted again: keeps its course", {WantedAt(kHere)}, {Asked(kNow - kGrace)}, {"kill g1.r0"}},
       {"exited, wanted: kept, never started again", {WantedAt(kHere)}, {Exited()}, {}},
-      {"exited, not wanted", {}, {Exited()}, {"forget g1.r0"}},
+      {"exited, not wanted: its last reports may be on their way", {}, {Exited()}, {}},
+      {"exited, not wanted, released", {}, {Released()}, {"forget g1.r0"}},
+      {"exited, released, wanted", {WantedAt(kHere)}, {Released()}, {}},
   };
   for (const Case& c : cases) EXPECT_EQ(Operations(c.desired, c.actual), c.operations) << c.name;
 }

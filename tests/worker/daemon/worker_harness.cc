@@ -90,6 +90,36 @@ void FakeCluster::Want(const v1::WorkerDesired& desired) {
   desired_.set_heartbeat_ns(200'000'000);
   ++desired_version_;
   changed_.notify_all();
+  ReleaseEnded();
+}
+
+void FakeCluster::SetReleases(bool releases) {
+  std::lock_guard lock(mutex_);
+  releases_ = releases;
+  ReleaseEnded();
+}
+
+void FakeCluster::ReleaseEnded() {
+  if (!releases_) return;
+  for (const v1::RankStatus& status : told_.ranks) {
+    const auto same = [&](const auto& other) {
+      return other.job_id() == status.job_id() && other.generation() == status.generation() &&
+             other.rank() == status.rank();
+    };
+    const auto released = [&](const v1::ReportAck& ack) { return same(ack) && ack.released(); };
+    if (status.phase() != v1::RANK_PHASE_EXITED ||
+        std::any_of(desired_.ranks().begin(), desired_.ranks().end(), same) ||
+        std::any_of(desired_.acks().begin(), desired_.acks().end(), released)) {
+      continue;
+    }
+    v1::ReportAck& ack = *desired_.add_acks();
+    ack.set_job_id(status.job_id());
+    ack.set_generation(status.generation());
+    ack.set_rank(status.rank());
+    ack.set_released(true);
+    ++desired_version_;
+    changed_.notify_all();
+  }
 }
 
 void FakeCluster::EndStream() {
@@ -130,6 +160,7 @@ void FakeCluster::Record(const v1::WorkerReport& report) {
   }
   EXPECT_LE(report.reports_size(), 500);
   changed_.notify_all();
+  ReleaseEnded();
 }
 
 grpc::Status FakeCluster::AttachWorker(grpc::ServerContext* context,

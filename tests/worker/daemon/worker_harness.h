@@ -48,6 +48,8 @@ class FakeCluster : public v1::Cluster::Service {
   void Want(const v1::WorkerDesired& desired);
   // Ends the present stream.
   void EndStream();
+  // Whether ranks that have ended and are not wanted are released, as the server does. At first they are.
+  void SetReleases(bool releases);
   // Waits until the predicate holds of what was told; a failure of the test after 30 s, with `what`.
   bool WaitUntil(const std::string& what, const std::function<bool(const Told&)>& holds);
   Told told();
@@ -57,6 +59,7 @@ class FakeCluster : public v1::Cluster::Service {
 
  private:
   void Record(const v1::WorkerReport& report);
+  void ReleaseEnded();  // under the lock
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -64,6 +67,7 @@ class FakeCluster : public v1::Cluster::Service {
   v1::WorkerDesired desired_;
   int64_t desired_version_ = 0;
   int64_t end_streams_ = 0;
+  bool releases_ = true;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -84,6 +84,29 @@ TEST_F(WorkerReportsTest, ReportsMadeWithoutAServerArriveInOrder) {
   EXPECT_EQ(told.stream_reports.back().done().steps(), 1200);
 }
 
+// A rank that ends because it is not wanted has things to say too: the checkpoint that it has just written, say.
+TEST_F(WorkerReportsTest, TheLastWordsOfARankThatIsNotWantedArrive) {
+  cluster_.SetReleases(false);
+  StartDaemon();
+  const pid_t pid = Run();
+  Tell(0, "term-step 7");
+  Tell(0, "step 0");
+  WaitForReports(1);
+  WantOnly({});
+  WaitForReports(2);
+  EXPECT_EQ(cluster_.told().stream_reports.back().step().step(), 7);
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  EXPECT_FALSE(cluster_.told().end_before_report);
+  EXPECT_FALSE(ProcessLives(pid));
+  // The stream may have lost them: they are told again until the rank is released.
+  Reattach();
+  WaitForReports(2);
+  EXPECT_EQ(SequencesOf(cluster_.told().stream_reports), (Sequences{1, 2}));
+  EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->exit_code(), 4);
+  cluster_.SetReleases(true);
+  cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });
+}
+
 TEST_F(WorkerReportsTest, DamagedLinesKeepTheirNumberAndIncompleteOnesWait) {
   StartDaemon();
   Run();

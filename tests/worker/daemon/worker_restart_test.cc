@@ -108,6 +108,28 @@ TEST_F(WorkerRestartTest, AnEndedRankIsNotStartedASecondTime) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
+// It ended because it was not wanted, and its daemon died before it could tell what the rank had reported.
+TEST_F(WorkerRestartTest, AnEndedRankIsToldOfUntilItIsReleased) {
+  cluster_.SetReleases(false);
+  StartDaemon();
+  Run();
+  Tell(0, "step 0");
+  WantOnly({});
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  KillAndRestartDaemon();
+  cluster_.WaitUntil("EXITED again, with its report", [](const Told& told) {
+    return told.attached == 2 && InPhase(told, 1, 0, v1::RANK_PHASE_EXITED) && told.stream_reports.size() == 1;
+  });
+  cluster_.SetReleases(true);
+  cluster_.WaitUntil("forgotten", [](const Told& told) { return told.ranks.empty(); });
+  EXPECT_EQ(LoadRecord(folder(), key())->phase, RecordedPhase::kReleased);
+
+  const int messages = cluster_.told().messages;
+  KillAndRestartDaemon();
+  cluster_.WaitUntil("attached", [=](const Told& told) { return told.attached == 3 && told.messages > messages; });
+  EXPECT_TRUE(cluster_.told().ranks.empty());
+}
+
 TEST_F(WorkerRestartTest, ARankThatOnlyListenedGetsANewSocket) {
   StartDaemon();
   const v1::RankAssignment assignment = MakeAssignment("j1", 1, 0);
