@@ -56,6 +56,8 @@ int List(const GlobalOptions& global, int32_t limit);
 int Get(const GlobalOptions& global, const std::string& job, bool events);
 int Watch(const GlobalOptions& global, const std::string& job);
 int Cancel(const GlobalOptions& global, const std::string& job, const std::string& reason);
+// Every job that has not ended; prints nothing where there is none.
+int CancelAll(const GlobalOptions& global, const std::string& reason);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);

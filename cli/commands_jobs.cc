@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "cli/client.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr Nanos kWatchPatience{120'000'000'000};
 // Without a terminal a progress line is printed no more often than this.
 constexpr Nanos kPlainInterval{5'000'000'000};
+constexpr int32_t kMostListed = 1000;  // by one call
 
 Client Connect(const GlobalOptions& global) {
   return Client(FindServer(global.server), NanosFromSeconds(global.timeout_seconds));
@@ -132,6 +134,18 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
   return ExitCodeOf(*job);
 }
 
+absl::StatusOr<v1::Job> CancelOne(Client& client, const std::string& id, const std::string& reason) {
+  v1::CancelJobRequest request;
+  request.set_job_id(id);
+  request.set_reason(reason);
+  return client.Cancel(request);
+}
+
+std::string CancelLine(const v1::Job& job) {
+  if (IsFinal(job.state())) return absl::StrCat("job ", job.id(), " is ", StateName(job.state()), "\n");
+  return absl::StrCat("job ", job.id(), " is being cancelled\n");
+}
+
 }  // namespace
 
 int Fail(const absl::Status& status) {
@@ -189,18 +203,39 @@ int Watch(const GlobalOptions& global, const std::string& id) {
 }
 
 int Cancel(const GlobalOptions& global, const std::string& id, const std::string& reason) {
-  v1::CancelJobRequest request;
-  request.set_job_id(id);
-  request.set_reason(reason);
-  auto job = Connect(global).Cancel(request);
+  Client client = Connect(global);
+  auto job = CancelOne(client, id, reason);
   if (!job.ok()) return Fail(job.status());
-  if (global.output == OutputFormat::kJson) {
-    std::fputs(JsonText(*job).c_str(), stdout);
-  } else if (IsFinal(job->state())) {
-    std::printf("job %s is %s\n", job->id().c_str(), StateName(job->state()).c_str());
-  } else {
-    std::printf("job %s is being cancelled\n", job->id().c_str());
+  const std::string text = global.output == OutputFormat::kJson ? JsonText(*job) : CancelLine(*job);
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+int CancelAll(const GlobalOptions& global, const std::string& reason) {
+  Client client = Connect(global);
+  v1::ListJobsRequest unfinished;
+  unfinished.set_limit(kMostListed);
+  for (const v1::JobState state :
+       {v1::JOB_STATE_QUEUED, v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {
+    unfinished.add_states(state);
   }
+  v1::ListJobsResponse cancelled;
+  std::set<std::string> asked;
+  size_t before = 0;
+  do {
+    before = asked.size();
+    auto jobs = client.List(unfinished);
+    if (!jobs.ok()) return Fail(jobs.status());
+    for (const v1::Job& listed : jobs->jobs()) {
+      if (!asked.insert(listed.id()).second) continue;
+      auto job = CancelOne(client, listed.id(), reason);
+      if (!job.ok()) return Fail(job.status());
+      if (global.output == OutputFormat::kTable) std::fputs(CancelLine(*job).c_str(), stdout);
+      *cancelled.add_jobs() = *std::move(job);
+    }
+    // A job that runs is listed until its ranks have stopped, so the last list is one without a job that is new.
+  } while (asked.size() > before);
+  if (global.output == OutputFormat::kJson) std::fputs(JsonText(cancelled).c_str(), stdout);
   return kExitOk;
 }
 

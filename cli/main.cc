@@ -38,9 +38,13 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 
   auto* cancel = app.add_subcommand("cancel", "Cancel a job");
   static std::string reason;
-  job_argument(cancel);
+  static bool all = false;
+  auto* which = cancel->add_option_group("which");
+  which->add_option("job", job, "Job id, a unique prefix of one, or a job's name");
+  which->add_flag("--all", all, "Every job that has not ended");
+  which->require_option(1);
   cancel->add_option("--reason", reason, "Kept with the job");
-  cancel->callback([&] { code = Cancel(global, job, reason); });
+  cancel->callback([&] { code = all ? CancelAll(global, reason) : Cancel(global, job, reason); });
 
   auto* logs = app.add_subcommand("logs", "What a job's ranks wrote");
   static LogsOptions logs_options;

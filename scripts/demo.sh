@@ -11,7 +11,8 @@ usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE]
   --text FILE       train on this text (default: the licence texts that every Debian system has)
   --steps N         optimizer steps (default: as the example says)
   --link-rate RATE  pace the ranks' connections, to stand for a network (default: 1Gbit; 0: none)
-Everything is kept in $LYNX_HOME, by default .lynx in the source tree. LYNX_SKIP_BUILD=1 uses what is built.
+Everything is kept in $LYNX_HOME, by default .lynx in the source tree; jobs that a demo before has left there unfinished
+are cancelled. LYNX_SKIP_BUILD=1 uses what is built.
 TEXT
 }
 
@@ -46,9 +47,15 @@ fi
 text=$(realpath "$text")
 
 interrupted=
-# Stops the cluster whatever happens. A second Ctrl-C must not leave half of it behind.
+# Stops the cluster whatever happens. A second Ctrl-C must not leave half of it behind. First the command that follows the
+# job: a background command does not see Ctrl-C, and would go on trying to reach the server.
 stop() {
   trap '' INT TERM HUP
+  local pid
+  for pid in $(jobs -p); do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
   "$lynxctl" local down >/dev/null || echo "error: the cluster could not be stopped; see $LYNX_HOME/local" >&2
 }
 trap stop EXIT
@@ -59,6 +66,8 @@ echo "starting a local cluster: one server, two nodes of two CPU ranks each"
 pace=()
 [ "$link_rate" = 0 ] || pace=(--link-rate "$link_rate")
 "$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
+# Jobs outlive their cluster: one that an interrupted demo has left would go on first, and this one wait behind it.
+"$lynxctl" cancel --all --reason "another demo begins"
 [ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"
 "$lynxctl" nodes
 echo

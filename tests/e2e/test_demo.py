@@ -15,16 +15,37 @@ from cluster import BIN, processes
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+def session_processes(session):
+    """pid -> command line, of all live processes of that session."""
+    found = {}
+    for pid, command in processes("").items():
+        try:
+            if os.getsid(pid) == session:
+                found[pid] = command
+        except ProcessLookupError:
+            pass
+    return found
+
+
 class DemoTest(unittest.TestCase):
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
         self.addCleanup(shutil.rmtree, self.home, True)
         self.env = dict(os.environ, LYNX_HOME=self.home, LYNX_SKIP_BUILD="1")
 
-    def test_ends_by_itself_and_leaves_no_process(self):
+    def run_to_its_end(self):
         demo = subprocess.run([str(ROOT / "scripts/demo.sh"), "--steps", "6"], env=self.env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=300)
         self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
+        return demo
+
+    def kill_session(self, session):
+        """Whatever is left of a demo: its command line need not name its folder."""
+        for pid in session_processes(session):
+            os.kill(pid, signal.SIGKILL)
+
+    def test_ends_by_itself_and_leaves_no_process(self):
+        demo = self.run_to_its_end()
         for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next"):
             self.assertIn(expected, demo.stdout)
         self.assertEqual(processes(self.home), {})
@@ -35,19 +56,24 @@ class DemoTest(unittest.TestCase):
         self.assertNotEqual(missing.returncode, 0)
         self.assertIn("/nonexistent.txt", missing.stderr)
 
-    def test_interrupt_leaves_no_process(self):
+    def test_interrupt_leaves_no_process_and_no_job_in_the_way(self):
         demo = subprocess.Popen([str(ROOT / "scripts/demo.sh"), "--steps", "100000"], env=self.env, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(demo.stdout.close)
+        self.addCleanup(self.kill_session, demo.pid)
         deadline = time.monotonic() + 120
         for line in demo.stdout:
             if line.startswith("step ") or time.monotonic() > deadline:
                 break
         self.assertTrue(any("lynx-rank" in command for command in processes(self.home).values()))
         os.killpg(demo.pid, signal.SIGINT)
-        rest = demo.stdout.read()
-        self.assertNotEqual(demo.wait(timeout=60), 0, rest)
-        self.assertEqual(processes(self.home), {}, rest)
+        self.assertNotEqual(demo.wait(timeout=60), 0)
+        # At once, before its output is read to the end: what still holds it would end meanwhile.
+        self.assertEqual((session_processes(demo.pid), processes(self.home)), ({}, {}))
+        demo.stdout.read()
+        # The next one trains its own job: it does not wait for the 100000 steps of the first.
+        again = self.run_to_its_end()
+        self.assertIn("is being cancelled", again.stdout)
 
 
 class ReadmeTest(unittest.TestCase):
