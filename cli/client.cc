@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "cli/local_cluster.h"
@@ -18,14 +19,31 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  // A watch is silent for as long as its job waits: the pings go on, so that a machine that has gone is noticed.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // As for the daemons: a proxy for the web is no way to a server of the cluster.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-std::chrono::system_clock::time_point Deadline(Nanos timeout) {
+using Deadline = std::chrono::system_clock::time_point;
+
+Deadline DeadlineIn(Nanos timeout) {
   return std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout.value);
+}
+
+// Waits for the one operation of the call that is on its way; at the deadline the call is cancelled, which ends it.
+// Whether the operation succeeded.
+bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline deadline) {
+  void* tag = nullptr;
+  bool ok = false;
+  if (queue.AsyncNext(&tag, &ok, deadline) == grpc::CompletionQueue::GOT_EVENT) return ok;
+  context.TryCancel();
+  queue.Next(&tag, &ok);
+  return false;
 }
 
 }  // namespace
@@ -62,7 +80,7 @@ absl::Status Client::Error(const grpc::Status& status) const {
 template <class Request, class Response, class Method>
 absl::StatusOr<Response> Client::Call(Method method, const Request& request) {
   grpc::ClientContext context;
-  context.set_deadline(Deadline(timeout_));
+  context.set_deadline(DeadlineIn(timeout_));
   Response response;
   const grpc::Status status = method(&context, request, &response);
   if (!status.ok()) return Error(status);
@@ -103,32 +121,58 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes() {
       [&](auto... a) { return cluster_->ListNodes(a...); }, v1::ListNodesRequest());
 }
 
+grpc::Status Client::WatchOnce(const std::string& job_id,
+                               const std::function<bool(const v1::WatchJobResponse&)>& each) {
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_job_id(job_id);
+  grpc::CompletionQueue queue;
+  const Deadline first = DeadlineIn(timeout_);
+  const auto stream = jobs_->AsyncWatchJob(&context, request, &queue, nullptr);
+  bool going = Await(queue, context, first);
+  bool heard = false;
+  bool stopped = false;
+  v1::WatchJobResponse response;
+  while (going) {
+    stream->Read(&response, nullptr);
+    if (!Await(queue, context, heard ? Deadline::max() : first)) break;
+    heard = true;
+    stopped = !each(response);
+    if (stopped) context.TryCancel();
+    going = !stopped;
+  }
+  grpc::Status status;
+  stream->Finish(&status, nullptr);
+  Await(queue, context, Deadline::max());
+  if (stopped) return grpc::Status(grpc::StatusCode::CANCELLED, "");
+  if (!heard && status.error_code() == grpc::StatusCode::CANCELLED) {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
+                        absl::StrCat("it did not begin to answer within ", FormatDuration(timeout_)));
+  }
+  return status;
+}
+
 absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<bool(const v1::WatchJobResponse&)>& each,
                            const std::function<void()>& lost) {
   const RealClock clock;
-  Nanos last_heard = clock.Monotonic();
+  std::optional<Nanos> lost_at;  // while the server is away
   bool heard = false;
+  bool stopped = false;
   while (true) {
-    grpc::ClientContext context;
-    v1::WatchJobRequest request;
-    request.set_job_id(job_id);
-    auto stream = jobs_->WatchJob(&context, request);
-    v1::WatchJobResponse response;
-    while (stream->Read(&response)) {
+    const grpc::Status status = WatchOnce(job_id, [&](const v1::WatchJobResponse& response) {
       heard = true;
-      last_heard = clock.Monotonic();
-      if (!each(response)) {
-        context.TryCancel();
-        stream->Finish();
-        return absl::OkStatus();
-      }
-    }
-    const grpc::Status status = stream->Finish();
-    if (status.ok()) return absl::OkStatus();
+      lost_at.reset();
+      stopped = !each(response);
+      return !stopped;
+    });
+    if (status.ok() || stopped) return absl::OkStatus();
     // A server that never answered, or a real refusal, is final; one that went away may come back.
-    const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    if (!gone || !heard || clock.Monotonic() - last_heard > patience) return Error(status);
+    const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                      status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    const Nanos now = clock.Monotonic();
+    if (!lost_at.has_value()) lost_at = now;
+    if (!gone || !heard || now - *lost_at > patience) return Error(status);
     lost();
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }

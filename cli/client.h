@@ -31,12 +31,15 @@ class Client {
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes();
-  // Calls `each` for every message until the job has ended or `each` returns false. A lost server is dialled again until
-  // it has been away for `patience`; meanwhile `lost` is called once a second.
+  // Calls `each` for every message until the job has ended or `each` returns false. A server that does not begin to answer
+  // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away
+  // for `patience` without a message between, and meanwhile `lost` is called once a second.
   absl::Status Watch(const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
                      const std::function<void()>& lost);
 
  private:
+  // One call of WatchJob, to its end; Cancelled when `each` returned false.
+  grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each);
   absl::Status Error(const grpc::Status& status) const;
   template <class Request, class Response, class Method>
   absl::StatusOr<Response> Call(Method method, const Request& request);

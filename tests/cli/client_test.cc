@@ -1,0 +1,183 @@
+#include "cli/client.h"
+
+#include <grpcpp/grpcpp.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Nanos kSecond{1'000'000'000};
+
+// A Jobs service that answers as the test says.
+class FakeJobs : public v1::Jobs::Service {
+ public:
+  using Writer = grpc::ServerWriter<v1::WatchJobResponse>;
+
+  FakeJobs() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeJobs() override {
+    {
+      std::lock_guard lock(mutex_);
+      over_ = true;
+      changed_.notify_all();
+    }
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  int watches() const { return watches_; }
+  // What the call of that number, from 1, does.
+  std::function<grpc::Status(int, Writer&)> on_watch;
+
+  // For as long as the test lasts.
+  void Sleep() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return over_; });
+  }
+
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*, Writer* writer) override {
+    return on_watch(++watches_, *writer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::atomic<int> watches_{0};
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+v1::WatchJobResponse Message(v1::JobState state) {
+  v1::WatchJobResponse response;
+  response.mutable_job()->set_state(state);
+  return response;
+}
+
+const grpc::Status kGone(grpc::StatusCode::UNAVAILABLE, "the server is stopping");
+
+struct Watched {
+  absl::Status status;
+  std::vector<v1::JobState> states;
+  int lost = 0;
+};
+
+Watched Watch(const FakeJobs& jobs, Nanos timeout, Nanos patience) {
+  Watched watched;
+  watched.status = Client({jobs.address(), "the test"}, timeout)
+                       .Watch(
+                           "job", patience,
+                           [&](const v1::WatchJobResponse& response) {
+                             watched.states.push_back(response.job().state());
+                             return true;
+                           },
+                           [&] { ++watched.lost; });
+  return watched;
+}
+
+TEST(ClientTest, AProxyForTheWebIsNotUsed) {
+  FakeJobs jobs;
+  for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"}) ::setenv(name, "http://127.0.0.1:1", 1);
+  for (const char* name : {"no_grpc_proxy", "no_proxy"}) ::unsetenv(name);
+  const auto listed = Client({jobs.address(), "the test"}, kSecond * 20).List({});
+  for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"}) ::unsetenv(name);
+  EXPECT_TRUE(listed.ok()) << listed.status();
+}
+
+TEST(ClientTest, AWatchEndsWithItsJob) {
+  FakeJobs jobs;
+  jobs.on_watch = [](int, FakeJobs::Writer& writer) {
+    writer.Write(Message(v1::JOB_STATE_RUNNING));
+    writer.Write(Message(v1::JOB_STATE_SUCCEEDED));
+    return grpc::Status::OK;
+  };
+  const Watched watched = Watch(jobs, kSecond * 20, kSecond);
+  EXPECT_TRUE(watched.status.ok()) << watched.status;
+  EXPECT_EQ(watched.states, (std::vector{v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED}));
+  EXPECT_EQ(watched.lost, 0);
+}
+
+TEST(ClientTest, AWatchEndsWhenNobodyLooks) {
+  FakeJobs jobs;
+  jobs.on_watch = [](int, FakeJobs::Writer& writer) {
+    while (writer.Write(Message(v1::JOB_STATE_RUNNING))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return grpc::Status::CANCELLED;
+  };
+  int seen = 0;
+  const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
+                                  .Watch("job", kSecond, [&](const auto&) { return ++seen < 3; }, [] {});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seen, 3);
+}
+
+TEST(ClientTest, AServerThatTakesTheCallAndSaysNothingIsGivenUp) {
+  FakeJobs jobs;
+  jobs.on_watch = [&](int, FakeJobs::Writer&) {
+    jobs.Sleep();
+    return kGone;
+  };
+  const Watched watched = Watch(jobs, kSecond / 5, kSecond);
+  EXPECT_EQ(watched.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(watched.status.message()), HasSubstr(jobs.address() + " (from the test)"));
+  EXPECT_THAT(std::string(watched.status.message()), HasSubstr("200.0 ms"));
+  EXPECT_EQ(jobs.watches(), 1);
+}
+
+TEST(ClientTest, ARefusalIsFinal) {
+  FakeJobs jobs;
+  jobs.on_watch = [](int, FakeJobs::Writer&) { return grpc::Status(grpc::StatusCode::NOT_FOUND, "no job"); };
+  EXPECT_EQ(Watch(jobs, kSecond * 20, kSecond).status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(jobs.watches(), 1);
+}
+
+// A job that waits says nothing for long. That is no absence of its server.
+TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
+  FakeJobs jobs;
+  jobs.on_watch = [](int call, FakeJobs::Writer& writer) {
+    if (call == 1) {
+      writer.Write(Message(v1::JOB_STATE_QUEUED));
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));  // longer than the patience
+      return kGone;
+    }
+    writer.Write(Message(v1::JOB_STATE_SUCCEEDED));
+    return grpc::Status::OK;
+  };
+  const Watched watched = Watch(jobs, kSecond * 20, kSecond / 2);
+  EXPECT_TRUE(watched.status.ok()) << watched.status;
+  EXPECT_EQ(watched.states, (std::vector{v1::JOB_STATE_QUEUED, v1::JOB_STATE_SUCCEEDED}));
+  EXPECT_EQ(watched.lost, 1);
+}
+
+TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
+  FakeJobs jobs;
+  jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {
+    if (call == 1) writer.Write(Message(v1::JOB_STATE_RUNNING));
+    if (call == 2) jobs.Sleep();  // takes the call, but says nothing
+    return kGone;
+  };
+  const Watched watched = Watch(jobs, kSecond / 5, kSecond * 3 / 2);
+  EXPECT_FALSE(watched.status.ok());
+  EXPECT_GE(watched.lost, 1);
+  EXPECT_GE(jobs.watches(), 2);
+}
+
+}  // namespace
+}  // namespace lynx
