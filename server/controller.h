@@ -169,6 +169,7 @@ class Controller {
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
   std::vector<NodeDevices> FreeDevices(const Job* for_job) const;
+  std::vector<NodeDevices> AttachedDevices(const std::set<DeviceRef>& used) const;
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
   void SetWaiting(Job& job, const std::string& reason);

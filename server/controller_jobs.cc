@@ -197,6 +197,11 @@ std::vector<NodeDevices> Controller::FreeDevices(const Job* for_job) const {
     for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
     used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
   }
+  return AttachedDevices(used);
+}
+
+// Of the attached nodes, but those that are used.
+std::vector<NodeDevices> Controller::AttachedDevices(const std::set<DeviceRef>& used) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
     if (!node.worker_attached()) continue;
@@ -315,20 +320,16 @@ void Controller::OnPlanReady(const PlanReady& event) {
                   absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
 }
 
-// The planner found nothing for the devices it was given. If the cluster has more of use to the job, which others hold
-// now, the job waits for them; else no wait helps.
+// The planner found nothing for the devices it was given. If the cluster has more that the job could be given, which others
+// hold now, the job waits for them; else no wait helps, and it must not keep the jobs behind it from running.
 void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
   EndPlanning(job);
-  int32_t all = 0;
-  for (const auto& [name, node] : nodes_) {
-    if (node.worker_attached()) all += static_cast<int32_t>(node.agent.devices.size());
-  }
-  if (tried >= std::min(all, job.record.spec->resources.max_ranks)) {
+  job.min_devices = tried + 1;
+  if (!Reserve(AttachedDevices({}), DemandOf(job)).has_value()) {
     EndJob(job, JobState::kFailed, "failed", reason);
     return;
   }
-  job.min_devices = tried + 1;
   queue_.insert(job.record.submission);
   SetState(job, JobState::kQueued, "queued",
            absl::StrCat("no plan for the ", tried, " devices that were free (", reason, "); waits for more"));

@@ -50,7 +50,7 @@ std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const 
     total += static_cast<int32_t>(node.free.size());
     most = std::max(most, static_cast<int32_t>(node.free.size()));
   }
-  if (total < demand.min_ranks) return std::nullopt;
+  if (total < demand.min_ranks || demand.min_ranks > demand.max_ranks) return std::nullopt;
   int32_t best_per_node = 0;
   int32_t best_nodes = 0;
   // From many devices a node to few: a later choice must have more devices in all to win, so ties go to fewer nodes.

@@ -33,7 +33,8 @@ struct Demand {
 
 // The planner counts on nodes that are alike, so equally many devices are taken of each: of all such choices, the one with
 // the most devices up to `max_ranks`, then the one with the fewest nodes, taken in name order. Where no such choice
-// reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few.
+// reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or more than
+// `max_ranks` are demanded.
 // `nodes` in name order.
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 

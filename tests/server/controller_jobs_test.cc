@@ -173,6 +173,24 @@ TEST(ControllerJobsTest, InfeasibleOnWhatIsFreeWaitsForMore) {
   EXPECT_EQ(cluster.plans()[0].request.cluster.nodes(), 2);
 }
 
+// Two nodes of two devices never give a third rank whose tensor-parallel group of two stays inside a node: a job that
+// waited for it would wait for ever, and all behind it.
+TEST(ControllerJobsTest, InfeasibleFailsWhereMoreDevicesCannotBeHad) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  JobSpec spec = MakeSpec("pinned", 2, 3);
+  spec.parallel.tp = 2;
+  const JobId job = cluster.Submit(spec);
+  const JobId next = cluster.Submit(MakeSpec("next", 4, 4));
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  cluster.AnswerPlansWith(Infeasible{.reason = "stage 0 needs 1 GiB more"});
+  EXPECT_EQ(cluster.State(job), JobState::kFailed);
+  EXPECT_EQ(cluster.Record(job).reason, "stage 0 needs 1 GiB more");
+  EXPECT_EQ(cluster.State(next), JobState::kPlanning);
+}
+
 TEST(ControllerJobsTest, WaitsForDevicesAndSaysSo) {
   Cluster cluster;
   const JobId job = cluster.Submit(MakeSpec("gpt", 4, 4));

@@ -33,6 +33,8 @@ TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
       {{1, 1}, {2, 2, 2}, 0, 0},      // a group of two fits nowhere
       {{4, 4, 1}, {8, 16, 4}, 2, 4},
       {{2, 2}, {5, 8, 1}, 0, 0},
+      {{2, 2}, {3, 3, 2}, 0, 0},      // three, but groups of two inside nodes
+      {{2, 2}, {3, 2, 1}, 0, 0},      // more than it may have
       {{}, {1, 1, 1}, 0, 0},
       {{3, 3}, {4, 4, 1}, 2, 2},
   };
