@@ -4,6 +4,7 @@
 #define LYNX_CLI_COMMANDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,9 @@ struct LogsOptions {
 
 struct LocalCommandOptions {
   std::string directory;  // "" = LocalDirectory()
-  int32_t nodes = 2;
-  int32_t devices_per_node = 2;
-  std::string link_rate;
+  std::optional<int32_t> nodes;  // these as in LocalOptions
+  std::optional<int32_t> devices_per_node;
+  std::optional<std::string> link_rate;
 };
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options);

@@ -25,6 +25,7 @@
 #include "common/status.h"
 #include "node/file.h"
 #include "node/process.h"
+#include "node/rate.h"
 
 namespace lynx {
 namespace {
@@ -93,7 +94,45 @@ std::string CoresOf(int32_t node, int32_t nodes) {
   return absl::StrJoin(cores.begin() + node * share, cores.begin() + (node + 1) * share, ",");
 }
 
+// The value of an argument --NAME=VALUE of the daemon; "" when it has none.
+std::string ArgumentOf(const LocalDaemon& daemon, const std::string& name) {
+  const std::string prefix = absl::StrCat("--", name, "=");
+  for (const std::string& argument : daemon.argv) {
+    if (argument.compare(0, prefix.size(), prefix) == 0) return argument.substr(prefix.size());
+  }
+  return "";
+}
+
+size_t NodesOf(const LocalCluster& cluster) { return (cluster.daemons.size() - 1) / 2; }
+
+// OK when everything that is given is as the cluster has it.
+absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const std::string& flag, const std::string& given, const std::string& has) {
+    if (given != has) differences.push_back(absl::StrCat(flag, " ", has.empty() ? "0" : has, ", not ", given));
+  };
+  // The agent of the first node; all are started alike.
+  const LocalDaemon agent = cluster.daemons.size() > 1 ? cluster.daemons[1] : LocalDaemon();
+  if (options.nodes.has_value()) compare("--nodes", absl::StrCat(*options.nodes), absl::StrCat(NodesOf(cluster)));
+  if (options.devices_per_node.has_value()) {
+    compare("--devices", absl::StrCat(*options.devices_per_node), ArgumentOf(agent, "devices"));
+  }
+  if (options.link_rate.has_value()) {
+    const std::string has = ArgumentOf(agent, "link-rate");
+    LYNX_ASSIGN_OR_RETURN(const int64_t given_rate, ParseRate(*options.link_rate));
+    LYNX_ASSIGN_OR_RETURN(const int64_t rate, ParseRate(has));
+    if (given_rate != rate) compare("--link-rate", *options.link_rate, has);
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the local cluster in ", options.directory, " has ",
+                                                    absl::StrJoin(differences, "; "),
+                                                    "; leave that out, or 'lynxctl local down' first"));
+}
+
 LocalCluster Describe(const LocalOptions& options) {
+  const int32_t nodes = options.nodes.value_or(kDefaultLocalNodes);
+  const int32_t devices = options.devices_per_node.value_or(kDefaultLocalDevices);
+  const std::string link_rate = options.link_rate.value_or("");
   LocalCluster cluster;
   cluster.server_address = FreeAddress();
   auto add = [&](const std::string& name, const std::string& binary, std::vector<std::string> arguments) {
@@ -108,15 +147,15 @@ LocalCluster Describe(const LocalOptions& options) {
   };
   add("server", "lynx-server",
       {"--listen=" + cluster.server_address, "--data-dir=" + options.directory + "/server"});
-  for (int32_t i = 0; i < options.nodes; ++i) {
+  for (int32_t i = 0; i < nodes; ++i) {
     const std::string node = absl::StrCat("node", i);
     const std::string home = absl::StrCat(options.directory, "/", node);
     std::vector<std::string> common = {"--node=" + node, "--server=" + cluster.server_address, "--address=127.0.0.1"};
-    if (!options.link_rate.empty()) common.push_back("--link-rate=" + options.link_rate);
+    if (!link_rate.empty()) common.push_back("--link-rate=" + link_rate);
     std::vector<std::string> agent = common;
     agent.push_back("--data-dir=" + home + "/agent");
-    agent.push_back(absl::StrCat("--devices=", options.devices_per_node));
-    agent.push_back("--cores=" + CoresOf(i, options.nodes));
+    agent.push_back(absl::StrCat("--devices=", devices));
+    agent.push_back("--cores=" + CoresOf(i, nodes));
     add(node + ".agent", "lynx-agent", agent);
     std::vector<std::string> worker = common;
     worker.push_back("--data-dir=" + home + "/worker");
@@ -187,6 +226,32 @@ void Stop(const std::vector<LocalDaemon>& daemons) {
   }
 }
 
+// While one lives, signals that would end this process wait. Only for a time without other threads: those would get them.
+class InterruptsHeld {
+ public:
+  InterruptsHeld() {
+    sigset_t interrupts;
+    sigemptyset(&interrupts);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&interrupts, signal);
+    pthread_sigmask(SIG_BLOCK, &interrupts, &before_);
+  }
+  ~InterruptsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  InterruptsHeld(const InterruptsHeld&) = delete;
+  InterruptsHeld& operator=(const InterruptsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// A daemon that runs and is written nowhere could not be stopped by `local down`.
+absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cluster, LocalDaemon& daemon) {
+  const InterruptsHeld held;
+  LYNX_RETURN_IF_ERROR(Start(daemon));
+  const absl::Status recorded = WriteCluster(directory, cluster);
+  if (!recorded.ok()) Stop({daemon});
+  return recorded;
+}
+
 // Ranks survive their daemon, so they are stopped by its records.
 absl::Status StopRanks(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
@@ -236,24 +301,17 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
 
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
   LYNX_RETURN_IF_ERROR(MakeDirectories(options.directory));
-  const LocalCluster wanted = Describe(options);
-  LocalCluster cluster = wanted;
-  if (auto existing = ReadLocalCluster(options.directory); existing.ok()) {
-    if (existing->daemons.size() != wanted.daemons.size()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("a local cluster of ", (existing->daemons.size() - 1) / 2, " nodes is in ", options.directory,
-                       "; 'lynxctl local down' first, or leave --nodes out"));
-    }
-    cluster = *existing;
-  } else if (!absl::IsNotFound(existing.status())) {
-    return existing.status();
+  absl::StatusOr<LocalCluster> cluster = ReadLocalCluster(options.directory);
+  if (absl::IsNotFound(cluster.status())) {
+    cluster = Describe(options);
+  } else {
+    LYNX_RETURN_IF_ERROR(cluster.status());
+    LYNX_RETURN_IF_ERROR(CheckShape(*cluster, options));
   }
-  for (LocalDaemon& daemon : cluster.daemons) {
-    if (IsRunning(daemon)) continue;
-    LYNX_RETURN_IF_ERROR(Start(daemon));
-    LYNX_RETURN_IF_ERROR(WriteCluster(options.directory, cluster));
+  for (LocalDaemon& daemon : cluster->daemons) {
+    if (!IsRunning(daemon)) LYNX_RETURN_IF_ERROR(StartAndRecord(options.directory, *cluster, daemon));
   }
-  LYNX_RETURN_IF_ERROR(AwaitAttached(cluster, (cluster.daemons.size() - 1) / 2));
+  LYNX_RETURN_IF_ERROR(AwaitAttached(*cluster, NodesOf(*cluster)));
   return cluster;
 }
 
@@ -262,9 +320,11 @@ absl::Status LocalDown(const std::string& directory) {
   if (absl::IsNotFound(cluster.status())) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(cluster.status());
   Stop(cluster->daemons);
+  absl::Status first;
   for (const LocalDaemon& daemon : cluster->daemons) {
-    if (daemon.name.find(".worker") != std::string::npos) LYNX_RETURN_IF_ERROR(StopRanks(daemon));
+    if (daemon.name.find(".worker") != std::string::npos) first.Update(StopRanks(daemon));
   }
+  LYNX_RETURN_IF_ERROR(first);
   if (std::remove(ClusterFile(directory).c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot remove ", ClusterFile(directory), ": ", std::strerror(errno)));
   }

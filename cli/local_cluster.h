@@ -5,6 +5,7 @@
 #define LYNX_CLI_LOCAL_CLUSTER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,23 +28,29 @@ struct LocalCluster {
   std::vector<LocalDaemon> daemons;
 };
 
+// What is not given is as the existing cluster has it, or for a new one the default.
 struct LocalOptions {
   std::string directory;
-  int32_t nodes = 2;
-  int32_t devices_per_node = 2;
-  std::string link_rate;  // e.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes
+  std::optional<int32_t> nodes;
+  std::optional<int32_t> devices_per_node;
+  // E.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes.
+  std::optional<std::string> link_rate;
 };
+inline constexpr int32_t kDefaultLocalNodes = 2;
+inline constexpr int32_t kDefaultLocalDevices = 2;
 
 // $LYNX_HOME/local, else ~/.lynx/local.
 std::string LocalDirectory();
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
-// cluster keeps its shape: other numbers than it has are FailedPrecondition.
+// cluster keeps its shape: options that differ from it are FailedPrecondition. A daemon is started and written down, or
+// neither: an interrupt in between waits.
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);
 // Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK when
-// nothing runs.
+// nothing runs. Where a node's ranks cannot be stopped, those of the others still are, and the cluster is kept, so that
+// it can be tried again; the error is the first.
 absl::Status LocalDown(const std::string& directory);
 
 }  // namespace lynx

@@ -96,9 +96,12 @@ void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   local->require_subcommand(1);
   static LocalCommandOptions options;
   auto* up = local->add_subcommand("up", "Start what is not running");
-  up->add_option("--nodes", options.nodes, "Nodes")->check(CLI::Range(1, 64))->capture_default_str();
-  up->add_option("--devices", options.devices_per_node, "CPU ranks a node")->check(CLI::Range(1, 64))->capture_default_str();
-  up->add_option("--link-rate", options.link_rate, "Pace the ranks' connections to stand for a network, such as 1Gbit");
+  up->add_option("--nodes", options.nodes, "Nodes; default: as the cluster has, 2 for a new one")->check(CLI::Range(1, 64));
+  up->add_option("--devices", options.devices_per_node, "CPU ranks a node; default: as the cluster has, 2 for a new one")
+      ->check(CLI::Range(1, 64));
+  up->add_option("--link-rate", options.link_rate,
+                 "Pace the ranks' connections to stand for a network, such as 1Gbit; default: as the cluster has, not paced "
+                 "for a new one");
   up->callback([&] { code = LocalUpCommand(options); });
   auto* status = local->add_subcommand("status", "Daemons and nodes");
   status->callback([&] { code = LocalStatusCommand(global, options); });

@@ -93,9 +93,8 @@ absl::StatusOr<UniqueFd> LockFile(const std::string& path) {
         path, " is locked by process ",
         holder.ok() && !holder->empty() ? std::string(absl::StripAsciiWhitespace(*holder)) : "(unknown)"));
   }
-  const std::string pid = absl::StrCat(::getpid(), "\n");
-  if (::ftruncate(fd.get(), 0) != 0) return ErrnoStatus(errno, absl::StrCat("truncate ", path));
-  LYNX_RETURN_IF_ERROR(WriteAll(fd.get(), pid, path));
+  // Only told to whom the lock is refused: a disk that is full must not keep a daemon from stopping its ranks.
+  if (::ftruncate(fd.get(), 0) == 0) WriteAll(fd.get(), absl::StrCat(::getpid(), "\n"), path).IgnoreError();
   return fd;
 }
 

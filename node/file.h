@@ -23,7 +23,8 @@ absl::Status WriteFileDurably(const std::string& path, const std::string& conten
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes = 64 << 20);
 
 // Takes an exclusive lock on the file, made if need be; it holds as long as the descriptor is open, and no child
-// inherits it. FailedPrecondition when another process holds it: names that process, whose id it wrote into the file.
+// inherits it. FailedPrecondition when another process holds it: names that process, whose id it wrote into the file
+// (unless the disk was full: the lock holds all the same).
 absl::StatusOr<UniqueFd> LockFile(const std::string& path);
 
 }  // namespace lynx

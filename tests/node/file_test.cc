@@ -1,6 +1,8 @@
 #include "node/file.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +56,21 @@ TEST_F(FileTest, LockKeepsASecondHolderOffAndNamesTheFirst) {
   EXPECT_NE(std::string(second.message()).find(absl::StrCat("process ", ::getpid())), std::string::npos);
   lock->Reset();
   EXPECT_TRUE(LockFile(folder_ + "/lock").ok());
+}
+
+// As on a disk that is full: no file may grow.
+TEST_F(FileTest, LockHoldsWhereNothingCanBeWritten) {
+  ASSERT_NE(::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const absl::StatusOr<UniqueFd> lock = LockFile(folder_ + "/lock");
+  const absl::Status second = LockFile(folder_ + "/lock").status();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(second.message()).find("process (unknown)"), std::string::npos) << second;
 }
 
 }  // namespace

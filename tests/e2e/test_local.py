@@ -1,0 +1,73 @@
+"""The local cluster itself: its shape, and that it is stopped as a whole whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+from cluster import BIN, ClusterTest, processes
+
+
+class ShapeTest(ClusterTest):
+    nodes = 1
+    devices = 1
+
+    def test_up_mends_a_cluster_of_any_shape_and_refuses_another(self):
+        self.kill_daemon("node0.agent")
+        mended = self.ctl("local", "up", timeout=120)  # one node of one device: not what a new cluster has
+        self.assertEqual(mended.code, 0, mended)
+        self.assertIn("1 nodes", mended.out)
+        self.assertEqual(self.ctl("local", "up", "--nodes", 1, "--devices", 1, "--link-rate", "0", timeout=120).code, 0)
+        for option, value, has in (("--nodes", "2", "1"), ("--devices", "3", "1"), ("--link-rate", "1Gbit", "0")):
+            other = self.ctl("local", "up", option, value, timeout=120)
+            self.assertEqual(other.code, 5, other)
+            self.assertIn(f"{option} {has}, not {value}", other.err)
+        self.assertEqual(self.ctl("local", "status").code, 0)
+
+
+class DownTest(ClusterTest):
+    def test_a_node_that_cannot_be_stopped_does_not_keep_the_others(self):
+        job = self.submit(self.job_file(steps=100000))
+        self.await_steps(job, 1)
+        path = self.home / "cluster.json"
+        cluster = json.loads(path.read_text())
+        broken = json.loads(path.read_text())
+        next(d for d in broken["daemons"] if d["name"] == "node0.worker")["argv"][0] = "/nonexistent/lynx-worker"
+        path.write_text(json.dumps(broken))
+        down = self.ctl("local", "down")
+        self.assertEqual(down.code, 4, down)
+        self.assertIn("/nonexistent/lynx-worker", down.err)
+        left = [command for pid, command in processes(self.directory).items() if pid in self.rank_pids()]
+        self.assertEqual(len(left), 2, left)
+        self.assertTrue(all("/node0/" in command for command in left), left)
+        # What could not be stopped is not forgotten.
+        path.write_text(json.dumps(cluster))
+        self.assertEqual(self.ctl("local", "down").code, 0)
+        self.assertEqual(processes(self.directory), {})
+
+
+class InterruptTest(ClusterTest):
+    nodes = 1
+
+    def up(self):
+        pass  # the test does
+
+    def test_interrupted_up_leaves_no_daemon_that_down_does_not_know(self):
+        # The file that the cluster is written to is a pipe that nobody reads: `up` waits there, with a daemon started.
+        self.home.mkdir(parents=True)
+        pipe = self.home / "cluster.json.new"
+        os.mkfifo(pipe)
+        up = subprocess.Popen([str(BIN / "lynxctl"), "local", "up", "--nodes", "1"], env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(up.stderr.close)
+        deadline = time.monotonic() + 60
+        while not any("lynx-server" in command for command in processes(self.directory).values()):
+            self.assertLess(time.monotonic(), deadline, "no server was started")
+            time.sleep(0.01)
+        up.send_signal(signal.SIGINT)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.assertNotEqual(up.wait(timeout=60), 0)
+        self.ctl("local", "down")
+        self.assertEqual(processes(self.directory), {}, up.stderr.read())
