@@ -207,7 +207,7 @@ class Controller {
   enum class Party : uint8_t { kAgent, kWorker };
   Node* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
   Node& NodeOf(const NodeId& name);
-  Job* LiveJobOf(const RankKey& key, const Node& node);
+  bool IsLive(const RankKey& key, const Node& node) const;
   void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
   WorkerWish WishOf(const Node& node) const;

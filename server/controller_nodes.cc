@@ -87,10 +87,10 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   }
 
   for (const RankMessage& message : state.messages) {
-    if (LiveJobOf(message.key, *node) != nullptr) OnRankMessage(message);
+    if (IsLive(message.key, *node)) OnRankMessage(message);
   }
   for (const RankObservation& rank : state.ranks) {
-    if (Job* job = LiveJobOf(rank.key, *node)) ObserveRank(*job, rank.key.rank, rank);
+    if (IsLive(rank.key, *node)) ObserveRank(jobs_.at(rank.key.job), rank.key.rank, rank);
   }
 
   const std::set<JobId> jobs = node->jobs;  // a job may leave the node meanwhile
@@ -104,32 +104,26 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   AcknowledgeStrays(state, *node);
 }
 
-// The job if the rank is of its current generation and placed on this node; else nullptr.
-Controller::Job* Controller::LiveJobOf(const RankKey& key, const Node& node) {
-  Job* job = FindJob(key.job);
-  const bool live = job != nullptr && job->record.generation == key.generation && key.rank >= 0 &&
-                    static_cast<size_t>(key.rank) < job->ranks.size() &&
-                    job->record.ranks[static_cast<size_t>(key.rank)].where.node == node.name;
-  return live ? job : nullptr;
+// Whether the rank is of its job's current generation and placed on this node.
+bool Controller::IsLive(const RankKey& key, const Node& node) const {
+  const auto job = jobs_.find(key.job);
+  return job != jobs_.end() && job->second.record.generation == key.generation && key.rank >= 0 &&
+         static_cast<size_t>(key.rank) < job->second.ranks.size() &&
+         job->second.record.ranks[static_cast<size_t>(key.rank)].where.node == node.name;
 }
 
 // Ranks of a job or generation that is over, perhaps with this very report: what they say is taken or refused for good
-// and not to be sent for ever, and one that has ended may be forgotten.
+// and not to be sent for ever, and those that have ended are to be released (WishOf).
 void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
-  std::map<RankKey, ReportAck> acks;
-  const auto stray = [&](const RankKey& key) -> ReportAck* {
-    if (LiveJobOf(key, node) != nullptr) return nullptr;
-    return &acks.try_emplace(key, ReportAck{.key = key}).first->second;
-  };
+  std::map<RankKey, int64_t> stray;
   for (const RankMessage& message : state.messages) {
-    if (ReportAck* ack = stray(message.key)) ack->sequence = std::max(ack->sequence, message.sequence);
+    if (!IsLive(message.key, node)) stray[message.key] = std::max(stray[message.key], message.sequence);
   }
-  for (const RankObservation& rank : state.ranks) {
-    if (rank.phase != RankPhase::kExited) continue;
-    if (ReportAck* ack = stray(rank.key)) ack->released = true;
-  }
-  for (const auto& [key, ack] : acks) stray_acks_[node.name].push_back(ack);
-  if (!acks.empty()) worker_dirty_.insert(node.name);
+  for (const auto& [key, sequence] : stray) stray_acks_[node.name].push_back({.key = key, .sequence = sequence});
+  const bool ended = std::any_of(state.ranks.begin(), state.ranks.end(), [&](const RankObservation& rank) {
+    return rank.phase == RankPhase::kExited && !IsLive(rank.key, node);
+  });
+  if (ended || !stray.empty()) worker_dirty_.insert(node.name);
 }
 
 void Controller::OnAgentGone(const AgentGone& event) {
@@ -233,11 +227,14 @@ WorkerWish Controller::WishOf(const Node& node) const {
       if (rank.where.node != node.name) continue;
       const RankAssignment assignment = AssignmentOf(job, static_cast<int32_t>(r), node);
       if (job.record.stop == StopKind::kNone) wish.ranks.push_back(assignment);
-      if (rank.acknowledged > 0) wish.acks.push_back({assignment.key, rank.acknowledged});
+      if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }
   }
   if (const auto stray = stray_acks_.find(node.name); stray != stray_acks_.end()) {
     wish.acks.insert(wish.acks.end(), stray->second.begin(), stray->second.end());
+  }
+  for (const auto& [key, rank] : node.ranks) {
+    if (rank.phase == RankPhase::kExited && !IsLive(key, node)) wish.acks.push_back({.key = key, .released = true});
   }
   return wish;
 }

@@ -169,14 +169,27 @@ void EventLoop::CommitFailed(const absl::Status& status) {
     if (std::holds_alternative<InsertJob>(effect)) lost.insert(JobOf(effect));
   }
   std::erase_if(pending_, [&](const Effect& effect) { return lost.contains(JobOf(effect)); });
+  AnswerUnwritten(status, lost);
+  for (const JobId& job : lost) Handle(SubmissionLost{job});
+}
+
+// What was asked for in this round is answered now: nobody knows when the store will write.
+void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost) {
+  std::set<JobId> unwritten;
+  for (const Effect& effect : pending_) unwritten.insert(JobOf(effect));
   for (Effect& effect : held_) {
-    if (auto* reply = std::get_if<Reply>(&effect)) {
-      if (reply->status.ok()) reply->status = failing_;
-      carry_(effect);
+    auto* reply = std::get_if<Reply>(&effect);
+    if (reply == nullptr) continue;
+    if (reply->status.ok() && lost.contains(reply->job)) {
+      reply->status = failing_;
+    } else if (reply->status.ok() && !reply->existed && unwritten.contains(reply->job)) {
+      reply->status = absl::Status(
+          status.code(), absl::StrCat(std::string(status.message()), "; the cancellation of job ", reply->job.value,
+                                      " is decided and takes effect when the server can write: no need to ask again"));
     }
+    carry_(effect);
   }
   std::erase_if(held_, [](const Effect& effect) { return std::holds_alternative<Reply>(effect); });
-  for (const JobId& job : lost) Handle(SubmissionLost{job});
 }
 
 }  // namespace lynx

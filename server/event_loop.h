@@ -1,6 +1,8 @@
 // EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
 // transaction, then carries out the rest. While the store refuses to write, new jobs and cancellations are refused with
-// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on.
+// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were
+// decided in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the
+// answer says that it takes effect when the server can write.
 //
 // Post, PostAlways and Run: any thread. The controller, and all callbacks: the owner thread only.
 #ifndef LYNX_SERVER_EVENT_LOOP_H_
@@ -10,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -68,6 +71,7 @@ class EventLoop {
   void Take(std::vector<Effect> effects);
   void Flush();
   void CommitFailed(const absl::Status& status);
+  void AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost);
   bool Refused(const EventBody& event);
 
   const EventLoopOptions options_;

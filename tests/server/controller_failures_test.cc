@@ -338,7 +338,6 @@ TEST(ControllerFailuresTest, EndedRanksAreReleasedWhenTheirGenerationIsOverAndNo
   cluster.Node("n0").obedient = true;
   cluster.Settle();
   ASSERT_EQ(cluster.Record(job).generation, Generation(2));
-  cluster.ReportAll();
   for (const char* name : {"n0", "n1"}) {
     EXPECT_EQ(cluster.Node(name).ranks.size(), 2u) << name << ": only the new generation";
   }

@@ -13,6 +13,7 @@ namespace lynx {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 JobSpec MakeSpec() {
   JobSpec spec;
@@ -127,6 +128,9 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
   {
     std::lock_guard lock(mutex_);
     EXPECT_EQ(replies_.back().status.code(), absl::StatusCode::kUnavailable) << "not promised";
+    const std::string said(replies_.back().status.message());
+    EXPECT_THAT(said, HasSubstr("the cancellation of job a is decided and takes effect when the server can write"));
+    EXPECT_THAT(said, Not(HasSubstr("nothing was changed")));
     for (const Effect& effect : committed_) {
       const auto* update = std::get_if<UpdateJob>(&effect);
       EXPECT_FALSE(update != nullptr && update->job.state == JobState::kCancelled);
@@ -135,6 +139,10 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
   // Another cancellation is refused without touching anything; then the store recovers.
   EXPECT_TRUE(loop_.Post(CancelRequested{++requests_, JobId("a"), ""}));
   OnLoop([] {});
+  {
+    std::lock_guard lock(mutex_);
+    EXPECT_THAT(std::string(replies_.back().status.message()), HasSubstr("nothing was changed"));
+  }
   SetStore(absl::OkStatus());
   std::unique_lock lock(mutex_);
   const auto cancelled_written = [&] {
@@ -149,6 +157,31 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
     OnLoop([] {});
     lock.lock();
   }
+}
+
+// Of one round: what rests on nothing that is unwritten is answered as ever.
+TEST_F(LoopTest, AnswersThatRestOnNoWriteStand) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(Submit("a").status.ok());
+  const int64_t known = ++requests_, fresh = ++requests_, cancelled = ++requests_;
+  OnLoop([&] {
+    // While this runs the loop takes nothing: the next three are one round.
+    SetStore(absl::UnavailableError("disk I/O error"));
+    loop_.PostAlways(JobSubmitted{known, JobId("x"), "a", MakeSpec(), "digest"});
+    loop_.PostAlways(JobSubmitted{fresh, JobId("b"), "b", MakeSpec(), "digest"});
+    loop_.PostAlways(CancelRequested{cancelled, JobId("b"), ""});
+  });
+  OnLoop([] {});
+  std::lock_guard lock(mutex_);
+  const auto status_of = [&](int64_t request) {
+    for (const Reply& reply : replies_) {
+      if (reply.request == request) return reply.status;
+    }
+    return absl::InternalError("no reply");
+  };
+  EXPECT_TRUE(status_of(known).ok()) << status_of(known) << ": the job is long written";
+  EXPECT_THAT(std::string(status_of(fresh).message()), HasSubstr("nothing was changed"));
+  EXPECT_THAT(std::string(status_of(cancelled).message()), HasSubstr("nothing was changed"));
 }
 
 TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {

@@ -114,6 +114,7 @@ TEST_F(WorkerRestartTest, AnEndedRankIsToldOfUntilItIsReleased) {
   StartDaemon();
   Run();
   Tell(0, "step 0");
+  cluster_.WaitUntil("the step", [](const Told& told) { return told.reports.size() == 1; });
   WantOnly({});
   cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
   KillAndRestartDaemon();
