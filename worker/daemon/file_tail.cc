@@ -41,8 +41,10 @@ std::string ReadAt(const std::string& path, int64_t offset, int64_t limit_bytes)
 std::vector<std::string> FileTail::Read(int64_t limit_bytes) {
   std::vector<std::string> lines;
   const int64_t unread = Unread();
+  stuck_ = false;
   if (unread == 0) return lines;
   const std::string content = ReadAt(path_, offset_, std::min(limit_bytes, unread));
+  stuck_ = content.empty();
   offset_ += static_cast<int64_t>(content.size());
   size_t begin = 0;
   while (begin < content.size()) {

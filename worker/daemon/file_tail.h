@@ -18,6 +18,8 @@ class FileTail {
   std::vector<std::string> Read(int64_t limit_bytes);
   // Bytes of the file that have not been read, now.
   int64_t Unread() const;
+  // The last Read found something, but the file could not be opened or read: it may be so for ever.
+  bool stuck() const { return stuck_; }
   // Goes on at `keep_bytes` before the file's end, or where it is if that is further; drops the incomplete line.
   // Returns the bytes that were passed over.
   int64_t SkipTo(int64_t keep_bytes);
@@ -30,6 +32,7 @@ class FileTail {
   const std::string path_;
   int64_t offset_ = 0;
   std::string partial_;
+  bool stuck_ = false;
 };
 
 // The last `limit_bytes` of a file; "" when it cannot be read.

@@ -55,6 +55,7 @@ std::string CleanLine(const std::string& line, size_t limit) {
 std::vector<RankReport> ReportTail::Read() {
   std::vector<RankReport> fresh;
   if (held_.size() >= kWindow) return fresh;
+  const bool was_stuck = file_.stuck();
   for (const std::string& line : file_.Read(kReadBytes)) {
     ++lines_;
     absl::StatusOr<RankReport> report = ParseRankReport(line);
@@ -65,6 +66,10 @@ std::vector<RankReport> ReportTail::Read() {
     }
     fresh.push_back(*report);
     if (lines_ > acknowledged_) held_.push_back({lines_, *std::move(report)});
+  }
+  if (file_.stuck() && !was_stuck) {
+    spdlog::error("{}: {} bytes of its reports cannot be read; see the disk of --data-dir", RankKeyText(key_),
+                  file_.Unread());
   }
   return fresh;
 }
@@ -105,7 +110,10 @@ void LogTail::Read() {
 }
 
 void LogTail::Finish() {
-  while (file_.Unread() > 0) Read();
+  do {
+    Read();
+  } while (file_.Unread() > 0 && !file_.stuck());
+  if (file_.stuck()) Add(absl::StrCat("[", file_.SkipTo(0), " bytes of output could not be read]"));
   std::string rest = file_.TakeRest();
   if (!rest.empty()) Add(std::move(rest));
 }

@@ -192,6 +192,36 @@ TEST_F(TailTest, LogPassesOverWhatIsTooMuch) {
   EXPECT_EQ(log.Take(10), std::vector<std::string>{"more"});
 }
 
+// A folder in the file's place has a size and opens, but cannot be read, as a file on a failing disk.
+TEST_F(TailTest, WhatCannotBeReadHoldsNobodyUp) {
+  std::filesystem::create_directory(path_);
+  ASSERT_GT(FileTail(path_).Unread(), 0);
+  LogTail log(path_);
+  log.Finish();
+  const std::vector<std::string> lines = log.Take(10);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("bytes of output could not be read"), std::string::npos) << lines[0];
+  log.Finish();
+  EXPECT_FALSE(log.HasLines());
+
+  ReportTail reports = Tail();
+  EXPECT_FALSE(reports.Drained());
+  EXPECT_TRUE(reports.Read().empty());
+  EXPECT_TRUE(reports.Drained()) << "else the rank's end would never be told";
+}
+
+// It may be for a moment only.
+TEST_F(TailTest, WhatCouldNotBeReadIsReadLater) {
+  std::filesystem::create_directory(path_);
+  ReportTail reports = Tail();
+  reports.Read();
+  std::filesystem::remove(path_);
+  AppendSteps(0, 2);
+  EXPECT_EQ(reports.Read().size(), 2u);
+  EXPECT_EQ(Sequences(reports), (Numbers{1, 2}));
+  EXPECT_TRUE(reports.Drained());
+}
+
 TEST_F(TailTest, LogOfAnAdoptedRankStartsAtItsEnd) {
   Append("old\n");
   LogTail log(path_);
