@@ -183,9 +183,10 @@ void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId
     if (reply->status.ok() && lost.contains(reply->job)) {
       reply->status = failing_;
     } else if (reply->status.ok() && !reply->existed && unwritten.contains(reply->job)) {
-      reply->status = absl::Status(
-          status.code(), absl::StrCat(std::string(status.message()), "; the cancellation of job ", reply->job.value,
-                                      " is decided and takes effect when the server can write: no need to ask again"));
+      reply->status =
+          absl::Status(status.code(),
+                       absl::StrCat(std::string(status.message()), "; the cancellation of job ", reply->job.value,
+                                    " is decided and takes effect when the server can write: no need to ask again"));
     }
     carry_(effect);
   }

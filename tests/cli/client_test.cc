@@ -1,6 +1,8 @@
 #include "cli/client.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -8,9 +10,6 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace lynx {
 namespace {
@@ -123,7 +122,8 @@ TEST(ClientTest, AWatchEndsWhenNobodyLooks) {
   };
   int seen = 0;
   const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
-                                  .Watch("job", kSecond, [&](const auto&) { return ++seen < 3; }, [] {});
+                                  .Watch(
+                                      "job", kSecond, [&](const auto&) { return ++seen < 3; }, [] {});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(seen, 3);
 }

@@ -18,9 +18,9 @@ class KillTest(ClusterTest):
 
     def assert_undisturbed(self, job, pids):
         """The same rank processes trained to the end."""
-        page = self.get(job)
-        if page["state"] == "JOB_STATE_RUNNING":
-            self.assertEqual(self.rank_pids(), pids)
+        seen = self.rank_pids()
+        if self.get(job)["state"] == "JOB_STATE_RUNNING":  # still, so it was when they were looked at
+            self.assertEqual(seen, pids)
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual((page["generation"], page["restarts"]), ("1", 0))
         self.assertEqual(page["progress"]["stepsDone"], "400")

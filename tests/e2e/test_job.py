@@ -77,6 +77,21 @@ class JobTest(ClusterTest):
         again = self.ctl("cancel", job)
         self.assertEqual((again.code, "CANCELLED" in again.out), (0, True), again)
 
+    def test_cancel_all(self):
+        running = self.submit(self.job_file("running", steps=100000))
+        self.await_steps(running, 1)
+        waiting = self.submit(self.job_file("waiting", steps=100000))
+        result = self.ctl("cancel", "--all", "--reason", "enough")
+        self.assertEqual(result.code, 0, result)
+        self.assertIn(f"job {running} is being cancelled", result.out)
+        self.assertIn(f"job {waiting} is CANCELLED", result.out)
+        for job in (running, waiting):
+            self.assertIn("enough", self.await_state(job, "CANCELLED")["reason"])
+        again = self.ctl("cancel", "--all")
+        self.assertEqual((again.code, again.out), (0, ""), again)
+        for neither_or_both in ([], ["--all", running]):
+            self.assertEqual(self.ctl("cancel", *neither_or_both).code, 2)
+
     def test_jobs_wait_their_turn(self):
         first = self.submit(self.job_file("first", steps=100000))
         self.await_steps(first, 1)

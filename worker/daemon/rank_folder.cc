@@ -17,11 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::pair<RecordedPhase, const char*> kPhaseNames[] = {
-    {RecordedPhase::kStarting, "starting"},
-    {RecordedPhase::kRunning, "running"},
-    {RecordedPhase::kExited, "exited"},
-    {RecordedPhase::kReleased, "released"}};
+constexpr std::pair<RecordedPhase, const char*> kPhaseNames[] = {{RecordedPhase::kStarting, "starting"},
+                                                                 {RecordedPhase::kRunning, "running"},
+                                                                 {RecordedPhase::kExited, "exited"},
+                                                                 {RecordedPhase::kReleased, "released"}};
 
 const char* PhaseName(RecordedPhase phase) {
   for (const auto& [value, name] : kPhaseNames) {

@@ -5,9 +5,10 @@
 //   stderr.log     what it wrote to its standard error
 //   state.json     RankRecord, by which a restarted daemon recognises the process and its end
 //
-// The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the server
-// wants nothing more of it (kReleased), each time durably, so that a daemon that is killed at any point neither loses a
-// rank or what it reported nor starts one twice. Not thread-safe; the daemon holds the data directory's lock.
+// The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the
+// server wants nothing more of it (kReleased), each time durably, so that a daemon that is killed at any point
+// neither loses a rank or what it reported nor starts one twice. Not thread-safe; the daemon holds the data
+// directory's lock.
 #ifndef LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 #define LYNX_WORKER_DAEMON_RANK_FOLDER_H_
 

@@ -42,7 +42,8 @@ class ReportTail {
   // The next report to send; nullptr when there is none now. Valid until the next call of a member.
   const NumberedReport* Next();
   bool HasNext() const { return sent_ < held_.size(); }
-  // Every report in the file so far has been handed out (or acknowledged). Of a file that cannot be read: all that is held.
+  // Every report in the file so far has been handed out (or acknowledged). Of a file that cannot be read: all that is
+  // held.
   bool Drained() const { return !HasNext() && (file_.Unread() == 0 || file_.stuck()); }
 
   static constexpr size_t kWindow = 20'000;
@@ -69,7 +70,8 @@ class LogTail {
   // Starts at the file's end: for a rank that was adopted, whose earlier lines an earlier daemon has sent.
   void SkipExisting() { file_.SkipTo(0); }
   void Read();
-  // The writer has ended: an incomplete last line counts, and what cannot be read is passed over with a line that says so.
+  // The writer has ended: an incomplete last line counts, and what cannot be read is passed over with a line that
+  // says so.
   void Finish();
   bool HasLines() const { return !lines_.empty(); }
   // At most `limit`, oldest first; each as CleanLine makes it.

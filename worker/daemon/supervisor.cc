@@ -102,8 +102,8 @@ void RankSupervisor::Adopt(const RankKey& key) {
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
 }
 
-// A rank that ended under an earlier daemon and that the server has not released, or still asks for: it is told of again,
-// and never started a second time.
+// A rank that ended under an earlier daemon and that the server has not released, or still asks for: it is told of
+// again, and never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
   const absl::StatusOr<RankRecord> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;

@@ -7,9 +7,9 @@
 // binds a new one, and if the server had told the old address to the peers, the rank is refused with a sentence that
 // says so.
 //
-// The end of a rank is reported in or after the message with the last of its reports, never before. A rank that has ended
-// is kept, and told of again by the next supervisor, until the server releases it; so its last reports arrive even if it
-// ended because it was not wanted any more.
+// The end of a rank is reported in or after the message with the last of its reports, never before. A rank that has
+// ended is kept, and told of again by the next supervisor, until the server releases it; so its last reports arrive
+// even if it ended because it was not wanted any more.
 //
 // Not thread-safe: one owner thread. Step does not block but for writes to the data directory.
 #ifndef LYNX_WORKER_DAEMON_SUPERVISOR_H_

@@ -50,8 +50,8 @@ TEST_F(RankFolderTest, RecordsComeBack) {
 }
 
 TEST_F(RankFolderTest, EveryPhaseComesBack) {
-  for (const RecordedPhase phase : {RecordedPhase::kStarting, RecordedPhase::kRunning, RecordedPhase::kExited,
-                                   RecordedPhase::kReleased}) {
+  for (const RecordedPhase phase :
+       {RecordedPhase::kStarting, RecordedPhase::kRunning, RecordedPhase::kExited, RecordedPhase::kReleased}) {
     RankRecord record = SomeRecord();
     record.phase = phase;
     EXPECT_EQ(ParseRankRecord(RankRecordText(record))->phase, phase);

@@ -45,9 +45,7 @@ ActualRank Killed() {
   return {.key = Key(), .phase = RankPhase::kRunning, .address = kHere, .stop = StopStage::kKilled};
 }
 ActualRank Exited() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere}; }
-ActualRank Released() {
-  return {.key = Key(), .phase = RankPhase::kExited, .address = kHere, .released = true};
-}
+ActualRank Released() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere, .released = true}; }
 
 TEST(Reconcile, EveryPairOfWantedAndActual) {
   const std::vector<Case> cases = {
