@@ -1,40 +1,27 @@
 #include "planner/cost_model.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "common/check.h"
+#include "planner/op_cost.h"
 
 namespace lynx {
 namespace {
 
-constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kFloatBytes = 4;
 
-// ceil(amount / per_second) in nanoseconds. 128 bits: 10^10 FLOPs times 10^9 does not fit into 64. At most
-// kLongestTime, so that the sum over a step does.
-Nanos TimeOf(int64_t amount, int64_t per_second) {
-  LYNX_CHECK(amount >= 0 && per_second > 0);
-  const __int128 nanos = (static_cast<__int128>(amount) * kNanosPerSecond + per_second - 1) / per_second;
-  return Nanos(static_cast<int64_t>(std::min<__int128>(nanos, kLongestTime.value)));
-}
-
 Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) {
-  return link.latency + TimeOf(bytes, link.bytes_per_second);
+  return link.latency + TimeAtRate(bytes, link.bytes_per_second);
 }
 
-// Roofline (Williams et al. 2009): the slower of arithmetic and memory. An op that does nothing in a pass costs
-// nothing.
-Nanos Roofline(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape) {
-  const int64_t flops = OpFlops(op, pass, shape);
-  const Bytes traffic = OpTraffic(op, pass, shape);
-  if (flops == 0 && traffic.value == 0) return Nanos(0);
-  return std::max(TimeOf(flops, profile.flops_per_second), TimeOf(traffic.value, profile.memory_bytes_per_second)) +
-         profile.op_overhead;
-}
-
-// AdamW with clipping reads the gradient twice (norm, update), reads and writes the weight and both moments.
-Nanos OptimizerRoofline(const HardwareProfile& profile) {
-  return TimeOf((int64_t{1} << 20) * 8 * kFloatBytes, profile.memory_bytes_per_second);
+// Bytes that the optimizer moves per parameter: on every rank, and for the parameters whose states it holds.
+struct OptimizerTraffic {
+  int64_t whole;
+  int64_t share;
+};
+constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype) {
+  return dtype == DataType::kBfloat16 ? OptimizerTraffic{12, 54} : OptimizerTraffic{0, 8 * kFloatBytes};
 }
 
 int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
@@ -44,32 +31,54 @@ int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
   return parameters;
 }
 
+Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
+  Bytes sum;
+  for (int i = 0; i < kTensorCount; ++i) {
+    if (Contains(tensors, static_cast<Tensor>(i))) sum += TensorBytes(static_cast<Tensor>(i), shape);
+  }
+  return sum;
+}
+
 }  // namespace
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout,
-                     int32_t micro_batch, int32_t ranks_per_node)
-    : profile_(profile), layout_(layout), shape_(ShapeOf(model, layout, micro_batch)),
-      graph_(LayerGraph::Of(shape_)), ranks_per_node_(ranks_per_node) {
+                     int32_t micro_batch, int32_t ranks_per_node, RankOrder order)
+    : profile_(profile),
+      layout_(layout),
+      shape_(ShapeOf(model, layout, micro_batch)),
+      graph_(LayerGraph::Of(shape_)),
+      ranks_per_node_(ranks_per_node),
+      order_(order) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
   const auto measured = std::find_if(profile.measured.begin(), profile.measured.end(),
                                      [&](const ShapeTimes& times) { return times.shape == shape_; });
   profile_.measured.clear();
   measured_ = measured != profile.measured.end();
+  ChooseLinks();
   if (measured_) {
     times_ = measured->ops;
     optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
   } else {
     for (const OpInfo& info : graph_.ops()) {
       OpTimes& times = times_[static_cast<int>(info.op)];
-      times.forward = Roofline(profile_, info.op, Pass::kForward, shape_);
-      times.backward = Roofline(profile_, info.op, Pass::kBackward, shape_);
-      if (info.has_weight_pass) times.weight = Roofline(profile_, info.op, Pass::kWeight, shape_);
+      times.forward = OpCost(profile_, info.op, Pass::kForward, shape_);
+      times.backward = OpCost(profile_, info.op, Pass::kBackward, shape_);
+      if (info.has_weight_pass) times.weight = OpCost(profile_, info.op, Pass::kWeight, shape_);
     }
-    optimizer_per_mega_parameter_ = OptimizerRoofline(profile_);
+    AddContextTransfers();
   }
   ComputeSegmentTimes();
-  ChooseLinks();
+}
+
+void CostModel::AddContextTransfers() {
+  if (layout_.cp == 1) return;
+  const int64_t width = int64_t{shape_.key_heads()} / shape_.tp * (shape_.hidden / shape_.heads);
+  const Bytes keys_and_values(2 * shape_.tokens() * layout_.cp * width * shape_.element_bytes());
+  const Nanos gather = AllGather(keys_and_values, layout_.cp, context_link_);
+  OpTimes& first = times_[static_cast<size_t>(graph_.Has(Op::kFlash) ? Op::kFlash : Op::kProbs)];
+  first.forward += gather;
+  first.backward += gather * 2;
 }
 
 void CostModel::ComputeSegmentTimes() {
@@ -83,40 +92,65 @@ void CostModel::ComputeSegmentTimes() {
   }
 }
 
-bool CostModel::SameNode(int32_t first_rank, int32_t stride, int32_t count) const {
-  return first_rank / ranks_per_node_ == (first_rank + stride * (count - 1)) / ranks_per_node_;
+size_t CostModel::LinkLevelOf(int32_t first, int32_t last) const {
+  const size_t levels = profile_.inner_links.size();
+  if (first / ranks_per_node_ != last / ranks_per_node_) return levels + 1;
+  for (size_t i = 0; i < levels; ++i) {
+    const int32_t devices = profile_.inner_links[i].devices;
+    if (first % ranks_per_node_ / devices == last % ranks_per_node_ / devices) return i;
+  }
+  return levels;
 }
 
+const LinkCost& CostModel::LinkAt(size_t level) const {
+  if (level < profile_.inner_links.size()) return profile_.inner_links[level].link;
+  return level == profile_.inner_links.size() ? profile_.intra_node : profile_.inter_node;
+}
+
+int32_t CostModel::RankAt(const RankCoordinates& at) const {
+  if (order_ == RankOrder::kStagesInside) return RankOf(layout_, at);
+  return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
+}
+
+// A group's ring passes through all of its ranks, so it needs the link that joins its first and its last.
 void CostModel::ChooseLinks() {
-  const int32_t stage_ranks = layout_.tp;
-  const int32_t replica_ranks = layout_.tp * layout_.pp;
-  bool tensor_same = true, data_same = true;
-  std::vector<bool> boundary_same(layout_.pp - 1, true);
-  for (int32_t dp = 0; dp < layout_.dp; ++dp) {
-    for (int32_t stage = 0; stage < layout_.pp; ++stage) {
-      const int32_t first = RankOf(layout_, {0, stage, dp});
-      tensor_same = tensor_same && SameNode(first, 1, layout_.tp);
-      if (stage + 1 == layout_.pp) continue;
-      for (int32_t tp = 0; tp < layout_.tp; ++tp) {
-        if (!SameNode(first + tp, stage_ranks, 2)) boundary_same[stage] = false;
+  const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
+  size_t tensor = 0, context = 0, data = 0;
+  std::vector<size_t> boundary(static_cast<size_t>(pp), 0);
+  for (int32_t stage = 0; stage < pp; ++stage) {
+    for (int32_t d = 0; d < dp; ++d) {
+      const int32_t first = RankAt({0, stage, d, 0}), last = RankAt({tp - 1, stage, d, cp - 1});
+      context = std::max(context, LinkLevelOf(first, last));
+      for (int32_t c = 0; c < cp; ++c) {
+        tensor = std::max(tensor, LinkLevelOf(RankAt({0, stage, d, c}), RankAt({tp - 1, stage, d, c})));
       }
+      // If any block of ranks ends between the first rank of a stage and the last of its neighbour, the transfer of
+      // some rank leaves that block.
+      const int32_t next = (stage + 1) % pp;
+      const auto [low, high] = std::minmax({RankAt({0, stage, d, 0}), RankAt({0, next, d, 0})});
+      size_t& level = boundary[static_cast<size_t>(stage)];
+      level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
+    }
+    for (int32_t t = 0; t < tp; ++t) {
+      data = std::max(data, LinkLevelOf(RankAt({t, stage, 0, 0}), RankAt({t, stage, dp - 1, cp - 1})));
     }
   }
-  for (int32_t rank = 0; rank < replica_ranks; ++rank) {
-    data_same = data_same && SameNode(rank, replica_ranks, layout_.dp);
-  }
-  tensor_link_ = Link(tensor_same);
-  data_link_ = Link(data_same);
-  world_link_ = Link(SameNode(0, 1, layout_.ranks()));
-  for (bool same : boundary_same) boundary_links_.push_back(Link(same));
+  tensor_link_ = LinkAt(tensor);
+  context_link_ = LinkAt(context);
+  data_link_ = LinkAt(data);
+  world_link_ = LinkAt(LinkLevelOf(0, layout_.ranks() - 1));
+  for (const size_t level : boundary) boundary_links_.push_back(LinkAt(level));
 }
 
 Nanos CostModel::OpTime(Op op, Pass pass) const {
   const OpTimes& times = times_[static_cast<int>(op)];
   switch (pass) {
-    case Pass::kForward: return times.forward;
-    case Pass::kBackward: return times.backward;
-    case Pass::kWeight: return times.weight;
+    case Pass::kForward:
+      return times.forward;
+    case Pass::kBackward:
+      return times.backward;
+    case Pass::kWeight:
+      return times.weight;
   }
   LYNX_CHECK(false);
 }
@@ -146,16 +180,18 @@ Nanos CostModel::AllGather(Bytes bytes, int32_t n, const LinkCost& link) const {
 Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
   const auto segment_time = [&](Pass pass) { return SegmentTime(LayerTypeOf(action.layer), action.segment, pass); };
   switch (action.kind) {
-    case ActionKind::kForward: return segment_time(Pass::kForward);
-    case ActionKind::kBackward: return segment_time(Pass::kBackward);
-    case ActionKind::kWeight: return segment_time(Pass::kWeight);
-    case ActionKind::kRecompute: return OpSetTime(action.ops);
-    case ActionKind::kOptimizer: {
-      const __int128 nanos =
-          static_cast<__int128>(ParametersOf(context, shape_)) * optimizer_per_mega_parameter_.value;
-      return Nanos(static_cast<int64_t>(nanos >> 20));
-    }
-    default: return Nanos(0);
+    case ActionKind::kForward:
+      return segment_time(Pass::kForward);
+    case ActionKind::kBackward:
+      return segment_time(Pass::kBackward);
+    case ActionKind::kWeight:
+      return segment_time(Pass::kWeight);
+    case ActionKind::kRecompute:
+      return OpSetTime(action.ops);
+    case ActionKind::kOptimizer:
+      return OptimizerTime(ParametersOf(context, shape_));
+    default:
+      return Nanos(0);
   }
 }
 
@@ -164,16 +200,22 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
   switch (start.kind) {
     case ActionKind::kSendForwardStart:
     case ActionKind::kRecvBackwardStart:
-      return TransferTimeOf(TensorBytes(Tensor::kX, shape_).value, boundary_links_[context.stage]);
+      return BoundaryTime(context.stage, TensorBytes(Tensor::kX, shape_));
     case ActionKind::kSendBackwardStart:
     case ActionKind::kRecvForwardStart:
-      return TransferTimeOf(TensorBytes(Tensor::kX, shape_).value, boundary_links_[context.stage - 1]);
+      return BoundaryTime(context.stage - 1, TensorBytes(Tensor::kX, shape_));
     case ActionKind::kDataReduceStart:
-      return AllReduce(Bytes(LayerParameters(LayerTypeOf(start.layer), shape_) * kFloatBytes), layout_.dp,
-                       data_link_);
+      return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kWeightGatherStart:
+      return WeightGatherTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kOffloadStart:
+      return OffloadTime(BytesOf(start.tensors, shape_));
+    case ActionKind::kReloadStart:
+      return ReloadTime(BytesOf(start.tensors, shape_));
     case ActionKind::kNormStart:  // two doubles: squared gradient norm and loss
       return AllReduce(Bytes(16), layout_.ranks(), world_link_);
-    default: break;
+    default:
+      break;
   }
   if (InfoOf(start.kind).group != Group::kTensor || InfoOf(start.kind).phase != Phase::kStart) return Nanos(0);
   return window(InfoOf(start.kind).segment_pass);
@@ -187,14 +229,95 @@ Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
   return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
 }
 
-Nanos CostModel::LayerTime(LayerType type, Pass pass) const {
+Nanos CostModel::GatherTime(LayerType type, Tensor gathered) const {
+  return WindowTime(type, graph_.GatherSegmentOf(gathered), Pass::kForward);
+}
+
+bool CostModel::AnyReads(OpSet ops, Tensor tensor) const {
+  return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
+    return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end();
+  });
+}
+
+std::vector<Tensor> CostModel::GatheredForWeights(LayerType type, Segment segment) const {
+  OpSet weight_ops = 0;
+  for (const Op op : graph_.OpsOf(type, segment, Pass::kWeight)) weight_ops |= Bit(op);
+  std::vector<Tensor> gathered;
+  for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
+    if (AnyReads(weight_ops, tensor)) gathered.push_back(tensor);
+  }
+  return gathered;
+}
+
+Nanos CostModel::LayerTime(LayerType type, Pass pass, OpSet recomputed) const {
   Nanos sum;
+  if (pass == Pass::kWeight) {
+    for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) sum += SegmentTime(type, segment, Pass::kWeight);
+    return sum;
+  }
   for (Segment segment : graph_.SegmentsOf(type, pass)) {
     const Nanos window = WindowTime(type, segment, pass);
-    const Nanos weight = pass == Pass::kBackward ? SegmentTime(type, segment, Pass::kWeight) : Nanos(0);
-    sum += SegmentTime(type, segment, pass) + std::max(window, OverlappedTime(weight, window));
+    Nanos own = SegmentTime(type, segment, pass), weight;
+    if (pass == Pass::kBackward) {
+      weight = SegmentTime(type, segment, Pass::kWeight);
+      Nanos gather;
+      for (const Tensor tensor : GatheredForWeights(type, segment)) {
+        if (!AnyReads(recomputed, tensor)) gather += GatherTime(type, tensor);
+      }
+      own = std::max(gather, OverlappedTime(own, gather));
+    }
+    sum += own + std::max(window, OverlappedTime(weight, window));
   }
   return sum;
+}
+
+Nanos CostModel::InputGradientTime(LayerType type) const {
+  Nanos sum;
+  for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) {
+    sum += SegmentTime(type, segment, Pass::kBackward) + WindowTime(type, segment, Pass::kBackward);
+  }
+  return sum;
+}
+
+Nanos CostModel::BoundaryTime(int32_t stage, Bytes bytes) const {
+  return TransferTimeOf(bytes.value, boundary_links_[static_cast<size_t>(stage)]);
+}
+
+Nanos CostModel::DataReduceTime(int64_t parameters) const {
+  const int32_t replicas = layout_.dp * layout_.cp;
+  const Bytes gradients(parameters * kFloatBytes);
+  // A ring's reduce-scatter takes as long as its all-gather.
+  return layout_.zero == ZeroStage::kNone ? AllReduce(gradients, replicas, data_link_)
+                                          : AllGather(gradients, replicas, data_link_);
+}
+
+Nanos CostModel::WeightGatherTime(int64_t parameters) const {
+  if (layout_.zero == ZeroStage::kNone) return Nanos(0);
+  return AllGather(Bytes(parameters * shape_.element_bytes()), layout_.dp * layout_.cp, data_link_);
+}
+
+Nanos CostModel::OffloadTime(Bytes bytes) const {
+  if (profile_.host.to_host_bytes_per_second == 0) return kLongestTime;
+  return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.to_host_bytes_per_second);
+}
+
+Nanos CostModel::ReloadTime(Bytes bytes) const {
+  if (profile_.host.from_host_bytes_per_second == 0) return kLongestTime;
+  return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.from_host_bytes_per_second);
+}
+
+Nanos CostModel::OptimizerTime(int64_t parameters) const {
+  if (measured_) {
+    const __int128 nanos = static_cast<__int128>(parameters) * optimizer_per_mega_parameter_.value;
+    return Nanos(static_cast<int64_t>(nanos >> 20));
+  }
+  const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
+  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{layout_.dp} * layout_.cp;
+  return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
+}
+
+Nanos CostModel::TiedEmbeddingTime() const {
+  return AllReduce(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, boundary_links_.back());
 }
 
 Nanos CostModel::OverlapCapacity(Nanos window) const {

@@ -1,6 +1,17 @@
-// CostModel: how long each action takes, from a HardwareProfile: measured op times where the shape was measured, a
-// roofline max(flops / rate, traffic / bandwidth) + overhead elsewhere; ring collectives. Integer nanoseconds. Pure;
-// immutable after construction; thread-safe.
+// CostModel: how long each action takes, from a HardwareProfile: measured op times where the shape was measured, the
+// roofline of planner/op_cost.h elsewhere; ring collectives over the slowest link that the group needs. Integer
+// nanoseconds. Pure; immutable after construction; thread-safe.
+//
+// Model states. With 32-bit weights the optimizer reads and writes what Lynx's engine does: the gradient twice (norm,
+// update), weight and both moments: 32 bytes a parameter. With 16-bit weights it is Megatron-LM's: on every rank
+// gradients are zeroed (4 bytes written) and divided by the replicas (8), 12 bytes; and for the parameters whose states
+// a rank holds they are unscaled and searched for infinities (8), summed for the norm (4), clipped (8), AdamW reads
+// gradient, weight and moments and writes the last three (28), and the weight is rounded to 16 bits (6): 54 bytes.
+// Gradients are summed in 32 bits. ZeRO (Rajbhandari et al. 2020): replicas reduce-scatter gradients, share the second
+// part, and all-gather weights.
+//
+// Context parallelism: a rank gathers the keys and values of the others before attention, and in backward gathers them
+// again and reduce-scatters their gradients; counted, unhidden, with the op that reads them first.
 #ifndef LYNX_PLANNER_COST_MODEL_H_
 #define LYNX_PLANNER_COST_MODEL_H_
 
@@ -15,13 +26,20 @@
 
 namespace lynx {
 
+// Numbering of ranks, innermost first. kStagesInside is Lynx's (planner/layout.h): tensor, context, stage, data. Megatron-LM
+// has the replicas of a stage side by side: tensor, context, data, stage.
+enum class RankOrder : uint8_t { kStagesInside, kReplicasInside };
+
 class CostModel {
  public:
-  // `ranks_per_node`: consecutive ranks that share a node (>= 1); a group inside one node uses the intra-node link.
+  // `ranks_per_node`: consecutive ranks that share a node (>= 1); a group inside one node uses the intra-node link, or the
+  // inner link that joins all of it.
   CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch,
-            int32_t ranks_per_node);
+            int32_t ranks_per_node, RankOrder order = RankOrder::kStagesInside);
 
   Nanos OpTime(Op op, Pass pass) const;
+  Nanos OpSetTime(OpSet ops) const;  // their forward passes, one after another
+  Nanos SegmentTime(LayerType type, Segment segment, Pass pass) const;
   // Ring all-reduce over n ranks: 2(n-1) steps of bytes/n each (Patarasuk and Yuan 2009). 0 for n = 1.
   Nanos AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const;
   Nanos AllGather(Bytes bytes, int32_t n, const LinkCost& link) const;  // bytes: of the gathered result
@@ -32,9 +50,28 @@ class CostModel {
   Nanos TransferTime(const Action& start, const StageContext& context) const;
   // Length of the window that the collective at the end of a forward or backward segment opens; 0 if there is none.
   Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
+  // Of the forward collective that makes the gathered tensor of its share (sequence parallelism).
+  Nanos GatherTime(LayerType type, Tensor gathered) const;
   // Time on the compute stream of one layer's forward, or of its backward with the weight gradients, when nothing but
-  // weight gradients runs in its windows.
-  Nanos LayerTime(LayerType type, Pass pass) const;
+  // weight gradients runs in its windows, and what they read of shares is gathered behind the input gradients.
+  // kWeight: of the weight gradients alone, with nothing beside them. `recomputed`: ops whose recomputation, counted
+  // elsewhere, has gathered what it reads.
+  Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
+  // kBackward without the weight gradients, and nothing in its windows.
+  Nanos InputGradientTime(LayerType type) const;
+  // Time from the end of a pass on a stage until its result is on the next (forward; the stage after the last is the
+  // first, where a rank holds several parts of the model) or, backward, until the gradient is on the one before. `bytes`
+  // a rank.
+  Nanos BoundaryTime(int32_t stage, Bytes bytes) const;
+  // Sum of the gradients of so many of a rank's parameters over its replicas: an all-reduce, with ZeRO a reduce-scatter.
+  Nanos DataReduceTime(int64_t parameters) const;
+  // With ZeRO: gathers so many of a rank's weights from the replicas that have updated them; else 0.
+  Nanos WeightGatherTime(int64_t parameters) const;
+  Nanos OffloadTime(Bytes bytes) const;  // to the host, with nothing coming back; kLongestTime if the device cannot
+  Nanos ReloadTime(Bytes bytes) const;
+  Nanos OptimizerTime(int64_t parameters) const;  // of so many of a rank's parameters
+  // All-reduce between the first and the last stage, which both hold the tied embedding.
+  Nanos TiedEmbeddingTime() const;
 
   // How much computation (time as it takes alone) goes on while a transfer of length `window` is in flight: the core
   // gives communication_compute_permille of that time to the transfer, and the rest is slowed by
@@ -48,26 +85,30 @@ class CostModel {
   bool measured() const { return measured_; }  // the shape's op times were measured, not computed
 
  private:
-  Nanos OpSetTime(OpSet ops) const;
-  Nanos SegmentTime(LayerType type, Segment segment, Pass pass) const;
-  bool SameNode(int32_t first_rank, int32_t stride, int32_t count) const;
-  const LinkCost& Link(bool same_node) const { return same_node ? profile_.intra_node : profile_.inter_node; }
+  // Which link a group uses whose ranks are first, .., last: an inner level from 0, then the node, then between nodes.
+  size_t LinkLevelOf(int32_t first, int32_t last) const;
+  const LinkCost& LinkAt(size_t level) const;
+  int32_t RankAt(const RankCoordinates& at) const;
   void ComputeSegmentTimes();
+  void AddContextTransfers();
   void ChooseLinks();
+  std::vector<Tensor> GatheredForWeights(LayerType type, Segment segment) const;
+  bool AnyReads(OpSet ops, Tensor tensor) const;
 
   HardwareProfile profile_;  // without `measured`
   ParallelLayout layout_;
   LayerShape shape_;
   const LayerGraph& graph_;
   int32_t ranks_per_node_;
+  RankOrder order_;
   bool measured_ = false;
   std::array<OpTimes, kOpCount> times_{};
-  Nanos optimizer_per_mega_parameter_;
+  Nanos optimizer_per_mega_parameter_;  // measured; else computed from traffic
   // Sums over the ops of a segment, by layer type, segment and pass.
   std::array<std::array<std::array<Nanos, 3>, kSegmentCount>, kLayerTypeCount> segment_times_{};
   // The slowest link that a member of the group uses.
-  LinkCost tensor_link_, data_link_, world_link_;
-  std::vector<LinkCost> boundary_links_;  // between stage i and i + 1
+  LinkCost tensor_link_, context_link_, data_link_, world_link_;
+  std::vector<LinkCost> boundary_links_;  // between stage i and i + 1; the last one's with the first
 };
 
 }  // namespace lynx

@@ -73,11 +73,19 @@ int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
   return causal_half ? full / 2 : full;
 }
 
+// What an op touches of a gradient. With sequence parallelism those on either side of a norm or an addition are gathered
+// or reduced in place: the buffer is whole, but the op works on the rank's share of it.
+Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
+  const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
+  const Bytes bytes = TensorBytes(tensor, shape);
+  return on_share && shape.sequence_parallel && tensor != Tensor::kGrad ? bytes / shape.tp : bytes;
+}
+
 Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights) {
   Bytes total;
   for (Tensor t : info.backward_reads) total += TensorBytes(t, shape);
   for (const TensorUse& use : info.gradients) {
-    total += TensorBytes(use.tensor, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
+    total += TouchedBytes(use.tensor, info.op, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
   }
   if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;  // the gradient's rows, read and written
   // Norms and positions add to their weights' gradients here; a linear's input gradient reads its weights.

@@ -113,6 +113,76 @@ TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
   EXPECT_EQ(scattered.TransferTime(ActionOf("0SF+0"), context), Nanos(1640));
 }
 
+TEST(CostModel, InnerLinksJoinAlignedBlocks) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inner_links = {{2, {Nanos(0), 2'000'000'000}}};
+  const CostModel pairs(profile, model, {.tp = 2, .pp = 2}, 1, 4);
+  const StageContext context = TinyContext(model, {.tp = 2, .pp = 2}, 1, 0);
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(320)) << "twice as fast inside a pair";
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0"), context), Nanos(640)) << "from pair to pair";
+  // Three devices a node: ranks 2 and 3 are a tensor group on two nodes.
+  profile.inter_node = {Nanos(0), 500'000'000};
+  const CostModel crooked(profile, model, {.tp = 2, .pp = 2}, 1, 3);
+  EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(1280));
+}
+
+TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(0), 500'000'000};
+  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
+  const CostModel stages(profile, model, layout, 1, 4);
+  const CostModel replicas(profile, model, layout, 1, 4, RankOrder::kReplicasInside);
+  EXPECT_EQ(stages.DataReduceTime(1000), Nanos(2 * 4000));
+  EXPECT_EQ(replicas.DataReduceTime(1000), Nanos(4000));
+  EXPECT_EQ(stages.BoundaryTime(0, Bytes(1000)), Nanos(1000));
+  EXPECT_EQ(replicas.BoundaryTime(0, Bytes(1000)), Nanos(2000));
+}
+
+TEST(CostModel, ZeroSharesGradientsAndUpdates) {
+  ModelSpec model = TinyModel(4);
+  model.dtype = DataType::kBfloat16;
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  const CostModel whole(profile, model, {.dp = 4}, 1, 4);
+  EXPECT_EQ(whole.DataReduceTime(1000), Nanos(6 * 1000));
+  EXPECT_EQ(whole.WeightGatherTime(1000), Nanos(0));
+  EXPECT_EQ(whole.OptimizerTime(1000), Nanos(66 * 1000));
+  const CostModel shared(profile, model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 4);
+  EXPECT_EQ(shared.DataReduceTime(1000), Nanos(3 * 1000));
+  EXPECT_EQ(shared.WeightGatherTime(1000), Nanos(3 * 500));
+  EXPECT_EQ(shared.OptimizerTime(1000), Nanos(12 * 1000 + 54 * 250));
+  const StageContext context = TinyContext(model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 0);
+  EXPECT_EQ(shared.TransferTime(ActionOf("0PG+:0"), context),
+            shared.WeightGatherTime(LayerParameters(LayerType::kTransformer, context.shape())));
+}
+
+TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
+  ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.flops_per_second = profile.memory_bytes_per_second = 1'000'000'000'000'000;
+  const CostModel costs(profile, model, {.cp = 2}, 1, 2);
+  // Of 10 tokens' keys and values, 16 wide in 32 bits, half comes from the other rank.
+  EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kForward), Nanos(640 + 1));
+  EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kBackward), Nanos(2 * 640 + 1));
+  EXPECT_EQ(costs.OpTime(Op::kContext, Pass::kForward), Nanos(1));
+}
+
+TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  const StageContext context = TinyContext(model, {}, 1, 0);
+  const CostModel without(profile, model, {}, 1, 1);
+  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)"), context), kLongestTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)"), context), kLongestTime);
+  profile.host = {Nanos(5), 500'000'000, 1'000'000'000, 1'200'000'000};
+  const CostModel with(profile, model, {}, 1, 1);
+  EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)"), context), Nanos(5 + 2 * 4 * 640));
+  EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)"), context), Nanos(5 + 4 * 640));
+}
+
 TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {
   const ModelSpec model = TinyModel(4);
   const CostModel one(RoundProfile(model), model, {}, 1, 1);
