@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/limits.h"
 
 namespace lynx {
 
@@ -15,7 +16,7 @@ inline constexpr int64_t kMaxWireNanos = 1'000'000'000'000'000;       // 11 days
 inline constexpr int64_t kMaxWireBytes = int64_t{1} << 50;            // 1 PiB
 inline constexpr int64_t kMaxWireRate = 1'000'000'000'000'000'000;    // FLOP/s or bytes/s
 inline constexpr int64_t kMaxWireSteps = 1'000'000'000'000;
-inline constexpr int64_t kMaxWireRanks = int64_t{1} << 16;
+inline constexpr int64_t kMaxWireRanks = kMaxRanks;
 inline constexpr int64_t kMaxWirePathLength = 4096;
 
 // "" and "x" give "x"; "a.b" and "x" give "a.b.x".

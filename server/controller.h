@@ -113,6 +113,7 @@ class Controller {
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
+    int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
     // PLANNING
     Reservation reservation;
     std::vector<LayerShape> wanted;
@@ -177,6 +178,7 @@ class Controller {
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);
   void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
+  void FoldStarted(Job& job, int32_t rank, const RankStarted& started);
   void FoldStep(Job& job, int32_t rank, const RankStep& step);
   void FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint);
   void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);

@@ -355,6 +355,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.ranks.assign(placement.size(), LiveRank());
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
+  job.first_step = -1;
   job.failures = 0;
   job.stop_deadline = Nanos(0);
   job.listen_deadline = now_ + options_.listen_timeout;

@@ -41,17 +41,17 @@ void Controller::OnRankMessage(const RankMessage& message) {
 void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message) {
   const size_t r = static_cast<size_t>(rank);
   if (const auto* started = std::get_if<RankStarted>(&message.body)) {
-    job.ranks[r].started = true;
-    job.statistics.AddStarted(rank, *started);
-    Touch(job);
-    CheckRunning(job);
+    FoldStarted(job, rank, *started);
   } else if (const auto* step = std::get_if<RankStep>(&message.body)) {
     FoldStep(job, rank, *step);
   } else if (const auto* checkpoint = std::get_if<RankCheckpoint>(&message.body)) {
     FoldCheckpoint(job, *checkpoint);
   } else if (const auto* unsaved = std::get_if<RankCheckpointFailed>(&message.body)) {
     AddEvent(job, "checkpoint-failed",
-             absl::StrCat("no checkpoint of step ", unsaved->step, ": ", unsaved->reason, "; training goes on"));
+             absl::StrCat("no checkpoint of step ", unsaved->step, ": ", unsaved->reason,
+                          unsaved->step < job.record.spec->train.steps
+                              ? "; training goes on"
+                              : "; it is the last one, so the ranks keep what they have and try again for a while"));
     Touch(job);
   } else if (std::holds_alternative<RankFinished>(message.body)) {
     job.record.ranks[r].finished = true;
@@ -61,6 +61,19 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
     RankFailed(job, rank, fault->reason, fault->peer_lost, true);
   }
+}
+
+// The ranks resume from the newest checkpoint that there is, of which this server may not have heard.
+void Controller::FoldStarted(Job& job, int32_t rank, const RankStarted& started) {
+  JobRecord& record = job.record;
+  job.ranks[static_cast<size_t>(rank)].started = true;
+  job.statistics.AddStarted(rank, started);
+  job.first_step = started.next_step;
+  record.progress.steps_done = std::max(record.progress.steps_done, started.next_step);
+  record.best_steps = std::max(record.best_steps, started.next_step);
+  record.base_steps = std::max(record.base_steps, started.next_step);
+  Touch(job);
+  CheckRunning(job);
 }
 
 void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
@@ -219,9 +232,10 @@ void Controller::CheckRunning(Job& job) {
   const bool stepped = record.best_steps > record.base_steps;
   if (!ready && !stepped) return;
   if (record.started == Nanos(0)) record.started = wall_;
+  const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   SetState(job, JobState::kRunning, "running",
-           record.resume_step < 0 ? "all ranks run, from initial weights"
-                                  : absl::StrCat("all ranks run, from the checkpoint of step ", record.resume_step));
+           first_step <= 0 ? "all ranks run, from initial weights"
+                           : absl::StrCat("all ranks run, from the checkpoint of step ", first_step));
 }
 
 bool Controller::RankGone(const Job& job, int32_t rank) const {

@@ -1,6 +1,7 @@
 #include "worker/rank_config.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "planner/layout.h"
 #include "worker/json_fields.h"
@@ -10,7 +11,9 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 1;
+constexpr int32_t kFormat = 2;
+constexpr size_t kMaxJobBytes = 63;
+constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 }  // namespace
 
@@ -145,6 +148,7 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, std::strin
   fields.Objects("peers", config.peers);
   fields.Field("checkpoint_directory", config.checkpoint_directory);
   fields.Field("resume_step", config.resume_step);
+  fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
   fields.Field("threads", config.threads);
   fields.Field("cores", config.cores);
   fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
@@ -154,17 +158,20 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, std::strin
 // What must hold before anything else may look at the values.
 void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   const ParallelLayout& layout = config.context.layout;
-  constexpr int32_t kMaxRanks = 1 << 16;
   if (format != kFormat) {
     fields.Fail("format", absl::StrCat("is ", format, "; this release reads ", kFormat));
+  }
+  // It becomes a part of file names.
+  const std::string& job = config.job.value;
+  if (job.empty() || job.size() > kMaxJobBytes || job.find_first_not_of(kJobCharacters) != std::string::npos) {
+    fields.Fail("job", absl::StrCat("is '", job, "'; 1 to ", kMaxJobBytes, " letters, digits, '.', '_' and '-'"));
   }
   if (config.generation.value < 1) {
     fields.Fail("generation", absl::StrCat("is ", config.generation.value, "; the first is 1"));
   }
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
-  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) ||
-      layout.cp != 1 || int64_t{layout.tp} * layout.pp > kMaxRanks ||
-      int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
+  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) || layout.cp != 1 ||
+      int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
     fields.Fail("context.layout",
                 absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
                              " ranks"));
@@ -188,6 +195,10 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   if (config.threads < 1) fields.Fail("threads", absl::StrCat("is ", config.threads, "; at least 1"));
   if (config.resume_step < -1) {
     fields.Fail("resume_step", absl::StrCat("is ", config.resume_step, "; a step, or -1 for none"));
+  }
+  if (config.last_checkpoint_patience < Nanos(0)) {
+    fields.Fail("last_checkpoint_patience_ns",
+                absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
   }
   if (config.pacing_bytes_per_second < 0) {
     fields.Fail("pacing_bytes_per_second", absl::StrCat("is ", config.pacing_bytes_per_second, "; 0 for none"));

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "common/units.h"
 #include "planner/action.h"
 #include "planner/job_spec.h"
 #include "planner/stage_context.h"
@@ -27,8 +28,10 @@ struct RankConfig {
   std::string plan_digest;
   std::vector<PeerAddress> peers;  // by rank
   std::string checkpoint_directory;  // absolute; shared by all ranks
-  // Step of the checkpoint to load; -1: none, start from initial weights; a missing or damaged one is an error.
+  // Step of the newest checkpoint that the server knows of; -1: none. The rank looks for itself and resumes from the
+  // newest whole one that there is (see rank/resume.h); where there is one or should be, it never starts afresh.
   int64_t resume_step = -1;
+  Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the last step's checkpoint is tried again
   int32_t threads = 1;             // of the compute library
   std::vector<int32_t> cores;      // pin to these; empty = do not pin
   int64_t pacing_bytes_per_second = 0;

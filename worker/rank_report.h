@@ -1,4 +1,5 @@
-// RankReport: what a rank process tells its worker daemon, one JSON object a line, on a pipe. Plain data.
+// RankReport: what a rank process tells its worker daemon, one JSON object a line, in a file that the rank appends to
+// and the daemon reads from. Plain data.
 #ifndef LYNX_WORKER_RANK_REPORT_H_
 #define LYNX_WORKER_RANK_REPORT_H_
 
@@ -32,20 +33,21 @@ struct StepReport {
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
   Nanos optimizer;
   Nanos checkpoint;        // snapshot and write on the critical path, since the last report
-  Bytes arena_peak;        // highest byte of the arena used in this step
+  Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
   int64_t bytes_sent = 0;  // in this step
   Nanos communication_cpu; // of the communication thread in this step
   bool operator==(const StepReport&) const = default;
 };
 
-// From rank 0, when a checkpoint is visible.
+// From rank 0, when a checkpoint is visible; before its RankReady, of the one that it resumes from, if the server may not
+// know that one.
 struct CheckpointReport {
   int64_t step = 0;        // number of steps done
   std::string path;
   Bytes bytes;             // of all files
   bool operator==(const CheckpointReport&) const = default;
 };
-// From rank 0, when one could not be written; training goes on.
+// From rank 0, when one could not be written; training goes on. Of the last step: once, before it is tried again.
 struct CheckpointFailure {
   int64_t step = 0;
   std::string reason;
@@ -58,7 +60,7 @@ struct RankDone {
   bool operator==(const RankDone&) const = default;
 };
 
-// The rank ends with an error. `culprit` tells a rank's own fault from a peer's loss.
+// The rank ends with an error. `peer_lost` tells a peer's loss from a rank's own fault.
 struct RankFailure {
   std::string reason;
   bool peer_lost = false;  // it only noticed that another rank is gone

@@ -1,41 +1,156 @@
-"""Checkpoints in trouble: a full disk, a damaged file."""
+"""Checkpoints in trouble: a full disk, damaged files, reports lost with a machine, a predecessor that lives on, shared
+directories."""
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import time
 
-from cluster import ClusterTest
+from cluster import ClusterTest, processes
 
 
 class CheckpointTest(ClusterTest):
-    def test_full_disk_is_an_event_and_training_goes_on(self):
+    def small_disk(self):
+        """A folder on a file system with room for one checkpoint and not for two; its filler."""
         small = self.directory / "small"
         small.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(small)], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)], capture_output=True)
         if mounted.returncode != 0:
             self.skipTest(f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["umount", str(small)])
-        job = self.submit(self.job_file(steps=30, every=10, extra=f", directory: {small}/run"))
-        page = self.await_state(job, "SUCCEEDED")
-        self.assertEqual(page["progress"]["stepsDone"], "30")
-        failures = [e["reason"] for e in page["events"] if e["kind"] == "checkpoint-failed"]
-        self.assertTrue(failures)
-        self.assertIn("No space left", failures[0])
-        self.assertEqual(page["restarts"], 0)
+        self.addCleanup(subprocess.run, ["umount", "-l", str(small)])
+        return small
 
-    def test_damaged_checkpoint_is_an_error_that_says_so(self):
-        job = self.submit(self.job_file(steps=100000, every=5, max_restarts=1))
-        page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
-        # Stop the ranks so that no newer checkpoint takes its place, damage what is there, then lose a rank.
-        pids = self.rank_pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        for shard in pathlib.Path(page["checkpointPath"]).parent.glob("step-*/shard-0000-0000.safetensors"):
+    def steps_in(self, directory):
+        return sorted(int(path.name[5:]) for path in pathlib.Path(directory).glob("step-*"))
+
+    def await_on_disk(self, condition, what, timeout=120):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                self.fail(f"did not come to: {what}\n{self.daemon_logs()}")
+            time.sleep(0.1)
+
+    def fill(self, disk):
+        """Takes all that is free, but for what an empty file needs."""
+        filler = disk / "filler"
+        with open(filler, "ab", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                pass
+        return filler
+
+    def test_full_disk_is_an_event_and_training_goes_on(self):
+        disk = self.small_disk()
+        (disk / "run").mkdir()
+        filler = self.fill(disk)
+        job = self.submit(self.job_file(steps=30, every=10, extra=f", directory: {disk}/run"))
+        # The last checkpoint is all that the run leaves: it is tried until there is room.
+        page = self.await_job(job, lambda p: self.event_kinds(p).count("checkpoint-failed") == 3, "three failures")
+        failures = [e["reason"] for e in page["events"] if e["kind"] == "checkpoint-failed"]
+        for failure, step in zip(failures, (10, 20, 30)):
+            self.assertIn(f"no checkpoint of step {step}", failure)
+            self.assertIn("No space left", failure)
+        self.assertIn("training goes on", failures[0])
+        self.assertIn("try again", failures[2])
+        self.assertEqual(page["progress"]["stepsDone"], "30")
+        self.assertEqual(page["state"], "JOB_STATE_RUNNING")
+        filler.unlink()
+        page = self.await_state(job, "SUCCEEDED")
+        self.assertEqual(page["restarts"], 0)
+        self.assertEqual(pathlib.Path(page["checkpointPath"]).name, "step-00000030")
+        self.assertEqual(self.steps_in(disk / "run"), [30])
+
+    def damage(self, directory, pattern="step-*"):
+        for shard in pathlib.Path(directory).glob(f"{pattern}/shard-0000-0000.safetensors"):
             content = bytearray(shard.read_bytes())
             content[len(content) // 2] ^= 1
             shard.write_bytes(content)
+
+    def freeze_and_kill(self, meanwhile):
+        """Stops the ranks, so that no newer checkpoint comes, does something to what is there, and kills them."""
+        pids = self.rank_pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        result = meanwhile()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        return result
+
+    def test_damaged_checkpoints_are_an_error_that_says_so(self):
+        job = self.submit(self.job_file(steps=100000, every=5, max_restarts=1))
+        page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
+        self.freeze_and_kill(lambda: self.damage(pathlib.Path(page["checkpointPath"]).parent))
         page = self.await_state(job, "FAILED", timeout=120)
         self.assertIn("shard-0000-0000.safetensors", page["reason"])
+
+    def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(self):
+        job = self.submit(self.job_file(steps=300, every=20, extra=", keep: 3"))
+        page = self.await_steps(job, 70)
+        directory = pathlib.Path(page["checkpointPath"]).parent
+
+        def damage_newest():
+            steps = self.steps_in(directory)
+            self.damage(directory, f"step-{steps[-1]:08}")
+            return steps
+
+        steps = self.freeze_and_kill(damage_newest)
+        page = self.await_state(job, "SUCCEEDED")
+        runs = [e["reason"] for e in page["events"] if e["kind"] == "running"]
+        self.assertEqual(runs[1], f"all ranks run, from the checkpoint of step {steps[-2]}")
+        self.assertEqual(page["progress"]["stepsDone"], "300")
+
+    def test_reports_lost_with_a_machine_lose_no_checkpoint(self):
+        undisturbed = self.submit(self.job_file(steps=400, every=20))
+        expected = self.await_state(undisturbed, "SUCCEEDED")
+        job = self.submit(self.job_file(steps=400, every=20))
+        page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
+        directory = pathlib.Path(page["checkpointPath"]).parent
+        self.kill_daemon("server")
+        known = max(self.steps_in(directory))
+        # Enough newer ones that all that the server can know are gone, and then the machine of every rank.
+        self.await_on_disk(lambda: self.steps_in(directory) and min(self.steps_in(directory)) > known + 20, "newer ones")
+        for node in ("node0", "node1"):
+            self.kill_daemon(f"{node}.worker")
+        pids = self.rank_pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        newest = max(self.steps_in(directory))
+        for node in ("node0", "node1"):
+            shutil.rmtree(self.home / node / "worker", ignore_errors=True)
+        self.up()
+        page = self.await_state(job, "SUCCEEDED", timeout=300)
+        runs = [e["reason"] for e in page["events"] if e["kind"] == "running"]
+        self.assertEqual(runs[-1], f"all ranks run, from the checkpoint of step {newest}")
+        self.assertEqual(page["progress"]["loss"], expected["progress"]["loss"])
+
+    def test_the_same_job_file_again_does_not_train_over_the_first_run(self):
+        path = self.job_file(steps=30, every=10, extra=f", directory: {self.directory}/run")
+        self.await_state(self.submit(path), "SUCCEEDED")
+        page = self.await_state(self.submit(path), "FAILED")
+        self.assertIn("checkpoint.directory", page["reason"])
+        self.assertEqual(page["progress"].get("stepsDone", "0"), "0")
+        self.assertEqual(self.steps_in(self.directory / "run"), [20, 30])
+
+
+class SuccessorTest(ClusterTest):
+    """A node that nobody reaches, whose ranks train on while the job goes on elsewhere."""
+
+    def test_ranks_of_a_lost_node_stop_at_their_next_checkpoint(self):
+        job = self.submit(self.job_file(steps=1000000, every=500, ranks=2, tp=2, pp=1))
+        self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
+        old = self.rank_pids()
+        self.assertEqual(len(old), 2)
+        command = processes(self.directory)[old[0]]
+        node = "node0" if "/node0/" in command else "node1"
+        self.kill_daemon(f"{node}.worker")
+        page = self.await_job(job, lambda p: int(p["generation"]) == 2 and p["state"] == "JOB_STATE_RUNNING",
+                              "a second generation", timeout=180)
+        self.assertIn("node-lost", self.event_kinds(page))
+        self.await_on_disk(lambda: not set(old) & set(self.rank_pids()), "the end of the old ranks")
+        self.await_steps(job, int(page["progress"]["stepsDone"]) + 600)
+        self.assertEqual(self.get(job)["generation"], "2")
+        self.ctl("cancel", job)

@@ -51,7 +51,7 @@ absl::Status Export(const std::string& directory) {
                                       .model = job.model,
                                       .layout = job.layout};
     LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), 0, *rank.state).status());
-    LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity, 1).status());
+    LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
     WriteSettings(job, directory + "/settings.txt");
     return WriteTokens(job, *rank.dataset, directory + "/tokens.i32");
   })[0];

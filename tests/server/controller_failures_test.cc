@@ -50,6 +50,31 @@ TEST(ControllerFailuresTest, AKilledRankRestartsTheJobFromItsCheckpoint) {
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("checkpoint rank-lost restarting running succeeded"));
 }
 
+// The reports of the newest checkpoints were lost with the machine; the ranks found them on the disk.
+TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  for (int64_t step = 0; step < 4; ++step) cluster.StepAll(job, step);
+  cluster.Exit(job, 2, 137);
+  EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, -1);
+  cluster.Say(job, 0, RankCheckpoint{60, "/c/step-60", Bytes(1)});
+  cluster.AllReady(job, 60);
+  EXPECT_EQ(cluster.State(job), JobState::kRunning);
+  EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
+  EXPECT_EQ(cluster.Record(job).progress.steps_done, 60);
+  EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
+  // That is where it began: it brought no step of its own, so this restart counts twice.
+  cluster.Exit(job, 1, 137);
+  EXPECT_EQ(cluster.Record(job).restart_charge, 3);
+  EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 60);
+  // A run that had come to its end has nothing left to do but to say so.
+  cluster.AllReady(job, 100);
+  cluster.FinishAll(job);
+  EXPECT_EQ(cluster.State(job), JobState::kSucceeded);
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("100 steps done"));
+}
+
 TEST(ControllerFailuresTest, NoRankStartsWhileAnOldOneLives) {
   Cluster cluster;
   JobId job;
@@ -352,6 +377,8 @@ TEST(ControllerFailuresTest, ACheckpointFailureIsAnEvent) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
+  cluster.Say(job, 0, RankCheckpointFailed{100, "No space left on device"});
+  EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("the last one, so the ranks keep what they have and try"));
   cluster.Say(job, 0, RankCheckpointFailed{10, "No space left on device"});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   EXPECT_EQ(cluster.Events(job).back().kind, "checkpoint-failed");

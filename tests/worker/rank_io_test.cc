@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
 
@@ -42,6 +43,7 @@ RankConfig SomeConfig() {
   config.peers = {{"127.0.0.1", 4000}, {"10.0.0.2", 4001}, {"::1", 4002}, {"127.0.0.1", 65535}};
   config.checkpoint_directory = "/var/lib/lynx/job-12";
   config.resume_step = 250;
+  config.last_checkpoint_patience = Nanos(77);
   config.threads = 2;
   config.cores = {0, 3};
   config.pacing_bytes_per_second = 125'000'000;
@@ -117,7 +119,12 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"arena_bytes\": 1", "\"arena_bytes\": -1"), "arena_bytes");
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
-  ExpectRejected(Changed("\"format\": 1", "\"format\": 2"), "format");
+  ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
+  ExpectRejected(Changed("\"format\": 2", "\"format\": 1"), "format");
+  for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
+    ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
+  }
+  ExpectRejected(Changed("job-12", std::string(64, 'j')), "job");
   ExpectRejected(Changed("1F0:2.attn", "1F0:2.atn"), "program");
   ExpectRejected(Changed("\"optimizer\": {", "\"optimizer\": 3, \"was\": {"), "spec.train.optimizer");
   ExpectRejected(Changed("\"peers\": [", "\"peers\": 3, \"were\": ["), "peers");

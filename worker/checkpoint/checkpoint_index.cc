@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/digest.h"
+#include "common/limits.h"
 #include "common/status.h"
 
 namespace lynx {
@@ -14,12 +15,10 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
-// Bounds the number of files that a damaged layout can ask for.
-constexpr int64_t kLargestDegree = 1 << 12;
 
 json Canonical(const CheckpointIndex& index) {
   const CheckpointIdentity& id = index.identity;
@@ -28,22 +27,24 @@ json Canonical(const CheckpointIndex& index) {
   for (const ShardRecord& file : index.files) {
     files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
   }
-  return {{"format", kFormat},
-          {"version", kVersion},
-          {"job", id.job.value},
-          {"generation", id.generation.value},
-          {"step", id.step},
-          {"seed", id.seed},
-          {"model",
-           {{"layers", m.layers},
-            {"hidden", m.hidden},
-            {"heads", m.heads},
-            {"ffn", m.ffn},
-            {"seq", m.seq},
-            {"vocab", m.vocab},
-            {"dropout", m.dropout}}},
-          {"layout", {{"tp", id.layout.tp}, {"pp", id.layout.pp}, {"dp", id.layout.dp}}},
-          {"files", files}};
+  return {
+      {"format", kFormat},
+      {"version", kVersion},
+      {"job", id.job.value},
+      {"generation", id.generation.value},
+      {"step", id.step},
+      {"seed", id.seed},
+      {"model",
+       {{"layers", m.layers},
+        {"hidden", m.hidden},
+        {"heads", m.heads},
+        {"ffn", m.ffn},
+        {"seq", m.seq},
+        {"vocab", m.vocab},
+        {"dropout", m.dropout}}},
+      {"layout", {{"tp", id.layout.tp}, {"pp", id.layout.pp}, {"dp", id.layout.dp}}},
+      {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
+      {"files", files}};
 }
 
 std::string Dump(const json& value, int indent) {
@@ -114,9 +115,20 @@ void DecodeIdentity(const json& root, Fields& fields, CheckpointIdentity& id) {
     fields.Rate(*model, "dropout", id.model.dropout);
   }
   if (const json* layout = fields.Find(root, "layout")) {
-    fields.Integer(*layout, "tp", 1, kLargestDegree, id.layout.tp);
-    fields.Integer(*layout, "pp", 1, kLargestDegree, id.layout.pp);
-    fields.Integer(*layout, "dp", 1, kLargestDegree, id.layout.dp);
+    fields.Integer(*layout, "tp", 1, kMaxRanks, id.layout.tp);
+    fields.Integer(*layout, "pp", 1, kMaxRanks, id.layout.pp);
+    fields.Integer(*layout, "dp", 1, kMaxRanks, id.layout.dp);
+    // Bounds the number of files that a damaged layout can ask for; no product of three such numbers overflows.
+    if (int64_t{id.layout.tp} * id.layout.pp * id.layout.dp > kMaxRanks) {
+      fields.Fail(absl::StrCat(LayoutText(id.layout), " is more than ", kMaxRanks, " ranks"));
+    }
+  }
+  if (const json* data = fields.Find(root, "data")) {
+    std::string kind;
+    fields.Text(*data, "kind", kind);
+    fields.Integer(*data, "bytes", 0, kLargestCount, id.data.bytes.value);
+    fields.Text(*data, "sha256", id.data.sha256);
+    if (!ParseDataKind(kind, id.data.kind)) fields.Fail(absl::StrCat("data.kind is ", kind));
   }
 }
 
@@ -185,21 +197,25 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
   return index;
 }
 
-std::string DifferenceText(const ModelSpec& checkpoint, const ModelSpec& here) {
+std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here) {
   std::vector<std::string> differences;
-  Compare("model.layers", checkpoint.layers, here.layers, differences);
-  Compare("model.hidden", checkpoint.hidden, here.hidden, differences);
-  Compare("model.heads", checkpoint.heads, here.heads, differences);
-  Compare("model.ffn", checkpoint.ffn, here.ffn, differences);
-  Compare("model.seq", checkpoint.seq, here.seq, differences);
-  Compare("model.vocab", checkpoint.vocab, here.vocab, differences);
-  Compare("model.dropout", checkpoint.dropout, here.dropout, differences);
-  return absl::StrJoin(differences, "; ");
-}
-
-std::string DifferenceText(const ParallelLayout& checkpoint, const ParallelLayout& here) {
-  std::vector<std::string> differences;
-  Compare("the parallel layout", LayoutText(checkpoint), LayoutText(here), differences);
+  Compare("the job", checkpoint.job.value, here.job.value, differences);
+  Compare("the seed", checkpoint.seed, here.seed, differences);
+  const ModelSpec& was = checkpoint.model;
+  const ModelSpec& is = here.model;
+  Compare("model.layers", was.layers, is.layers, differences);
+  Compare("model.hidden", was.hidden, is.hidden, differences);
+  Compare("model.heads", was.heads, is.heads, differences);
+  Compare("model.ffn", was.ffn, is.ffn, differences);
+  Compare("model.seq", was.seq, is.seq, differences);
+  Compare("model.vocab", was.vocab, is.vocab, differences);
+  Compare("model.dropout", was.dropout, is.dropout, differences);
+  const bool other_model = !(was == is) && differences.empty();
+  if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
+  Compare("the parallel layout", LayoutText(checkpoint.layout), LayoutText(here.layout), differences);
+  if (!(checkpoint.data == here.data)) {
+    Compare("the data", FingerprintText(checkpoint.data), FingerprintText(here.data), differences);
+  }
   return absl::StrJoin(differences, "; ");
 }
 

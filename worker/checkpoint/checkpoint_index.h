@@ -27,9 +27,9 @@ std::string EncodeIndex(const CheckpointIndex& index);
 // know.
 absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text);
 
-// "" when equal, else the differing fields with both values: "model.hidden is 64 in the checkpoint, 128 here".
-std::string DifferenceText(const ModelSpec& checkpoint, const ModelSpec& here);
-std::string DifferenceText(const ParallelLayout& checkpoint, const ParallelLayout& here);
+// "" when both are of one run (generation and step do not matter), else in what they differ, with both values:
+// "model.hidden is 64 in the checkpoint, 128 here; ...".
+std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here);
 
 }  // namespace lynx
 

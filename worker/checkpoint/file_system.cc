@@ -17,8 +17,11 @@ namespace {
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   const bool full = error == ENOSPC || error == EDQUOT;
-  return absl::ErrnoToStatus(
+  const absl::Status status = absl::ErrnoToStatus(
       error, full ? absl::StrCat(what, " (free space there, or set checkpoint.directory to a larger disk)") : what);
+  const bool known =
+      absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsResourceExhausted(status);
+  return known ? status : absl::InternalError(status.message());
 }
 
 class FileDescriptor {
@@ -115,7 +118,7 @@ class PosixFiles : public FileSystem {
     FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat info = {};
     if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
-    if (!S_ISREG(info.st_mode)) return absl::FailedPreconditionError(absl::StrCat(path, " is not a regular file"));
+    if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(path, " is not a regular file"));
     return std::make_unique<PosixReadableFile>(std::move(fd), Bytes(info.st_size), path);
   }
 
@@ -169,7 +172,7 @@ FileSystem& PosixFileSystem() {
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& files, const std::string& path, Bytes limit) {
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.OpenFile(path));
   if (file->size() > limit) {
-    return absl::FailedPreconditionError(
+    return absl::DataLossError(
         absl::StrCat(path, " has ", file->size().value, " bytes, more than the ", limit.value, " that it may have"));
   }
   std::string content(static_cast<size_t>(file->size().value), '\0');

@@ -2,9 +2,10 @@
 // lose what was not synced, and fill the disk.
 //
 // Durability is explicit, as in POSIX: a file's bytes survive a crash after Sync(), a name (created, renamed or
-// removed) after SyncFolder() of the folder that holds it. Paths are absolute. Errors carry errno's code (NotFound,
-// PermissionDenied, ResourceExhausted on a full disk) and name the path. File systems are thread-safe for different
-// paths; a file belongs to one thread.
+// removed) after SyncFolder() of the folder that holds it. Paths are absolute. Errors name the path and are NotFound,
+// PermissionDenied, ResourceExhausted (a full disk), DataLoss (a file is not as long as it should be, or not a file at
+// all) or else Internal: the other codes are left to those who call, for whom they mean something. File systems are
+// thread-safe for different paths; a file belongs to one thread.
 #ifndef LYNX_WORKER_CHECKPOINT_FILE_SYSTEM_H_
 #define LYNX_WORKER_CHECKPOINT_FILE_SYSTEM_H_
 
@@ -58,7 +59,7 @@ class FileSystem {
 // The machine's own. Lives as long as the process.
 FileSystem& PosixFileSystem();
 
-// All of a small file; FailedPrecondition when it is larger than `limit`.
+// All of a small file; DataLoss when it is larger than `limit`.
 absl::StatusOr<std::string> ReadWholeFile(FileSystem& files, const std::string& path, Bytes limit);
 // Writes and syncs a small file; its name is durable after SyncFolder of its folder.
 absl::Status WriteWholeFile(FileSystem& files, const std::string& path, std::string_view content);

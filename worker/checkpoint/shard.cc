@@ -59,10 +59,13 @@ std::string LayersText(const StageContext& context) {
   return absl::StrCat("[", context.first_layer, ", ", context.end_layer, ")");
 }
 
-// All but what names the job and the step: what a file must say to be this rank's part of the model.
-SafetensorsHeader PartHeader(const StageContext& context, int32_t tp_rank, ModelState& state) {
+// All but the generation: what a file must say to be this rank's part of the checkpoint.
+SafetensorsHeader PartHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
+                             ModelState& state) {
   SafetensorsHeader header;
   header.metadata = {{"format", kShardFormat},
+                     {"job", identity.job.value},
+                     {"step", absl::StrCat(identity.step)},
                      {"stage", absl::StrCat(context.stage)},
                      {"tp_rank", absl::StrCat(tp_rank)},
                      {"layers", LayersText(context)}};
@@ -161,11 +164,12 @@ absl::Status CheckHeader(const SafetensorsHeader& found, const SafetensorsHeader
   for (const auto& [key, value] : expected.metadata) {
     const auto at = found.metadata.find(key);
     const std::string there = at == found.metadata.end() ? "missing" : at->second;
-    if (there != value) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(key, " is ", there, " in the file, ", value,
-                       " here: the model is divided otherwise than when it was written"));
-    }
+    if (there == value) continue;
+    const bool of_another = key == "job" || key == "step";
+    return absl::FailedPreconditionError(
+        absl::StrCat(key, " is ", there, " in the file, ", value, " here: ",
+                     of_another ? "the shard is of another checkpoint"
+                                : "the model is divided otherwise than when it was written"));
   }
   if (found.tensors.size() != expected.tensors.size()) {
     return absl::FailedPreconditionError(
@@ -184,9 +188,10 @@ absl::Status CheckHeader(const SafetensorsHeader& found, const SafetensorsHeader
   return absl::OkStatus();
 }
 
-absl::Status ReadTensors(DigestedFile& file, const StageContext& context, int32_t tp_rank, ModelState& state) {
+absl::Status ReadTensors(DigestedFile& file, const CheckpointIdentity& identity, const StageContext& context,
+                         int32_t tp_rank, ModelState& state) {
   LYNX_ASSIGN_OR_RETURN(const SafetensorsHeader header, ReadHeader(file));
-  LYNX_RETURN_IF_ERROR(CheckHeader(header, PartHeader(context, tp_rank, state)));
+  LYNX_RETURN_IF_ERROR(CheckHeader(header, PartHeader(identity, context, tp_rank, state)));
   for (const std::span<char> memory : PartMemory(state)) LYNX_RETURN_IF_ERROR(file.Read(memory));
   return absl::OkStatus();
 }
@@ -196,10 +201,8 @@ absl::Status ReadTensors(DigestedFile& file, const StageContext& context, int32_
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file_name,
                                            const CheckpointIdentity& identity, const StageContext& context,
                                            int32_t tp_rank, ModelState& state) {
-  SafetensorsHeader header = PartHeader(context, tp_rank, state);
-  header.metadata["job"] = identity.job.value;
+  SafetensorsHeader header = PartHeader(identity, context, tp_rank, state);
   header.metadata["generation"] = absl::StrCat(identity.generation.value);
-  header.metadata["step"] = absl::StrCat(identity.step);
 
   LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.CreateFile(folder + "/" + file_name));
   Sha256 digest;
@@ -223,9 +226,10 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
 }
 
 absl::Status ReadShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record,
-                           const StageContext& context, int32_t tp_rank, ModelState& state) {
+                           const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
+                           ModelState& state) {
   LYNX_ASSIGN_OR_RETURN(DigestedFile file, DigestedFile::Open(files, folder, record));
-  const absl::Status read = ReadTensors(file, context, tp_rank, state);
+  const absl::Status read = ReadTensors(file, identity, context, tp_rank, state);
   // Damage first: a damaged header can look like any other mismatch.
   LYNX_RETURN_IF_ERROR(file.Finish());
   return Annotate(read, file.path());
@@ -234,6 +238,10 @@ absl::Status ReadShardFile(FileSystem& files, const std::string& folder, const S
 absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record) {
   LYNX_ASSIGN_OR_RETURN(DigestedFile file, DigestedFile::Open(files, folder, record));
   return file.Finish();
+}
+
+absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record) {
+  return DigestedFile::Open(files, folder, record).status();
 }
 
 }  // namespace lynx

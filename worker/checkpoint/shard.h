@@ -25,13 +25,16 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
                                            int32_t tp_rank, ModelState& state);
 
 // Reads the shard that `record` describes into the state's weights and moments. DataLoss when file and record differ;
-// FailedPrecondition when the file is whole but is not of this stage's parameters. After an error the arrays hold
-// anything.
+// FailedPrecondition when the file is whole but is of another job or step than `identity`, or not of this stage's
+// parameters. After an error the arrays hold anything.
 absl::Status ReadShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record,
-                           const StageContext& context, int32_t tp_rank, ModelState& state);
+                           const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
+                           ModelState& state);
 
 // DataLoss when the file is missing, or has another size or digest than `record` says.
 absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
+// The same without its content: DataLoss when the file is missing or has another size.
+absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
 
 }  // namespace lynx
 

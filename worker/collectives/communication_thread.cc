@@ -41,7 +41,11 @@ StreamPlan PlanOf(const Operation& operation, int32_t members, int32_t index, Di
 
 CommunicationThread::CommunicationThread(const CommunicationThreadOptions& options, std::vector<Link> links,
                                          TransferBoard* board)
-    : options_(options), board_(board), links_(std::move(links)), staging_(kCommunicatorStaging.value) {
+    : options_(options),
+      board_(board),
+      idle_timeout_ns_(options.idle_timeout.value),
+      links_(std::move(links)),
+      staging_(kCommunicatorStaging.value) {
   for (size_t i = 0; i < links_.size(); ++i) {
     if (links_[i].key.channel != Channel::kControl) continue;
     Peer peer;
@@ -62,6 +66,11 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
 CommunicationThread::~CommunicationThread() {
   board_->Stop();
   thread_.join();
+}
+
+void CommunicationThread::SetIdleTimeout(Nanos idle_timeout) {
+  idle_timeout_ns_ = idle_timeout.value;
+  board_->Wake();  // its sleep was as long as the old one allowed
 }
 
 Nanos CommunicationThread::CpuTime() const {
@@ -123,7 +132,7 @@ void CommunicationThread::Run() {
 
 void CommunicationThread::TakeOrders() {
   TransferBoard::Orders orders = board_->Take();
-  stop_ = orders.stop;
+  stop_ |= orders.stop;
   if (!orders.failure_to_tell.ok() && !failed_) CloseAfterFailure(orders.failure_to_tell);
   if (failed_) return;
   for (const Operation& operation : orders.operations) lanes_[operation.lane].queue.push_back(operation);
@@ -171,7 +180,7 @@ bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& resul
     case IoState::kBlocked:
       return true;
     case IoState::kMoved:
-      if (options_.idle_timeout.value > 0) lane.last_progress = MonotonicNow();
+      lane.last_progress = MonotonicNow();
       return true;
     case IoState::kLost:
       DataLinkLost(lane, link, result.error);
@@ -234,10 +243,10 @@ int CommunicationThread::PollTimeoutMs() const {
   for (const Peer& peer : peers_) {
     if (peer.suspect_since.value != 0) earliest = std::min(earliest, (peer.suspect_since + kSuspicionLimit).value);
   }
-  if (options_.idle_timeout.value > 0) {
+  if (const Nanos idle_timeout(idle_timeout_ns_.load()); idle_timeout.value > 0) {
     for (const Lane& lane : lanes_) {
       if (lane.exchange == nullptr) continue;
-      earliest = std::min(earliest, (lane.last_progress + options_.idle_timeout).value);
+      earliest = std::min(earliest, (lane.last_progress + idle_timeout).value);
     }
   }
   if (earliest == kNever) return -1;
@@ -253,13 +262,14 @@ void CommunicationThread::CheckDeadlines() {
       return FailHere(lost, lost);
     }
   }
-  if (options_.idle_timeout.value == 0) return;
+  const Nanos idle_timeout(idle_timeout_ns_.load());
+  if (idle_timeout.value == 0) return;
   for (const Lane& lane : lanes_) {
-    if (lane.exchange == nullptr || now - lane.last_progress < options_.idle_timeout) continue;
+    if (lane.exchange == nullptr || now - lane.last_progress < idle_timeout) continue;
     const int32_t link = lane.exchange->received() || lane.in < 0 ? lane.out : lane.in;
     const absl::Status idle = absl::DeadlineExceededError(
         absl::StrCat("not a byte moved between ", Name(options_.rank), " and ", Name(links_[link].key.peer), " for ",
-                     FormatDuration(options_.idle_timeout), " during ", OperationText(lane)));
+                     FormatDuration(idle_timeout), " during ", OperationText(lane)));
     return FailHere(idle, absl::UnavailableError(std::string(idle.message())));
   }
 }
@@ -332,8 +342,11 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
 
 void CommunicationThread::FailHere(const absl::Status& here, const absl::Status& told) {
   board_->Fail({here, told});
-  // An Abort may have come first; then that is the failure to tell.
-  CloseAfterFailure(board_->Take().failure_to_tell);
+  // An Abort may have come first; then that is the failure to tell. An order to stop is given once: what is taken
+  // here will not wake the thread again.
+  const TransferBoard::Orders orders = board_->Take();
+  stop_ |= orders.stop;
+  CloseAfterFailure(orders.failure_to_tell);
 }
 
 void CommunicationThread::CloseAfterFailure(const absl::Status& told) {

@@ -60,6 +60,7 @@ class CommunicationThread {
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
   // Thread-safe.
+  void SetIdleTimeout(Nanos idle_timeout);
   int64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   Nanos CpuTime() const;
 
@@ -120,6 +121,7 @@ class CommunicationThread {
   const CommunicationThreadOptions options_;
   TransferBoard* const board_;
   std::atomic<int64_t> bytes_sent_{0};
+  std::atomic<int64_t> idle_timeout_ns_;  // 0 = never
 
   // Owned by the thread.
   std::vector<Link> links_;

@@ -51,6 +51,8 @@ class Communicator {
   // Every rank of the world has reached this point.
   virtual absl::Status Barrier() = 0;
   virtual void Abort(const absl::Status& reason) = 0;
+  // For pending transfers and later ones, from now on: see CommunicatorOptions. Thread-safe.
+  virtual void SetIdleTimeout(Nanos idle_timeout) = 0;
 
   virtual int64_t BytesSent() const = 0;
   virtual Nanos ThreadCpuTime() const = 0;  // spent by the communication thread

@@ -27,6 +27,7 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
     case Group::kNone:
     case Group::kNextStage:
     case Group::kPreviousStage:
+    case Group::kHost:
       break;
   }
   LYNX_CHECK(!"MembersOf is for the tensor, data and world groups");
@@ -101,6 +102,8 @@ const char* GroupName(Group group) {
       return "data group";
     case Group::kWorld:
       return "world group";
+    case Group::kHost:
+      return "host";
   }
   return "unknown group";
 }

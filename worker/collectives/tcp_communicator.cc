@@ -14,6 +14,11 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   if (layout.tp < 1 || layout.pp < 1 || layout.dp < 1) {
     return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout), " has a size below 1"));
   }
+  if (!(layout == ParallelLayout{layout.tp, layout.pp, layout.dp})) {
+    return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout),
+                                                   " has more to it than tp, pp and dp, which is all that ranks can "
+                                                   "agree on when they connect"));
+  }
   if (options.rank < 0 || options.rank >= layout.ranks()) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", options.rank, " is not in 0..", layout.ranks() - 1, " of ", LayoutText(layout)));
@@ -93,6 +98,10 @@ void TcpCommunicator::Abort(const absl::Status& reason) {
   LYNX_CHECK(!reason.ok());
   board_.Fail({reason, absl::UnavailableError(
                            absl::StrCat(RankText(layout_, rank_), " gave up: ", std::string(reason.message())))});
+}
+
+void TcpCommunicator::SetIdleTimeout(Nanos idle_timeout) {
+  if (thread_ != nullptr) thread_->SetIdleTimeout(idle_timeout);
 }
 
 int64_t TcpCommunicator::BytesSent() const { return thread_ == nullptr ? 0 : thread_->bytes_sent(); }

@@ -26,6 +26,7 @@ class TcpCommunicator : public Communicator {
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
   absl::Status Barrier() override;
   void Abort(const absl::Status& reason) override;
+  void SetIdleTimeout(Nanos idle_timeout) override;
   int64_t BytesSent() const override;
   Nanos ThreadCpuTime() const override;
 

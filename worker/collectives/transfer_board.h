@@ -46,6 +46,7 @@ class TransferBoard {
   // Only the first failure counts. Waits end as soon as the communication thread has let go of all buffers.
   void Fail(const Failure& failure);
   void Stop();  // the communication thread is to end
+  void Wake();  // the communication thread is to look around
 
   // --- the communication thread
   int wake_fd() const { return wake_.get(); }  // readable when there is something to take
@@ -60,7 +61,6 @@ class TransferBoard {
   void ReleaseBuffers();
 
  private:
-  void Wake();
   absl::StatusOr<TransferTicket> NewTicketLocked();
 
   OwnedFd wake_;  // eventfd

@@ -1,6 +1,6 @@
-// Dataset: tokens, memory-mapped, and the order of samples: a pure function of (seed, sample number), the same for every
-// parallel layout and micro-batch size. A sample is seq + 1 consecutive tokens: inputs and, shifted by one, targets.
-// Immutable after opening; thread-safe.
+// Dataset: tokens, memory-mapped, and the order of samples: a pure function of (seed, sample number), the same for
+// every parallel layout and micro-batch size. A sample is seq + 1 consecutive tokens: inputs and, shifted by one,
+// targets. Immutable after opening; thread-safe.
 #ifndef LYNX_WORKER_DATA_DATASET_H_
 #define LYNX_WORKER_DATA_DATASET_H_
 
@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/job_spec.h"
+#include "worker/data/data_fingerprint.h"
 
 namespace lynx {
 
@@ -22,6 +23,8 @@ class Dataset {
   // sample once, in an order of its own drawn from the seed (a Feistel permutation: no table, any position at once).
   // inputs, targets: (seq). OutOfRange when a token is >= vocab, naming its position.
   virtual absl::Status Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const = 0;
+  // Of its files, as they were when it was opened.
+  virtual const DataFingerprint& fingerprint() const = 0;
 };
 
 // NotFound: no such file. InvalidArgument: empty, shorter than seq + 1 tokens, or not what its kind says (a bad .idx

@@ -141,7 +141,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenMegatronDataset(const std::string& 
   LYNX_ASSIGN_OR_RETURN(MappedFile bin, MappedFile::Open(prefix + ".bin"));
   LYNX_ASSIGN_OR_RETURN(IndexHeader header, ReadHeader(index));
   LYNX_RETURN_IF_ERROR(CheckIndex(index, header, bin));
-  return TokenDataset::Create(std::move(bin), header.type, seq, vocab, seed);
+  DataFingerprint fingerprint = FingerprintOf(DataKind::kMegatron, {index.bytes(), bin.bytes()});
+  return TokenDataset::Create(std::move(bin), header.type, std::move(fingerprint), seq, vocab, seed);
 }
 
 }  // namespace lynx

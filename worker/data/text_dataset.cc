@@ -9,7 +9,8 @@ namespace lynx {
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const std::string& path, int32_t seq, int32_t vocab,
                                                          uint64_t seed) {
   LYNX_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  return TokenDataset::Create(std::move(file), TokenType::kUint8, seq, vocab, seed);
+  DataFingerprint fingerprint = FingerprintOf(DataKind::kText, {file.bytes()});
+  return TokenDataset::Create(std::move(file), TokenType::kUint8, std::move(fingerprint), seq, vocab, seed);
 }
 
 }  // namespace lynx

@@ -63,8 +63,9 @@ int64_t TokenWidthBytes(TokenType type) {
   LYNX_CHECK(false);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> TokenDataset::Create(MappedFile file, TokenType type, int32_t seq,
-                                                              int32_t vocab, uint64_t seed) {
+absl::StatusOr<std::unique_ptr<Dataset>> TokenDataset::Create(MappedFile file, TokenType type,
+                                                              DataFingerprint fingerprint, int32_t seq, int32_t vocab,
+                                                              uint64_t seed) {
   LYNX_CHECK(seq >= 1 && vocab >= 1);
   const auto bytes = static_cast<int64_t>(file.bytes().size());
   const int64_t width = TokenWidthBytes(type);
@@ -79,7 +80,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> TokenDataset::Create(MappedFile file, T
         "; give a longer file or set model.seq to at most ", tokens - 1));
   }
   const int64_t samples = (tokens - 1) / seq;
-  return std::unique_ptr<Dataset>(new TokenDataset(std::move(file), type, seq, vocab, seed, samples));
+  return std::unique_ptr<Dataset>(
+      new TokenDataset(std::move(file), type, std::move(fingerprint), seq, vocab, seed, samples));
 }
 
 absl::Status TokenDataset::Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const {

@@ -17,19 +17,28 @@ int64_t TokenWidthBytes(TokenType type);
 class TokenDataset : public Dataset {
  public:
   // All of `file` is tokens of `type`, little-endian. InvalidArgument when they are fewer than seq + 1, or not a
-  // multiple of the width.
-  static absl::StatusOr<std::unique_ptr<Dataset>> Create(MappedFile file, TokenType type, int32_t seq, int32_t vocab,
-                                                         uint64_t seed);
+  // multiple of the width. `fingerprint` is that of the data set, which may have other files too.
+  static absl::StatusOr<std::unique_ptr<Dataset>> Create(MappedFile file, TokenType type, DataFingerprint fingerprint,
+                                                         int32_t seq, int32_t vocab, uint64_t seed);
 
   int64_t SamplesPerEpoch() const override { return samples_; }
   absl::Status Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const override;
+  const DataFingerprint& fingerprint() const override { return fingerprint_; }
 
  private:
-  TokenDataset(MappedFile file, TokenType type, int32_t seq, int32_t vocab, uint64_t seed, int64_t samples)
-      : file_(std::move(file)), type_(type), seq_(seq), vocab_(vocab), seed_(seed), samples_(samples) {}
+  TokenDataset(MappedFile file, TokenType type, DataFingerprint fingerprint, int32_t seq, int32_t vocab,
+               uint64_t seed, int64_t samples)
+      : file_(std::move(file)),
+        type_(type),
+        fingerprint_(std::move(fingerprint)),
+        seq_(seq),
+        vocab_(vocab),
+        seed_(seed),
+        samples_(samples) {}
 
   MappedFile file_;
   TokenType type_;
+  DataFingerprint fingerprint_;
   int32_t seq_;
   int32_t vocab_;
   uint64_t seed_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/check.h"
 #include "common/status.h"
@@ -12,7 +11,6 @@
 namespace lynx {
 namespace {
 
-constexpr float kPoisonValue = std::numeric_limits<float>::quiet_NaN();
 // Keeps the clipping factor finite for a gradient of nothing but zeros; as in PyTorch's clip_grad_norm_.
 constexpr double kNormEpsilon = 1e-6;
 
@@ -63,19 +61,21 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                                       config.arena.value, " bytes, but its program needs ",
                                                       memory.arena.value, " bytes; plan the job again"));
   }
-  LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(memory.arena, "activation arena"));
-  LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == memory.arena.value);
+  const Bytes with_guard = memory.arena + ArenaWatch::kGuard;
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(with_guard, "activation arena"));
+  LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == with_guard.value);
   return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, backend, communicator, state, dataset));
 }
 
-Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena, Backend& backend,
+Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, Backend& backend,
                Communicator& communicator, ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
       backend_(backend),
       communicator_(communicator),
       state_(state),
-      arena_(arena),
+      watch_(arena_and_guard, backend),
+      arena_(watch_.arena()),
       ops_(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
            backend, state),
       batch_(config_.context, coordinates_.dp, dataset),
@@ -84,9 +84,6 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       tickets_(config_.program.size()),
       trace_(config_.program.size()) {
   Resolve(memory);
-  if (config_.dead_buffers == DeadBuffers::kPoison) {
-    backend_.Fill(arena_.data(), static_cast<int64_t>(arena_.size()), kPoisonValue);
-  }
 }
 
 void Engine::Resolve(const MemoryPlan& memory) {
@@ -105,7 +102,6 @@ void Engine::Resolve(const MemoryPlan& memory) {
       const BufferInstance& buffer = memory.buffers[buffers[i][a]];
       const bool above = key.tensor == Tensor::kX && key.layer != action.layer;
       (above ? resolved.tensors.next_x : resolved.tensors.at[static_cast<size_t>(key.tensor)]) = address(buffer);
-      resolved.touched_bytes = std::max(resolved.touched_bytes, buffer.offset.value + buffer.bytes.value);
       if (resolved.ops.empty()) resolved.transfer = address(buffer);
     }
     LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 1);  // a transfer moves one buffer
@@ -154,21 +150,30 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));
     }
-    touched_bytes_ = std::max(touched_bytes_, resolved_[i].touched_bytes);
     for (const std::span<float> buffer : resolved_[i].dying) {
-      backend_.Fill(buffer.data(), static_cast<int64_t>(buffer.size()), kPoisonValue);
+      watch_.Look(buffer);
+      watch_.Mark(buffer);
     }
   }
+  LYNX_RETURN_IF_ERROR(Annotate(LookAtArena(), absl::StrCat("step ", step)));
   return MakeReport(begin, bytes_sent_before, communication_cpu_before);
 }
 
 absl::Status Engine::BeginStep(int64_t step) {
   step_ = step;
   lr_ = LearningRate(config_.train, step);
-  touched_bytes_ = 0;
   ops_.BeginStep(step);
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
   return Annotate(batch_.Load(step), absl::StrCat("step ", step));
+}
+
+absl::Status Engine::LookAtArena() {
+  LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
+  // Every buffer has died and been marked again.
+  if (config_.dead_buffers == DeadBuffers::kPoison) return watch_.CheckAllMarked();
+  if (!measured_) watch_.Look(arena_);
+  measured_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status Engine::RunAction(int32_t index) {
@@ -299,7 +304,7 @@ StepReport Engine::MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos comm
           .norm_wait = phases.norm_wait,
           .optimizer = phases.optimizer,
           .checkpoint = Nanos(0),
-          .arena_peak = Bytes(touched_bytes_),
+          .arena_peak = watch_.peak(),
           .bytes_sent = communicator_.BytesSent() - bytes_sent_before,
           .communication_cpu = communicator_.ThreadCpuTime() - communication_cpu_before};
 }

@@ -2,7 +2,8 @@
 // call the backend for the ops listed, starts hand a transfer to the communicator, waits hold the loop until it is
 // done. The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
 //
-// All activations live in one arena of exactly the planned bytes. Nothing is allocated within a step.
+// All activations live in one arena of exactly the planned bytes, which is watched: how far it is really used, and that
+// nothing is written beyond it. Nothing is allocated within a step.
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which
 // outlive it.
@@ -23,6 +24,7 @@
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 #include "worker/data/dataset.h"
+#include "worker/engine/arena_watch.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/engine/phases.h"
 #include "worker/engine/step_batch.h"
@@ -32,7 +34,8 @@
 
 namespace lynx {
 
-// What a dead buffer holds. kPoison fills it with NaN, so that a program that reads it afterwards shows.
+// What a dead buffer holds. kPoison marks it (see arena_watch.h), so that a program that reads it afterwards shows, as
+// does one that writes where no buffer is.
 enum class DeadBuffers : uint8_t { kLeave, kPoison };
 
 struct EngineConfig {
@@ -53,7 +56,8 @@ class Engine {
                                                         const Dataset& dataset);
 
   // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
-  // `checkpoint` field is left 0. OutOfRange when the loss or the gradient norm is not finite: every rank finds it in
+  // `checkpoint` field is left 0; its `arena_peak` is measured in the first step that is run, as all run the same
+  // program. Internal when something was written beyond the arena. OutOfRange when the loss or the gradient norm is not finite: every rank finds it in
   // the same step, with no weight changed by it; but the first to find it may abort the communication before the others
   // do. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
@@ -71,16 +75,16 @@ class Engine {
     float* transfer = nullptr;  // of a communication action; null for the world's
     int64_t count = 0;          // elements of it
     int32_t start = -1;         // of a wait: the index of its start
-    int64_t touched_bytes = 0;  // end of the highest buffer that the action touches, from the start of the arena
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
 
-  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena, Backend& backend,
+  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, Backend& backend,
          Communicator& communicator, ModelState& state, const Dataset& dataset);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
 
   absl::Status BeginStep(int64_t step);
+  absl::Status LookAtArena();
   absl::Status RunAction(int32_t index);
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
@@ -96,7 +100,9 @@ class Engine {
   Backend& backend_;
   Communicator& communicator_;
   ModelState& state_;
+  ArenaWatch watch_;
   const std::span<float> arena_;
+  bool measured_ = false;  // how far the arena is used
 
   LayerOps ops_;
   StepBatch batch_;
@@ -111,7 +117,6 @@ class Engine {
   double lr_ = 0;
   double loss_ = 0;
   double gradient_norm_ = 0;
-  int64_t touched_bytes_ = 0;
 };
 
 }  // namespace lynx

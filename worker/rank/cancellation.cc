@@ -19,6 +19,14 @@ constexpr int kGraceMillis = 2000;
 
 absl::Status CancelledStatus() { return absl::CancelledError("the rank was told to stop (SIGTERM)"); }
 
+sigset_t StopSignalSet() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
 // Waits until the descriptor is readable; false after the timeout (-1: never).
 bool Readable(int fd, int timeout_millis) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
@@ -31,12 +39,17 @@ bool Readable(int fd, int timeout_millis) {
 
 }  // namespace
 
+BlockResult BlockStopSignals() {
+  const sigset_t signals = StopSignalSet();
+  sigset_t before;
+  LYNX_CHECK(pthread_sigmask(SIG_BLOCK, &signals, &before) == 0);
+  const bool were_blocked = sigismember(&before, SIGTERM) == 1 && sigismember(&before, SIGINT) == 1;
+  return were_blocked ? BlockResult::kWereBlocked : BlockResult::kBlocked;
+}
+
 Cancellation::Cancellation() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  LYNX_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
+  LYNX_CHECK(BlockStopSignals() == BlockResult::kWereBlocked);
+  const sigset_t signals = StopSignalSet();
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC);
   stop_fd_ = eventfd(0, EFD_CLOEXEC);
   LYNX_CHECK(signal_fd_ >= 0 && stop_fd_ >= 0);

@@ -3,7 +3,8 @@
 // not come out within a grace time (it may be in a long product, or writing to a slow disk), the process exits there
 // and then: a checkpoint is either whole or invisible, so nothing is torn.
 //
-// Make one in main before any other thread, so that all of them inherit the blocked signals. Thread-safe.
+// Every thread must have the signals blocked, also those that libraries start before main: see BlockStopSignals.
+// Thread-safe.
 #ifndef LYNX_WORKER_RANK_CANCELLATION_H_
 #define LYNX_WORKER_RANK_CANCELLATION_H_
 
@@ -15,8 +16,14 @@
 
 namespace lynx {
 
+enum class BlockResult : uint8_t { kBlocked, kWereBlocked };
+// Blocks SIGTERM and SIGINT in the calling thread, in those that it starts from now on, and in the program that this
+// process may become (execv). kWereBlocked: nothing has changed.
+BlockResult BlockStopSignals();
+
 class Cancellation {
  public:
+  // After BlockStopSignals has returned kWereBlocked.
   Cancellation();
   ~Cancellation();
   Cancellation(const Cancellation&) = delete;

@@ -1,43 +1,76 @@
 #include "worker/rank/checkpoint_writer.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "common/status.h"
-#include "worker/rank/agreement.h"
+#include "worker/rank/resume.h"
 
 namespace lynx {
+namespace {
 
-CheckpointWriter::CheckpointWriter(const RankConfig& config, Communicator& communicator, ModelState& state,
-                                   ReportFile& reports)
+// Between two attempts at the last checkpoint; each pause is twice the one before, up to the longest.
+constexpr Nanos kFirstPause{1'000'000'000};
+constexpr Nanos kLongestPause{30'000'000'000};
+
+}  // namespace
+
+bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done) {
+  const int64_t every_steps = spec.checkpoint.every_steps;
+  if (steps_done == spec.train.steps) return true;
+  return every_steps > 0 && steps_done < spec.train.steps && steps_done % every_steps == 0;
+}
+
+CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+                                   ModelState& state, ReportFile& reports)
     : config_(config),
+      run_(run),
+      seat_(seat),
       coordinates_(CoordinatesOf(config.context.layout, config.rank)),
-      communicator_(communicator),
       state_(state),
       reports_(reports) {}
 
 absl::Status CheckpointWriter::Write(int64_t steps_done) {
-  const CheckpointIdentity identity{.job = config_.job,
-                                    .generation = config_.generation,
-                                    .step = steps_done,
-                                    .seed = config_.spec.train.seed,
-                                    .model = config_.context.model,
-                                    .layout = config_.context.layout};
-  const int32_t ranks = config_.context.layout.ranks();
-  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written,
-                        GatherStatuses(WriteOwnShard(identity), config_.rank, ranks, communicator_));
-  if (const absl::Status failure = FirstFailure(written); !failure.ok()) {
-    // No shard is being written any more, and none will be before rank 0 takes part in another step.
-    if (config_.rank == 0) GiveUp(identity, failure);
-    return absl::OkStatus();
-  }
-  const absl::Status own = config_.rank == 0 ? Publish(identity) : absl::OkStatus();
-  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> published,
-                        GatherStatuses(own, config_.rank, ranks, communicator_));
-  if (absl::IsAlreadyExists(published[0])) {
-    return absl::FailedPreconditionError(absl::StrCat("this run (generation ", config_.generation.value,
-                                                      ") has been replaced: ", std::string(published[0].message())));
-  }
+  LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Attempt(steps_done));
+  if (!outcome.failure.ok()) Report(steps_done, outcome.failure);
   return absl::OkStatus();
+}
+
+absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
+  // The pauses are counted, not measured, so that every rank comes to the same end.
+  Nanos waited;
+  for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+    LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Attempt(steps_done));
+    if (outcome.failure.ok()) return absl::OkStatus();
+    if (waited == Nanos(0)) Report(steps_done, outcome.failure);
+    pause = std::min(pause, config_.last_checkpoint_patience - waited);
+    if (pause <= Nanos(0)) {
+      return absl::DataLossError(
+          absl::StrCat("all ", steps_done, " steps are done, but their checkpoint could not be ", "written, nor in ",
+                       FormatDuration(waited), " of trying again: ", std::string(outcome.failure.message())));
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pause.value));
+    waited += pause;
+  }
+}
+
+absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Attempt(int64_t steps_done) {
+  CheckpointIdentity identity = run_;
+  identity.step = steps_done;
+  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written, GatherStatuses(WriteOwnShard(identity), seat_));
+  // Where one failed, no shard is being written any more, and none will be before rank 0 takes part in another step.
+  absl::Status failure = FirstFailure(written);
+  if (failure.ok()) {
+    const absl::Status own = seat_.rank == 0 ? Publish(identity) : absl::OkStatus();
+    LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> published, GatherStatuses(own, seat_));
+    failure = published[0];
+  }
+  if (!failure.ok() && seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
+  if (absl::IsAlreadyExists(failure)) return ReplacedError(config_, failure);
+  if (absl::IsFailedPrecondition(failure)) return failure;
+  return Outcome{failure};
 }
 
 absl::Status CheckpointWriter::WriteOwnShard(const CheckpointIdentity& identity) {
@@ -52,20 +85,17 @@ absl::Status CheckpointWriter::WriteOwnShard(const CheckpointIdentity& identity)
 }
 
 absl::Status CheckpointWriter::Publish(const CheckpointIdentity& identity) {
-  const absl::StatusOr<Bytes> bytes =
-      PublishCheckpoint(config_.checkpoint_directory, identity, config_.spec.checkpoint.keep);
-  if (bytes.ok()) {
-    reports_.Append(CheckpointReport{
-        .step = identity.step, .path = CheckpointPath(config_.checkpoint_directory, identity.step), .bytes = *bytes});
-  } else {
-    GiveUp(identity, bytes.status());
-  }
-  return bytes.status();
+  const std::string& directory = config_.checkpoint_directory;
+  LYNX_ASSIGN_OR_RETURN(const Bytes bytes, PublishCheckpoint(directory, identity));
+  reports_.Append(
+      CheckpointReport{.step = identity.step, .path = CheckpointPath(directory, identity.step), .bytes = bytes});
+  PruneCheckpoints(directory, identity, config_.spec.checkpoint.keep);
+  return absl::OkStatus();
 }
 
-void CheckpointWriter::GiveUp(const CheckpointIdentity& identity, const absl::Status& reason) {
-  DiscardCheckpoint(config_.checkpoint_directory, identity);
-  reports_.Append(CheckpointFailure{.step = identity.step, .reason = std::string(reason.message())});
+void CheckpointWriter::Report(int64_t steps_done, const absl::Status& failure) {
+  if (seat_.rank != 0) return;
+  reports_.Append(CheckpointFailure{.step = steps_done, .reason = std::string(failure.message())});
 }
 
 }  // namespace lynx

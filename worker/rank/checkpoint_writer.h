@@ -1,6 +1,6 @@
-// CheckpointWriter: one checkpoint over all ranks. Every dp-0 rank writes its shard; all ranks agree that every shard
-// is durable; rank 0 verifies and publishes; all ranks agree on the outcome. So either every rank goes on knowing
-// that the checkpoint is visible, or every rank goes on without it.
+// CheckpointWriter: one checkpoint over all ranks. Every dp-0 rank writes its shard and verifies it; all ranks agree
+// that every shard is durable; rank 0 publishes, reports, and only then removes older checkpoints; all ranks agree on
+// the outcome. So either every rank goes on knowing that the checkpoint is visible, or every rank goes on without it.
 //
 // Owned by the rank's compute thread; borrows what it is given.
 #ifndef LYNX_WORKER_RANK_CHECKPOINT_WRITER_H_
@@ -9,35 +9,52 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
-#include "worker/collectives/communicator.h"
 #include "worker/model/model_state.h"
+#include "worker/rank/agreement.h"
 #include "worker/rank/report_file.h"
 #include "worker/rank_config.h"
 
 namespace lynx {
 
+// Whether a run writes a checkpoint when so many steps are done.
+bool WritesCheckpoint(const JobSpec& spec, int64_t steps_done);
+
 class CheckpointWriter {
  public:
-  CheckpointWriter(const RankConfig& config, Communicator& communicator, ModelState& state, ReportFile& reports);
+  // `run`: the job's identity, whatever its step.
+  CheckpointWriter(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat, ModelState& state,
+                   ReportFile& reports);
 
-  // Collective: every rank calls it after the same step. A checkpoint that cannot be written is reported by rank 0
-  // and named on the stderr of the rank at fault, and is no error: training goes on. An error, the same on every
-  // rank, means that the run must end: the communicator's, or FailedPrecondition when a newer generation of the job
-  // has written this step.
+  // Collective: every rank calls it after any one step, the same on all. A checkpoint that cannot be written is
+  // reported by rank 0 and named on the stderr of the rank at fault, and is no error: training goes on. An error
+  // means that the run must end: the communicator's, or, on every rank, FailedPrecondition when a newer generation of
+  // the job has begun or another run's checkpoint stands in the way.
   absl::Status Write(int64_t steps_done);
 
+  // The same after the last step, whose checkpoint is all that the run leaves: tries again until
+  // config.last_checkpoint_patience has passed, and is then an error on every rank, DataLoss.
+  absl::Status WriteLast(int64_t steps_done);
+
  private:
+  // Why a checkpoint is not visible; OK: it is.
+  struct Outcome {
+    absl::Status failure;
+  };
+  // Errors are those of Write.
+  absl::StatusOr<Outcome> Attempt(int64_t steps_done);
   // Writes this rank's shard, if it has one to write.
   absl::Status WriteOwnShard(const CheckpointIdentity& identity);
-  // On rank 0: makes the checkpoint visible and reports it.
+  // On rank 0: makes the checkpoint visible, reports it, removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);
-  // On rank 0: forgets the attempt and reports why.
-  void GiveUp(const CheckpointIdentity& identity, const absl::Status& reason);
+  // On rank 0.
+  void Report(int64_t steps_done, const absl::Status& failure);
 
   const RankConfig& config_;
+  const CheckpointIdentity run_;
+  const Seat seat_;
   const RankCoordinates coordinates_;
-  Communicator& communicator_;
   ModelState& state_;
   ReportFile& reports_;
 };

@@ -79,14 +79,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-// Pins the process to the cores and gives the BLAS its thread count. The BLAS reads the count and starts its threads
-// when the process starts, so unless all is as it should be, the process starts itself again; it keeps its cores, its
-// descriptors and its id.
-absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, char** argv) {
+// What SIGTERM and SIGINT do: end the process, as a measurement may, or wait for a Cancellation to read them.
+enum class StopSignals : uint8_t { kEnd, kBlocked };
+
+// Pins the process to the cores, gives the BLAS its thread count, and blocks the signals if that is asked for. The
+// BLAS reads the count and starts its threads before main, and a signal that only one of these threads has not
+// blocked ends the process. So unless all is as it should be, the process starts itself again; it keeps its cores,
+// its blocked signals, its descriptors and its id.
+absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSignals signals, char** argv) {
   LYNX_ASSIGN_OR_RETURN(const PinResult pinned, PinCallingThread(cores));
+  const bool as_asked = signals == StopSignals::kEnd || BlockStopSignals() == BlockResult::kWereBlocked;
   const std::string wanted = std::to_string(threads);
   const char* const current = std::getenv("OPENBLAS_NUM_THREADS");
-  if (pinned == PinResult::kWasPinned && current != nullptr && wanted == current) return absl::OkStatus();
+  if (pinned == PinResult::kWasPinned && as_asked && current != nullptr && wanted == current) return absl::OkStatus();
   setenv("OPENBLAS_NUM_THREADS", wanted.c_str(), 1);
   setenv("OMP_NUM_THREADS", wanted.c_str(), 1);
   execv("/proc/self/exe", argv);
@@ -107,7 +112,8 @@ int RunMeasure(const std::string& path, char** argv) {
   const absl::StatusOr<MeasureRequest> request = ParseMeasureRequest(*text);
   if (!request.ok()) return Fail(Annotate(request.status(), path));
   const int threads = std::max<int>(1, static_cast<int>(request->cores.size()));
-  if (const absl::Status started = StartOnCores(request->cores, threads, argv); !started.ok()) return Fail(started);
+  if (const absl::Status started = StartOnCores(request->cores, threads, StopSignals::kEnd, argv); !started.ok())
+    return Fail(started);
   const absl::StatusOr<MeasureResult> result = MeasureDevice(*request);
   return result.ok() ? PrintResult(MeasureResultText(*result)) : Fail(result.status());
 }
@@ -117,7 +123,7 @@ int RunMeasureLink(const std::string& path, char** argv) {
   if (!text.ok()) return Fail(text.status());
   const absl::StatusOr<LinkRequest> request = ParseLinkRequest(*text);
   if (!request.ok()) return Fail(Annotate(request.status(), path));
-  if (const absl::Status started = StartOnCores({}, 1, argv); !started.ok()) return Fail(started);
+  if (const absl::Status started = StartOnCores({}, 1, StopSignals::kEnd, argv); !started.ok()) return Fail(started);
   const absl::StatusOr<LinkResult> result = MeasureLink(*request);
   return result.ok() ? PrintResult(LinkResultText(*result)) : Fail(result.status());
 }
@@ -133,7 +139,8 @@ int RunTraining(const Arguments& arguments, char** argv) {
   if (!text.ok()) return fail(text.status());
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
   if (!config.ok()) return fail(Annotate(config.status(), arguments.config));
-  if (const absl::Status started = StartOnCores(config->cores, config->threads, argv); !started.ok()) {
+  if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
+      !started.ok()) {
     return fail(started);
   }
   Cancellation cancellation;

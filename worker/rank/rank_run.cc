@@ -12,14 +12,14 @@
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
 #include "worker/model/model_state.h"
+#include "worker/rank/agreement.h"
 #include "worker/rank/checkpoint_writer.h"
+#include "worker/rank/idle_limit.h"
+#include "worker/rank/introduction.h"
+#include "worker/rank/resume.h"
 
 namespace lynx {
 namespace {
-
-// A peer that dies closes its connections, which is noticed at once. This is for one that is frozen or cut off:
-// longer than any wait for a neighbour's work or for a checkpoint to be verified.
-constexpr Nanos kIdleTimeout{600'000'000'000};
 
 // Detaches the communicator from the cancellation before it is destroyed.
 class Attachment {
@@ -43,7 +43,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.rank = config.rank;
   options.listen_fd = listen_fd;
   options.peers = config.peers;
-  options.idle_timeout = kIdleTimeout;
+  options.idle_timeout = kIdleLimit;
   options.pacing_bytes_per_second = config.pacing_bytes_per_second;
   return options;
 }
@@ -58,20 +58,36 @@ bool IsPeerLoss(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
+// Of the shard that this rank writes: weights and both moments. Only the first replica writes any.
+Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
+  if (coordinates.dp != 0) return Bytes(0);
+  return StateBytesOf(state) - Bytes(static_cast<int64_t>(state.gradients().size_bytes()));
+}
+
+CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) {
+  return {.job = config.job,
+          .generation = config.generation,
+          .seed = config.spec.train.seed,
+          .model = config.context.model,
+          .layout = config.context.layout,
+          .data = dataset.fingerprint()};
+}
+
 // The steps from `first` on, with their checkpoints.
-absl::Status Train(const RankConfig& config, Engine& engine, CheckpointWriter& checkpoints, ReportFile& reports) {
+absl::Status Train(const RankConfig& config, int64_t first, Bytes checkpoint_bytes, Engine& engine,
+                   CheckpointWriter& checkpoints, Communicator& communicator, ReportFile& reports) {
   const RealClock clock;
   const int64_t steps = config.spec.train.steps;
-  const int64_t every_steps = config.spec.checkpoint.every_steps;
   Nanos checkpoint_time;
-  for (int64_t step = std::max<int64_t>(config.resume_step, 0); step < steps; ++step) {
+  for (int64_t step = first; step < steps; ++step) {
     LYNX_ASSIGN_OR_RETURN(StepReport report, engine.RunStep(step));
     report.checkpoint = std::exchange(checkpoint_time, Nanos(0));
     reports.Append(report);
     const int64_t done = step + 1;
-    if (done != steps && (every_steps == 0 || done % every_steps != 0)) continue;
+    if (!WritesCheckpoint(config.spec, done)) continue;
+    const CheckpointPatience patience(communicator, checkpoint_bytes);
     const Nanos begin = clock.Monotonic();
-    LYNX_RETURN_IF_ERROR(checkpoints.Write(done));
+    LYNX_RETURN_IF_ERROR(done == steps ? checkpoints.WriteLast(done) : checkpoints.Write(done));
     checkpoint_time = clock.Monotonic() - begin;
   }
   reports.Append(RankDone{.steps = steps});
@@ -79,37 +95,40 @@ absl::Status Train(const RankConfig& config, Engine& engine, CheckpointWriter& c
 }
 
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
-absl::Status RunConnected(const RankConfig& config, Backend& backend, const Dataset& dataset,
-                          Communicator& communicator, ReportFile& reports) {
+absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicator& communicator,
+                          ReportFile& reports) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
+  const Seat seat{config.rank, config.context.layout.ranks(), communicator};
+  LYNX_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Dataset> dataset,
+      OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
                         ModelState::Create(config.context, coordinates.tp, config.spec.train.seed, backend));
-  if (config.resume_step >= 0) {
-    LYNX_RETURN_IF_ERROR(
-        LoadCheckpoint(config.checkpoint_directory, config.resume_step, config.context, coordinates.tp, state));
-  }
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.context = config.context,
                                                                               .rank = config.rank,
                                                                               .program = config.program,
                                                                               .arena = config.arena,
                                                                               .train = config.spec.train},
-                                                                             backend, communicator, state, dataset));
-  reports.Append(RankReady{.next_step = std::max<int64_t>(config.resume_step, 0),
-                           .arena = engine->arena(),
-                           .states = StateBytesOf(state),
-                           .backend = backend.Name()});
-  CheckpointWriter checkpoints(config, communicator, state, reports);
-  return Train(config, *engine, checkpoints, reports);
+                                                                             backend, communicator, state, *dataset));
+  LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
+                        Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
+  const CheckpointIdentity run = IdentityOf(config, *dataset);
+  int64_t first = 0;
+  {
+    const CheckpointPatience patience(communicator, checkpoint_bytes);
+    LYNX_ASSIGN_OR_RETURN(first, LoadResumePoint(config, run, seat, state, reports));
+  }
+  reports.Append(RankReady{
+      .next_step = first, .arena = engine->arena(), .states = StateBytesOf(state), .backend = backend.Name()});
+  CheckpointWriter checkpoints(config, run, seat, state, reports);
+  return Train(config, first, checkpoint_bytes, *engine, checkpoints, communicator, reports);
 }
 
 absl::Status Run(const RankConfig& config, int listen_fd, ReportFile& reports, Cancellation& cancellation) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(config.threads);
-  LYNX_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Dataset> dataset,
-      OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
-  const absl::Status status = RunConnected(config, *backend, *dataset, *communicator, reports);
+  const absl::Status status = RunConnected(config, *backend, *communicator, reports);
   if (!status.ok()) communicator->Abort(Annotate(status, absl::StrCat("rank ", config.rank)));
   return status;
 }

@@ -1,9 +1,10 @@
 // RankRun: one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
 // steps and checkpoints.
 //
-//   open data -> meet peers -> states (initial or loaded) -> arena -> RankReady -> steps, checkpoints -> RankDone
+//   meet peers -> open data -> states, arena -> all read the same data? -> resume point -> RankReady
+//     -> steps, checkpoints -> RankDone
 //
-// Runs on the calling thread.
+// Peers meet first, so that the limit for connecting covers nobody's slow disk. Runs on the calling thread.
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_
 #define LYNX_WORKER_RANK_RANK_RUN_H_
 

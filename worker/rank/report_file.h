@@ -21,7 +21,8 @@ class ReportFile {
   ReportFile& operator=(ReportFile&&) = delete;
   ~ReportFile();
 
-  // A report that cannot be written (a full disk) is named on stderr and dropped: training matters more.
+  // A report that cannot be written (a full disk) is named on stderr and dropped: training matters more. One that was
+  // written in part stays as a line that is no report; the next begins a line of its own.
   void Append(const RankReport& report);
 
  private:
@@ -29,6 +30,7 @@ class ReportFile {
 
   std::string path_;
   int fd_ = -1;
+  bool torn_ = false;  // the last line has no end
 };
 
 }  // namespace lynx

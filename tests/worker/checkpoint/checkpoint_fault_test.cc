@@ -41,7 +41,8 @@ void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, Faul
       FaultyFileSystem files;
       prepare(world, files);
       files.FailAt(call, mode.fault);
-      const absl::Status published = world.WriteAndPublish(kDirectory, world.Identity(20, 2), keep, files);
+      absl::Status published = ClaimDirectory(kDirectory, world.Identity(20, 2), files);
+      if (published.ok()) published = world.WriteAndPublish(kDirectory, world.Identity(20, 2), keep, files);
       failed = files.Failed();
       if (!failed) {
         ASSERT_EQ(published, absl::OkStatus());
@@ -54,20 +55,18 @@ void FailEveryCall(int32_t keep, const std::function<void(CheckpointWorld&, Faul
       files.Heal();
 
       std::vector<std::string> damaged;
-      ListCheckpoints(kDirectory, &damaged, files);
+      ASSERT_TRUE(ListCheckpoints(kDirectory, &damaged, files).ok());
       ASSERT_THAT(damaged, IsEmpty());
-      const absl::StatusOr<int64_t> newest = NewestVerifiedStep(kDirectory, nullptr, files);
-      ASSERT_TRUE(newest.ok()) << newest.status();
-      ASSERT_THAT(*newest, AnyOf(10, 20));
+      const int64_t newest = world.LoadNewest(kDirectory, files);
+      ASSERT_THAT(newest, AnyOf(10, 20));
       if (published.ok()) {
-        ASSERT_EQ(*newest, 20);
+        ASSERT_EQ(newest, 20);
       }
-      ASSERT_EQ(world.Load(kDirectory, *newest, files), absl::OkStatus());
-      ASSERT_TRUE(world.Holds(*newest));
+      ASSERT_TRUE(world.Holds(newest));
 
+      ASSERT_EQ(ClaimDirectory(kDirectory, world.Identity(20, 3), files), absl::OkStatus());
       ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(20, 3), keep, files), absl::OkStatus());
-      ASSERT_EQ(NewestVerifiedStep(kDirectory, nullptr, files).value_or(-1), 20);
-      ASSERT_EQ(world.Load(kDirectory, 20, files), absl::OkStatus());
+      ASSERT_EQ(world.LoadNewest(kDirectory, files), 20);
       ASSERT_TRUE(world.Holds(20));
       ASSERT_EQ(files.List(kDirectory).value(), names_at_last);
     }
@@ -80,7 +79,9 @@ void PublishTen(CheckpointWorld& world, FaultyFileSystem& files) {
   ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10, 1), 2, files), absl::OkStatus());
 }
 
-TEST(CheckpointFault, EveryFailureLeavesTheOldOrTheNewCheckpoint) { FailEveryCall(1, PublishTen, {"step-00000020"}); }
+TEST(CheckpointFault, EveryFailureLeavesTheOldOrTheNewCheckpoint) {
+  FailEveryCall(1, PublishTen, {".fence-job-1.g3", "step-00000020"});
+}
 
 TEST(CheckpointFault, EveryFailureWhileReplacingADamagedCheckpointLeavesAWholeOne) {
   const auto prepare = [](CheckpointWorld& world, FaultyFileSystem& files) {
@@ -88,9 +89,9 @@ TEST(CheckpointFault, EveryFailureWhileReplacingADamagedCheckpointLeavesAWholeOn
     ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(20, 1), 2, files), absl::OkStatus());
     files.Content(std::string(kDirectory) + "/step-00000020/shard-0001-0000.safetensors").back() ^= 1;
     files.Crash(Unsynced::kKept);
-    ASSERT_EQ(NewestVerifiedStep(kDirectory, nullptr, files).value_or(-1), 10);
+    ASSERT_EQ(world.LoadNewest(kDirectory, files), 10);
   };
-  FailEveryCall(2, prepare, {"step-00000010", "step-00000020"});
+  FailEveryCall(2, prepare, {".fence-job-1.g3", "step-00000010", "step-00000020"});
 }
 
 TEST(CheckpointFault, ADiskThatFillsUpAtAnyPointLeavesTheOldCheckpoint) {
@@ -106,7 +107,7 @@ TEST(CheckpointFault, ADiskThatFillsUpAtAnyPointLeavesTheOldCheckpoint) {
     ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
     DiscardCheckpoint(kDirectory, world.Identity(20, 1), files);
     ASSERT_THAT(files.List(kDirectory).value(), ElementsAre("step-00000010"));
-    ASSERT_EQ(NewestVerifiedStep(kDirectory, nullptr, files).value_or(-1), 10);
+    ASSERT_EQ(world.LoadNewest(kDirectory, files), 10);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "common/digest.h"
+#include "common/limits.h"
 
 namespace lynx {
 namespace {
@@ -20,6 +21,7 @@ CheckpointIndex SmallIndex() {
   index.identity.seed = 18446744073709551615u;
   index.identity.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 32, .seq = 4, .vocab = 13, .dropout = 0.1};
   index.identity.layout = {1, 2, 3};
+  index.identity.data = {DataKind::kMegatron, Bytes(12345), std::string(64, 'c')};
   index.files = {{ShardFile(0, 0), Bytes(10), std::string(64, 'a')},
                  {ShardFile(1, 0), Bytes(20), std::string(64, 'b')}};
   return index;
@@ -30,6 +32,21 @@ TEST(CheckpointIndex, ReadsWhatItWrites) {
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ(index->identity, SmallIndex().identity);
   EXPECT_EQ(index->files, SmallIndex().files);
+}
+
+// One stage after another has thousands of ranks: what may be planned may be stored.
+TEST(CheckpointIndex, ReadsAsManyRanksAsAJobMayHave) {
+  for (const ParallelLayout& layout : {ParallelLayout{1, 1, kMaxRanks}, {8, 1, kMaxRanks / 8}, {1, 5000, 1}}) {
+    CheckpointIndex index = SmallIndex();
+    index.identity.layout = layout;
+    index.files.clear();
+    for (int32_t i = 0; i < layout.pp * layout.tp; ++i) {
+      index.files.push_back({ShardFile(i / layout.tp, i % layout.tp), Bytes(10), std::string(64, 'a')});
+    }
+    const auto read = DecodeIndex(EncodeIndex(index));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->identity, index.identity);
+  }
 }
 
 TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
@@ -84,12 +101,15 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
       {"\"heads\": 2", "\"heads\": \"2\"", "heads is \"2\""},
       {"\"pp\": 2", "\"pp\": 4000", "2 files for tp1 pp4000 dp3"},
       {"\"pp\": 2", "\"pp\": 2000000000", "pp is 2000000000"},
+      {"\"pp\": 2", "\"pp\": 65536", "tp1 pp65536 dp3 is more than 65536 ranks"},
+      {"\"kind\": \"megatron\"", "\"kind\": \"other\"", "data.kind is other"},
+      {"\"bytes\": 12345", "\"bytes\": -1", "bytes is -1"},
       {"shard-0001-0000.safetensors", "../../../etc/passwd", "file 1 is not shard-0001-0000"},
       {"\"bytes\": 20", "\"bytes\": -20", "bytes is -20"},
       {"\"seed\": 18446744073709551615", "\"seed\": -1", "seed"},
       {"\"job\": \"job-1\"", "\"job\": 1", "job is not a string"},
       {"lynx-checkpoint", "other", "format is other"},
-      {"\"version\": 1", "\"version\": 2", "format version 2", absl::StatusCode::kFailedPrecondition},
+      {"\"version\": 2", "\"version\": 1", "format version 1", absl::StatusCode::kFailedPrecondition},
   };
   for (const auto& c : cases) {
     const absl::Status status = Resigned(Replaced(text, c.from, c.to));

@@ -54,6 +54,7 @@ class CheckpointWorld {
     identity_.seed = ~uint64_t{0};  // No seed is too large for the index.
     identity_.model = model;
     identity_.layout = layout;
+    identity_.data = {DataKind::kText, Bytes(1000), std::string(64, 'd')};
   }
 
   std::vector<WorldRank>& ranks() { return ranks_; }
@@ -104,15 +105,31 @@ class CheckpointWorld {
                                FileSystem& files = PosixFileSystem()) {
     Train(identity.step);
     if (absl::Status status = Write(directory, identity, files); !status.ok()) return status;
-    return PublishCheckpoint(directory, identity, keep, files).status();
+    if (absl::Status status = PublishCheckpoint(directory, identity, files).status(); !status.ok()) return status;
+    PruneCheckpoints(directory, identity, keep, files);
+    return absl::OkStatus();
   }
-  absl::Status Load(const std::string& directory, int64_t step, FileSystem& files = PosixFileSystem()) {
+  absl::Status Load(const std::string& directory, const CheckpointIdentity& identity,
+                    FileSystem& files = PosixFileSystem()) {
     Poison();
     for (WorldRank& rank : ranks_) {
-      const absl::Status status = LoadCheckpoint(directory, step, rank.context, rank.tp_rank, rank.state, files);
+      const absl::Status status = LoadCheckpoint(directory, identity, rank.context, rank.tp_rank, rank.state, files);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
+  }
+  absl::Status Load(const std::string& directory, int64_t step, FileSystem& files = PosixFileSystem()) {
+    return Load(directory, Identity(step), files);
+  }
+  // The newest step that loads; -1: none.
+  int64_t LoadNewest(const std::string& directory, FileSystem& files = PosixFileSystem()) {
+    const auto summaries = ListCheckpoints(directory, nullptr, files);
+    EXPECT_TRUE(summaries.ok()) << summaries.status();
+    if (!summaries.ok()) return -1;
+    for (const CheckpointSummary& summary : *summaries) {
+      if (Load(directory, summary.identity.step, files).ok()) return summary.identity.step;
+    }
+    return -1;
   }
 
  private:

@@ -51,6 +51,10 @@ class FaultyFileSystem::OpenWritableFile : public WritableFile {
   }
   absl::Status Sync() override {
     LYNX_RETURN_IF_ERROR(files_.Begin("sync " + path_));
+    if (!files_.damage_.empty() && path_.ends_with("/" + files_.damage_)) {
+      node_->content.back() ^= 1;
+      files_.damage_.clear();
+    }
     node_->durable_content = node_->content;
     return absl::OkStatus();
   }
@@ -71,6 +75,7 @@ class FaultyFileSystem::OpenReadableFile : public ReadableFile {
     if (out.size() > node_->content.size() - at_) return absl::DataLossError(path_ + " is cut short");
     if (!out.empty()) std::memcpy(out.data(), node_->content.data() + at_, out.size());
     at_ += out.size();
+    files_.read_bytes_ += static_cast<int64_t>(out.size());
     return absl::OkStatus();
   }
 

@@ -34,6 +34,9 @@ class FaultyFileSystem : public FileSystem {
   void Heal() { fail_at_ = 0; }
   void SetCapacity(int64_t bytes) { capacity_bytes_ = bytes; }
   int64_t written_bytes() const { return written_bytes_; }
+  int64_t read_bytes() const { return read_bytes_; }
+  // The disk damages the next file of that name when it is synced.
+  void DamageNext(const std::string& name) { damage_ = name; }
   // A file's bytes, to look at or to damage, on the disk too by Crash(kKept).
   std::string& Content(const std::string& path);
 
@@ -63,6 +66,8 @@ class FaultyFileSystem : public FileSystem {
   Fault fault_ = Fault::kFailOnce;
   int64_t capacity_bytes_ = std::numeric_limits<int64_t>::max();
   int64_t written_bytes_ = 0;
+  int64_t read_bytes_ = 0;
+  std::string damage_;
 };
 
 }  // namespace lynx

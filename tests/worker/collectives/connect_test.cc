@@ -54,6 +54,23 @@ TEST(ConnectTest, PeersMayStartAtAnyTime) {
   });
 }
 
+// What ranks tell one another of their layout has no room for more: two that differ in it would not find out.
+TEST(ConnectTest, ALayoutBeyondTpPpAndDpIsRefused) {
+  const auto refusal = [](const auto& change) {
+    CommunicatorOptions options;
+    options.listen_fd = ListenTcp("127.0.0.1")->fd;
+    options.peers = {{"127.0.0.1", 1}, {"127.0.0.1", 2}};
+    options.layout = {1, 2, 1};
+    change(options.layout);
+    const absl::Status status = ConnectTcp(options).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return Message(status);
+  };
+  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.virtual_stages = 2; }), HasSubstr("vp2 has more to it"));
+  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.zero = ZeroStage::kWeights; }), HasSubstr("zero-weights"));
+  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.schedule = ScheduleKind::kGpipe; }), HasSubstr("gpipe"));
+}
+
 TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {
   std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
   // Rank 0's port is free for a while, as before its process has started.

@@ -55,6 +55,17 @@ TEST(TextDataset, EveryEpochVisitsEachSampleOnceInAnOrderOfItsOwn) {
   EXPECT_NE(epochs[1], epochs[2]);
 }
 
+TEST(TextDataset, FingerprintIsOfTheContentAlone) {
+  const TestFolder folder;
+  const auto fingerprint_of = [&](const std::string& name, const std::string& text) {
+    return OpenText(folder.Write(name, text), 1).value()->fingerprint();
+  };
+  EXPECT_EQ(fingerprint_of("a", "some text"), fingerprint_of("b", "some text"));
+  EXPECT_EQ(fingerprint_of("a", "some text"),
+            FingerprintOf(DataKind::kText, {std::as_bytes(std::span("some text", 9))}));
+  EXPECT_FALSE(fingerprint_of("a", "some text") == fingerprint_of("b", "same text"));
+}
+
 TEST(TextDataset, BytesAreUnsigned) {
   const TestFolder folder;
   const auto data = OpenText(folder.Write("t.txt", "\xff\x80"), 1);

@@ -109,6 +109,26 @@ TEST(MegatronDataset, NegativeAndLargeTokensAreNamed) {
   }
 }
 
+// The other documents change no token that is read, but the index is a part of what the data set is.
+TEST(MegatronDataset, FingerprintCoversBothFiles) {
+  const TestFolder folder;
+  Pair pair = Pair::Of<uint16_t>(8);
+  const auto fingerprint = [&] {
+    folder.Write("p.idx", pair.Index());
+    folder.Write("p.bin", pair.bin);
+    return Open(folder.Path("p")).value()->fingerprint();
+  };
+  const DataFingerprint before = fingerprint();
+  EXPECT_EQ(before.kind, DataKind::kMegatron);
+  EXPECT_EQ(before.bytes, Bytes(static_cast<int64_t>(pair.Index().size() + pair.bin.size())));
+  EXPECT_EQ(fingerprint(), before);
+  pair.documents[1] = 3;
+  const DataFingerprint other_index = fingerprint();
+  pair.bin[0] = 5;
+  EXPECT_FALSE(other_index == before);
+  EXPECT_FALSE(fingerprint() == other_index);
+}
+
 TEST(MegatronDataset, MissingHalvesAreNotFound) {
   const TestFolder folder;
   const Pair pair = Pair::Of<uint16_t>(8);

@@ -37,7 +37,7 @@ TEST(Resume, ContinuesWithTheSameBits) {
                WriteShard(directory, identity, rank.context(), rank.coordinates.tp, *rank.state).status());
          }
          LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
-         if (rank.rank == 0) LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity, 1).status());
+         if (rank.rank == 0) LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
          return rank.communicator->Barrier();
        })) {
     ASSERT_TRUE(status.ok()) << status;
@@ -45,7 +45,7 @@ TEST(Resume, ContinuesWithTheSameBits) {
   Parameters weights;
   std::mutex mutex;
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
-         LYNX_RETURN_IF_ERROR(LoadCheckpoint(directory, 5, rank.context(), rank.coordinates.tp, *rank.state));
+         LYNX_RETURN_IF_ERROR(LoadCheckpoint(directory, identity, rank.context(), rank.coordinates.tp, *rank.state));
          LYNX_RETURN_IF_ERROR(train(rank, 5, 10, losses));
          const std::lock_guard lock(mutex);
          CollectPieces(*rank.state, rank.state->weights(), weights);

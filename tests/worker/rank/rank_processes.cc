@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <sstream>
@@ -100,7 +101,18 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
   return config;
 }
 
-RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation)
+std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
+                                const std::function<void(RankConfig&)>& change) {
+  std::vector<RankConfig> configs;
+  for (int32_t stage : {0, 1}) {
+    configs.push_back(SmallConfig(folder, steps, stage));
+    if (change != nullptr) change(configs.back());
+  }
+  return configs;
+}
+
+RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation,
+                             const std::vector<int>& absent)
     : folder_(folder), generation_(generation) {
   std::vector<PeerAddress> peers;
   std::vector<int> sockets;
@@ -115,7 +127,8 @@ RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> c
     config.rank = rank;
     config.peers = peers;
     std::ofstream(FileOf("config", rank)) << RankConfigText(config);
-    processes_.push_back(Start(rank, sockets[rank]));
+    const bool is_absent = std::find(absent.begin(), absent.end(), rank) != absent.end();
+    processes_.push_back(is_absent ? -1 : Start(rank, sockets[rank]));
   }
   for (int fd : sockets) close(fd);
 }
@@ -166,6 +179,23 @@ void RankProcesses::WaitForSteps(int rank, int64_t steps) const {
 }
 
 std::string RankProcesses::Log(int rank) const { return ReadFile(FileOf("err", rank)); }
+
+void RankProcesses::ExpectAllExit(int expected) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(ExitCode(rank), expected) << "rank " << rank << ": " << Log(rank);
+  }
+}
+
+std::vector<double> RankProcesses::Losses() const {
+  std::vector<double> losses;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::vector<double> own;
+    for (const StepReport& report : Only<StepReport>(Reports(rank))) own.push_back(report.loss);
+    if (rank == 0) losses = own;
+    EXPECT_EQ(own, losses) << "rank " << rank;
+  }
+  return losses;
+}
 
 Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments) {
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";

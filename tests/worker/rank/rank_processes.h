@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,14 +17,20 @@ namespace lynx {
 // A job of `steps` steps on tp2 pp2, everything recomputed, checkpoints below the folder. The ranks' configurations
 // lack peers and `rank` only.
 RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage);
+// Of both stages, each changed by `change` unless that is null.
+std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
+                                const std::function<void(RankConfig&)>& change = nullptr);
+// Steps that no test sees the end of.
+inline constexpr int64_t kEndless = 1'000'000;
 
 class RankProcesses {
  public:
   static constexpr int kKilled = -1;  // exit code of a process that a signal ended
   static constexpr int kRanks = 4;
 
-  // Starts the ranks of one generation. `configs`: by stage.
-  RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1);
+  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage.
+  RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1,
+                const std::vector<int>& absent = {});
   ~RankProcesses();  // kills and reaps what still runs
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -36,6 +43,10 @@ class RankProcesses {
   // Waits until a rank has reported that many steps; fails the test after a minute.
   void WaitForSteps(int rank, int64_t steps) const;
   std::string Log(int rank) const;  // its stderr
+  // All ranks end with this exit code.
+  void ExpectAllExit(int expected);
+  // All ranks' losses, which must be the same.
+  std::vector<double> Losses() const;
 
  private:
   std::string FileOf(const char* what, int rank) const;
@@ -43,7 +54,7 @@ class RankProcesses {
 
   const TestFolder& folder_;
   const int64_t generation_;
-  std::vector<pid_t> processes_;  // -1: reaped
+  std::vector<pid_t> processes_;  // -1: reaped, or never started
 };
 
 template <class T>

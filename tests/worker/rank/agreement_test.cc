@@ -1,0 +1,88 @@
+// What ranks tell one another before and while they train, over loopback.
+#include "worker/rank/agreement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/collectives/rank_threads.h"
+#include "worker/rank/idle_limit.h"
+#include "worker/rank/introduction.h"
+
+namespace lynx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr ParallelLayout kFour{2, 1, 2};
+
+DataFingerprint SomeData() { return {DataKind::kText, Bytes(1000), std::string(64, 'a')}; }
+
+TEST(Agreement, EveryRankHearsEveryStatus) {
+  RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
+    const absl::Status own = rank == 2 ? absl::DataLossError(std::string(600, 'x')) : absl::OkStatus();
+    const auto statuses = GatherStatuses(own, {rank, 4, communicator});
+    ASSERT_TRUE(statuses.ok()) << statuses.status();
+    const absl::Status cut = absl::DataLossError(std::string(kAgreementMessageBytes, 'x'));
+    EXPECT_EQ(*statuses, (std::vector<absl::Status>{absl::OkStatus(), absl::OkStatus(), cut, absl::OkStatus()}));
+    EXPECT_EQ(FirstFailure(*statuses), absl::DataLossError("rank 2: " + std::string(cut.message())));
+  });
+}
+
+TEST(Agreement, ValuesArriveBitForBit) {
+  RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
+    // As a float, 0x7f800001 is a signalling NaN.
+    const uint64_t own = 0x7f800001'00000000u + static_cast<uint64_t>(rank);
+    const auto values = GatherValues(own, {rank, 4, communicator});
+    ASSERT_TRUE(values.ok()) << values.status();
+    for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ((*values)[i], 0x7f800001'00000000u + i);
+  });
+}
+
+TEST(Introduction, AddsUpTheCheckpoint) {
+  RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
+    const auto bytes =
+        Introduce(SomeData(), Bytes(rank < 2 ? int64_t{1} << (40 + rank) : 0), {rank, 4, communicator});
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(*bytes, Bytes(int64_t{3} << 40));
+  });
+}
+
+TEST(Introduction, RanksOnDifferentDataAllRefuse) {
+  for (int kind = 0; kind < 3; ++kind) {
+    RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
+      DataFingerprint data = SomeData();
+      if (rank == 3 && kind == 0) data.bytes = Bytes(1001);
+      if (rank == 3 && kind == 1) data.sha256[63] = 'b';
+      if (rank == 3 && kind == 2) data.kind = DataKind::kMegatron;
+      const absl::Status status = Introduce(data, Bytes(1), {rank, 4, communicator}).status();
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("rank 0 has text of 1000 bytes"), HasSubstr("rank 3 has"), HasSubstr("data.path")));
+    });
+  }
+}
+
+TEST(IdleLimit, GrowsWithTheCheckpoint) {
+  EXPECT_EQ(CheckpointIdleLimit(Bytes(0)), kIdleLimit);
+  EXPECT_EQ(CheckpointIdleLimit(kGiB), kIdleLimit + Nanos(32'000'000'000));
+  // 12 bytes for each of 10^12 parameters: four days, and no overflow.
+  EXPECT_EQ(CheckpointIdleLimit(Bytes(12'000'000'000'000)).value / 1'000'000'000, 600 + 357'627);
+}
+
+// A peer that takes far longer than the idle limit, while a checkpoint is under way.
+TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions({2, 1, 1});
+  for (CommunicatorOptions& one : options) one.idle_timeout = Nanos(20'000'000);
+  RunRanks(options, [](int32_t rank, Communicator& communicator) {
+    {
+      const CheckpointPatience patience(communicator, kGiB);
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_EQ(communicator.Barrier(), absl::OkStatus());
+    }
+    EXPECT_EQ(communicator.Barrier(), absl::OkStatus());
+  });
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,291 @@
+// lynx-rank as real processes: what it resumes from, whom it gives way to, and checkpoints that cannot be written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/worker/rank/rank_processes.h"
+#include "worker/checkpoint/checkpoint.h"
+
+namespace lynx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kShards = 4;
+const char* const kAnyShard = "shard-0001-0000.safetensors";
+
+// Every fourth step, and all are kept.
+void EveryFour(RankConfig& config) {
+  config.spec.checkpoint.every_steps = 4;
+  config.spec.checkpoint.keep = 10;
+}
+void EveryTwo(RankConfig& config) { config.spec.checkpoint.every_steps = 2; }
+
+std::string DirectoryOf(const TestFolder& folder) { return SmallConfig(folder, 1, 0).checkpoint_directory; }
+
+void Damage(const TestFolder& folder, int64_t step) {
+  const std::string path = CheckpointPath("checkpoints", step) + "/" + kAnyShard;
+  std::string content = folder.Read(path);
+  ASSERT_FALSE(content.empty()) << path;
+  content[content.size() / 2] ^= 1;
+  folder.Write(path, content);
+}
+
+// Every rank ends without a step, by its own fault or because of a peer's.
+void ExpectRefused(RankProcesses& ranks, const std::string& reason) {
+  int own = 0;
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    const int exit_code = ranks.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+    own += exit_code == kRankExitFailure ? 1 : 0;
+    const std::vector<RankReport> reports = ranks.Reports(rank);
+    EXPECT_TRUE(Only<RankReady>(reports).empty() && Only<StepReport>(reports).empty());
+    ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
+    EXPECT_THAT(Only<RankFailure>(reports)[0].reason, HasSubstr(reason));
+  }
+  EXPECT_GE(own, 1);
+}
+
+std::vector<int64_t> StepsOf(const std::vector<CheckpointReport>& reports) {
+  std::vector<int64_t> steps;
+  for (const CheckpointReport& report : reports) steps.push_back(report.step);
+  return steps;
+}
+
+std::vector<double> TailOf(const std::vector<double>& losses, int64_t from) {
+  return {losses.begin() + from, losses.end()};
+}
+
+// Ten steps with checkpoints of 4, 8 and 10, and the losses of all.
+std::vector<double> TrainTen(const TestFolder& folder) {
+  RankProcesses ranks(folder, Configs(folder, 10, EveryFour));
+  ranks.ExpectAllExit(kRankExitOk);
+  return ranks.Losses();
+}
+
+// The reports of the newest checkpoints may be lost with the machine that rank 0 ran on.
+TEST(RankCheckpoint, ResumesFromTheNewestWholeOneWhateverTheServerKnows) {
+  for (const int64_t known : {-1, 4, 8}) {
+    const TestFolder folder;
+    const std::vector<double> losses = TrainTen(folder);
+    fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
+    if (known == 4) fs::remove_all(CheckpointPath(DirectoryOf(folder), 4));  // removed for a newer one's sake
+    RankProcesses next(folder,
+                       Configs(folder, 10,
+                               [&](RankConfig& config) {
+                                 EveryFour(config);
+                                 config.resume_step = known;
+                               }),
+                       /*generation=*/2);
+    next.ExpectAllExit(kRankExitOk);
+    EXPECT_EQ(next.Losses(), TailOf(losses, 8));
+    for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+      EXPECT_EQ(Only<RankReady>(next.Reports(rank)).at(0).next_step, 8);
+    }
+    // The server learns what it did not know.
+    const std::vector<int64_t> reported = StepsOf(Only<CheckpointReport>(next.Reports(0)));
+    EXPECT_EQ(reported, known == 8 ? std::vector<int64_t>{10} : (std::vector<int64_t>{8, 10}));
+  }
+}
+
+// The last checkpoint was published, and the rank was killed before it could say so.
+TEST(RankCheckpoint, AFinishedRunFinishesAgain) {
+  const TestFolder folder;
+  TrainTen(folder);
+  RankProcesses next(folder, Configs(folder, 10, EveryFour), /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  EXPECT_THAT(next.Losses(), IsEmpty());
+  const std::vector<RankReport> reports = next.Reports(0);
+  EXPECT_EQ(Only<RankReady>(reports).at(0).next_step, 10);
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(reports)), std::vector<int64_t>{10});
+  EXPECT_EQ(Only<RankDone>(reports).size(), 1u);
+}
+
+TEST(RankCheckpoint, ADamagedOneIsPassedOverAndReplaced) {
+  const TestFolder folder;
+  const std::vector<double> losses = TrainTen(folder);
+  fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
+  Damage(folder, 8);
+  RankProcesses next(folder,
+                     Configs(folder, 10,
+                             [](RankConfig& config) {
+                               EveryFour(config);
+                               config.resume_step = 8;
+                             }),
+                     /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(next.Losses(), TailOf(losses, 4));
+  EXPECT_THAT(next.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008"), HasSubstr(kAnyShard)));
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(next.Reports(0))), (std::vector<int64_t>{8, 10}));
+}
+
+TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {
+  for (const int64_t known : {-1, 10}) {
+    const TestFolder folder;
+    TrainTen(folder);
+    for (const int64_t step : {4, 8, 10}) Damage(folder, step);
+    RankProcesses next(folder,
+                       Configs(folder, 10,
+                               [&](RankConfig& config) {
+                                 EveryFour(config);
+                                 config.resume_step = known;
+                               }),
+                       /*generation=*/2);
+    ExpectRefused(next, "is whole");
+    const std::string reason = Only<RankFailure>(next.Reports(0)).at(0).reason;
+    EXPECT_THAT(reason, AllOf(HasSubstr("step-00000004"), HasSubstr("step-00000010"), HasSubstr("SHA-256")));
+  }
+}
+
+// Whose it was cannot be told; it may have been this job's.
+TEST(RankCheckpoint, AnUnreadableOneIsNoReasonForAFreshStartEither) {
+  const TestFolder folder;
+  fs::create_directories(DirectoryOf(folder) + "/step-00000004");
+  RankProcesses second(folder, Configs(folder, 2), /*generation=*/2);
+  ExpectRefused(second, "index.json is missing");
+  // Nor does a first generation, which has written none yet, stop for it.
+  const TestFolder another;
+  fs::create_directories(DirectoryOf(another) + "/step-00000004");
+  RankProcesses first(another, Configs(another, 2), /*generation=*/1);
+  first.ExpectAllExit(kRankExitOk);
+}
+
+TEST(RankCheckpoint, AMissingOneIsAnErrorAndNeverAFreshStart) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) { config.resume_step = 3; }));
+  ExpectRefused(ranks, "though one of step 3 was published");
+}
+
+TEST(RankCheckpoint, ChangedDataIsRefused) {
+  const TestFolder folder;
+  TrainTen(folder);
+  fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
+  const std::string other = folder.Write("other", std::string(1000, 'x'));
+  RankProcesses next(folder, Configs(folder, 10, [&](RankConfig& config) { config.spec.data.path = other; }),
+                     /*generation=*/2);
+  ExpectRefused(next, "the data is text of");
+}
+
+// The older generation trains on, somewhere that nobody reaches, when its successor begins.
+TEST(RankCheckpoint, ASuccessorStopsAnOlderGenerationAtItsNextCheckpoint) {
+  const TestFolder folder;
+  RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);
+  older.WaitForSteps(0, 4);
+  RankProcesses newer(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/5);
+  newer.WaitForSteps(0, 4);
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    const int exit_code = older.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code << older.Log(rank);
+    EXPECT_THAT(Only<RankFailure>(older.Reports(rank)).at(0).reason, HasSubstr("(generation 4) has been replaced"));
+  }
+  // The successor began with the newest that was published before its fence, and lost nothing that it needs.
+  const int64_t first = Only<RankReady>(newer.Reports(0)).at(0).next_step;
+  EXPECT_GE(first, 2);
+  EXPECT_GE(first + 2, StepsOf(Only<CheckpointReport>(older.Reports(0))).back());
+}
+
+TEST(RankCheckpoint, AnOlderGenerationThatComesLateTrainsNothing) {
+  const TestFolder folder;
+  RankProcesses newer(folder, Configs(folder, 2, EveryTwo), /*generation=*/5);
+  newer.ExpectAllExit(kRankExitOk);
+  RankProcesses older(folder, Configs(folder, kEndless, EveryTwo), /*generation=*/4);
+  ExpectRefused(older, "(generation 4) has been replaced");
+}
+
+// The same job file submitted again, with a checkpoint.directory of its own.
+TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
+  const TestFolder folder;
+  TrainTen(folder);
+  const auto another_job = [](RankConfig& config) { config.job = JobId("again"); };
+  RankProcesses again(folder, Configs(folder, 10, another_job), /*generation=*/2);
+  ExpectRefused(again, "step-00000010 is a checkpoint of another run, of job small");
+  EXPECT_THAT(Only<RankFailure>(again.Reports(0)).at(0).reason, HasSubstr("checkpoint.directory"));
+  // One that comes to none of its steps is welcome, and leaves the others where they are.
+  RankProcesses apart(folder, Configs(folder, 9, another_job), /*generation=*/3);
+  apart.ExpectAllExit(kRankExitOk);
+  for (const int64_t step : {4, 8, 9, 10}) EXPECT_TRUE(fs::exists(CheckpointPath(DirectoryOf(folder), step))) << step;
+}
+
+TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
+  const TestFolder folder;
+  const std::string blocked = folder.Write("a-file", "") + "/checkpoints";
+  RankProcesses ranks(folder, Configs(folder, 6, [&](RankConfig& config) { config.checkpoint_directory = blocked; }));
+  ExpectRefused(ranks, blocked);
+}
+
+// A directory in which a short name can be made and a long one cannot: the fence, but no shard.
+std::string DirectoryForShortNames(const TestFolder& folder) {
+  constexpr size_t kLongestPath = 4095;
+  const std::string longest = "/.step-00000003.small.g1/shard-0000-0000.safetensors";
+  std::string path = folder.path();
+  while (path.size() + longest.size() <= kLongestPath) {
+    path += "/" + std::string(std::min<size_t>(200, kLongestPath + 1 - longest.size() - path.size()), 'd');
+  }
+  return path;
+}
+
+TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
+  const TestFolder folder;
+  // Where the shards of step 3 shall go, writes fail as on a full disk; clearing the attempt away ends that.
+  for (int shard = 0; shard < kShards; ++shard) {
+    const std::string attempt = DirectoryOf(folder) + "/.step-00000003.small.g1";
+    fs::create_directories(attempt);
+    fs::create_symlink("/dev/full", attempt + "/shard-000" + std::to_string(shard / 2) + "-000" +
+                                        std::to_string(shard % 2) + ".safetensors");
+  }
+  RankProcesses ranks(folder, Configs(folder, 6, [](RankConfig& config) { config.spec.checkpoint.every_steps = 3; }));
+  ranks.ExpectAllExit(kRankExitOk);
+  const std::vector<RankReport> reports = ranks.Reports(0);
+  const auto failures = Only<CheckpointFailure>(reports);
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0].step, 3);
+  EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("rank 0"), HasSubstr("No space left")));
+  EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(reports)), std::vector<int64_t>{6});
+  EXPECT_THAT(ranks.Log(3), HasSubstr("cannot write this rank's shard"));
+}
+
+TEST(RankCheckpoint, TheLastOneIsTriedAgain) {
+  const TestFolder folder;
+  const std::string attempt = DirectoryOf(folder) + "/.step-00000002.small.g1";
+  fs::create_directories(attempt);
+  fs::create_symlink("/dev/full", attempt + "/" + kAnyShard);
+  RankProcesses ranks(folder, Configs(folder, 2));
+  ranks.ExpectAllExit(kRankExitOk);
+  const std::vector<RankReport> reports = ranks.Reports(0);
+  ASSERT_EQ(Only<CheckpointFailure>(reports).size(), 1u);
+  EXPECT_EQ(Only<CheckpointFailure>(reports)[0].step, 2);
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(reports)), std::vector<int64_t>{2});
+  EXPECT_EQ(Only<RankDone>(reports).size(), 1u);
+}
+
+TEST(RankCheckpoint, ARunWithoutItsLastOneFails) {
+  const TestFolder folder;
+  const std::string directory = DirectoryForShortNames(folder);
+  RankProcesses ranks(folder, Configs(folder, 6, [&](RankConfig& config) {
+                        config.checkpoint_directory = directory;
+                        config.spec.checkpoint.every_steps = 3;
+                        config.last_checkpoint_patience = Nanos(1'000'000'000);
+                      }));
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    const int exit_code = ranks.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+    EXPECT_TRUE(Only<RankDone>(ranks.Reports(rank)).empty());
+  }
+  const std::vector<RankReport> reports = ranks.Reports(0);
+  EXPECT_EQ(Only<StepReport>(reports).size(), 6u);
+  EXPECT_EQ(Only<CheckpointFailure>(reports).size(), 2u);  // of step 3, and once of step 6
+  ASSERT_EQ(Only<RankFailure>(reports).size(), 1u);
+  EXPECT_FALSE(Only<RankFailure>(reports)[0].peer_lost);
+  EXPECT_THAT(Only<RankFailure>(reports)[0].reason,
+              AllOf(HasSubstr("all 6 steps are done"), HasSubstr("rank 0: cannot create")));
+}
+
+}  // namespace
+}  // namespace lynx

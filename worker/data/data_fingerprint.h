@@ -1,0 +1,39 @@
+// DataFingerprint: what a data set is, in a few bytes, so that ranks can tell whether they read the same one and a
+// resumed run whether it reads what it began with. Two data sets of one content have one fingerprint, wherever they
+// lie. Values; thread-safe.
+#ifndef LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
+#define LYNX_WORKER_DATA_DATA_FINGERPRINT_H_
+
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "common/units.h"
+#include "planner/job_spec.h"
+
+namespace lynx {
+
+struct DataFingerprint {
+  DataKind kind = DataKind::kText;
+  Bytes bytes;         // of all its files
+  std::string sha256;  // of sizes and sampled bytes: 64 lower-case hexadecimal digits; "" = none was taken
+
+  bool operator==(const DataFingerprint&) const = default;
+};
+
+// A file of up to kFingerprintBlocks * kFingerprintBlock is covered whole. Of a larger one, so many blocks, the first
+// at its beginning, the last at its end, the others evenly between: a change in a few places of a huge file may go
+// unnoticed, another file does not.
+inline constexpr Bytes kFingerprintBlock{64 * 1024};
+inline constexpr int64_t kFingerprintBlocks = 1024;
+
+// Of a data set that consists of these files, in this order.
+DataFingerprint FingerprintOf(DataKind kind, std::initializer_list<std::span<const std::byte>> files);
+
+// "text of 120 bytes, SHA-256 ab12...": for messages.
+std::string FingerprintText(const DataFingerprint& fingerprint);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DATA_DATA_FINGERPRINT_H_

@@ -1,0 +1,60 @@
+#include "worker/engine/arena_watch.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+// A quiet NaN with a payload of its own: operations on numbers give one without.
+constexpr uint32_t kMark = 0x7fc5a11d;
+constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
+
+bool IsMark(float word) { return std::bit_cast<uint32_t>(word) == kMark; }
+
+// Words up to and with the last one that is not a mark.
+size_t WrittenWords(std::span<const float> part) {
+  size_t words = part.size();
+  while (words > 0 && IsMark(part[words - 1])) --words;
+  return words;
+}
+
+}  // namespace
+
+ArenaWatch::ArenaWatch(std::span<float> memory, Backend& backend)
+    : arena_(memory.first(memory.size() - kGuardWords)), guard_(memory.last(kGuardWords)), backend_(backend) {
+  Mark(memory);
+}
+
+void ArenaWatch::Mark(std::span<float> part) {
+  backend_.Fill(part.data(), static_cast<int64_t>(part.size()), std::bit_cast<float>(kMark));
+}
+
+void ArenaWatch::Look(std::span<const float> part) {
+  LYNX_CHECK(part.data() >= arena_.data() && part.data() + part.size() <= arena_.data() + arena_.size());
+  const size_t words = WrittenWords(part);
+  if (words == 0) return;
+  const auto end = static_cast<int64_t>((part.data() + words - arena_.data()) * sizeof(float));
+  const int64_t alignment = kBufferAlignment.value;
+  peak_ = std::max(peak_, Bytes((end + alignment - 1) / alignment * alignment));
+}
+
+absl::Status ArenaWatch::CheckGuard() const {
+  if (WrittenWords(guard_) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("something was written beyond the end of the arena of ",
+                                          arena_.size_bytes(),
+                                          " bytes; this is an error in the program, please report it"));
+}
+
+absl::Status ArenaWatch::CheckAllMarked() const {
+  const size_t words = WrittenWords(arena_);
+  if (words == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("something was written before byte ", words * sizeof(float),
+                                          " of the arena, where no buffer was alive"));
+}
+
+}  // namespace lynx

@@ -1,0 +1,37 @@
+// Resume: from which step a generation trains, and its states.
+//
+//   rank 0 claims the checkpoint directory -> looks for the job's checkpoints, newest first
+//   all ranks load one -> all agree that it is whole; where it is not, the one before, and so on
+//
+// What the server knows to be published may be older than what is there: reports of the newest may have been lost
+// with a machine. So the directory decides, and the server learns by a report. No generation begins afresh where
+// there was a checkpoint: if none is whole, that is an error.
+//
+// Collective; runs on the rank's compute thread.
+#ifndef LYNX_WORKER_RANK_RESUME_H_
+#define LYNX_WORKER_RANK_RESUME_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/model/model_state.h"
+#include "worker/rank/agreement.h"
+#include "worker/rank/report_file.h"
+#include "worker/rank_config.h"
+
+namespace lynx {
+
+// Returns the number of steps done: 0 with `state` as it was, or that of the checkpoint loaded into it. `run` is the
+// job's identity, whatever its step. Errors: FailedPrecondition when a newer generation has begun, or another job's
+// checkpoint stands where this run will come to write one; NotFound or DataLoss when there should be a checkpoint and
+// none is whole (naming what is wrong with each); the communicator's; others as errno says.
+absl::StatusOr<int64_t> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+                                        ModelState& state, ReportFile& reports);
+
+// The error of a generation that finds that a newer one has begun.
+absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_RESUME_H_
