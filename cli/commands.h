@@ -37,6 +37,8 @@ struct PlanOptions {
   int32_t devices_per_node = 0; // 0 = max ranks
   std::string device_memory;    // "" = unknown
   int32_t actions_rank = -1;    // print this rank's program instead of the table
+  std::string html;             // write the plan as a page to this file
+  std::string trace;            // write the predicted step as a trace to this file
 };
 
 struct LogsOptions {

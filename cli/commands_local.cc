@@ -21,7 +21,7 @@ void PrintDaemons(const LocalCluster& cluster) {
     rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.process.pid),
                     "http://" + daemon.metrics_address + "/metrics", daemon.log});
   }
-  std::fputs(Table(rows).c_str(), stdout);
+  std::fputs(TableText(rows).c_str(), stdout);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::string PresetTable() {
                     absl::StrCat(m.heads), absl::StrCat(m.key_heads()), absl::StrCat(m.ffn), absl::StrCat(m.seq),
                     absl::StrCat(m.vocab), preset.source});
   }
-  return Table(rows);
+  return TableText(rows);
 }
 
 }  // namespace

@@ -1,57 +1,20 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/cluster_file.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
-#include "cli/profile_file.h"
+#include "cli/plan_request.h"
 #include "cli/render.h"
-#include "cli/scalar_text.h"
 #include "common/status.h"
 #include "planner/plan.h"
 #include "planner/plan_table.h"
+#include "planner/report/chrome_trace.h"
+#include "planner/report/html_page.h"
 #include "proto/convert.h"
 
 namespace lynx {
 namespace {
-
-absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
-  if (path.empty()) return StatedCpuProfile();
-  return ReadProfileFile(path);
-}
-
-absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, const JobSpec& spec) {
-  NodeGroup group;
-  const int32_t ranks = spec.resources.max_ranks;
-  group.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
-  group.nodes = options.nodes > 0 ? options.nodes : std::max(1, (ranks + group.devices_per_node - 1) / group.devices_per_node);
-  if (!options.device_memory.empty()) {
-    auto memory = ParseByteSize(options.device_memory);
-    if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
-    group.memory_per_device = *memory;
-  }
-  LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
-  return ClusterTopology{{std::move(group)}};
-}
-
-absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
-  if (options.cluster.empty()) return UniformTopology(options, spec);
-  LYNX_ASSIGN_OR_RETURN(ClusterFile file, ReadClusterFile(options.cluster));
-  if (options.nodes > 0) {
-    if (file.cluster.groups.size() > 1) {
-      return absl::InvalidArgumentError(absl::StrCat("--nodes ", options.nodes, ": ", options.cluster, " has ",
-                                                     file.cluster.groups.size(),
-                                                     " groups of nodes; change their counts in the file"));
-    }
-    file.cluster.groups[0].nodes = options.nodes;
-  }
-  if (!options.profile.empty()) {
-    LYNX_ASSIGN_OR_RETURN(const HardwareProfile measured, ReadProfile(options.profile));
-    LYNX_RETURN_IF_ERROR(Annotate(UseMeasured(measured, file.cluster), absl::StrCat("--profile ", options.profile)));
-  }
-  return file.cluster;
-}
 
 int PrintActions(const Plan& plan, int32_t rank) {
   if (rank >= plan.layout.ranks()) {
@@ -63,24 +26,42 @@ int PrintActions(const Plan& plan, int32_t rank) {
   return kExitOk;
 }
 
+// Says on standard error what was written, so that standard output stays the plan.
+void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint) {
+  std::fprintf(stderr, "%s: %s, %s; %s\n", what.c_str(), path.c_str(),
+               FormatBytes(Bytes(static_cast<int64_t>(bytes))).c_str(), hint.c_str());
+}
+
+absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request, const Plan& plan) {
+  if (options.html.empty() && options.trace.empty()) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const PredictedStep step, PredictStep(request, plan));
+  if (!options.html.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const std::string page, HtmlPage(step));
+    LYNX_RETURN_IF_ERROR(WriteOutput("--html", options.html, page));
+    TellWritten("page", options.html, page.size(), "open it in a browser");
+  }
+  if (!options.trace.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const ChromeTraceText trace, ChromeTrace(step));
+    LYNX_RETURN_IF_ERROR(WriteOutput("--trace", options.trace, trace.json));
+    const bool whole = trace.end == plan.step;
+    TellWritten("trace", options.trace, trace.json.size(),
+                whole ? "open it in ui.perfetto.dev"
+                      : absl::StrCat("it tells the first ", FormatDuration(trace.end), " of ", FormatDuration(plan.step),
+                                     ", as many actions as viewers bear; open it in ui.perfetto.dev"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
-  auto spec = ReadJobFile(options.file, options.overrides);
-  if (!spec.ok()) return Fail(spec.status());
-  PlanRequest request;
-  request.spec = *spec;
-  auto cluster = TopologyOf(options, *spec);
-  if (!cluster.ok()) return Fail(cluster.status());
-  request.cluster = *cluster;
-  auto result = MakePlan(request);
+  const auto request = ReadPlanRequest(options);
+  if (!request.ok()) return Fail(request.status());
+  const auto result = MakePlan(*request);
   if (!result.ok()) return Fail(result.status());
-  if (const auto* infeasible = std::get_if<Infeasible>(&*result)) {
-    std::fprintf(stderr, "lynxctl: this job cannot fit: %s\n", infeasible->reason.c_str());
-    if (!infeasible->suggestion.empty()) std::fprintf(stderr, "the smallest change that fits: %s\n", infeasible->suggestion.c_str());
-    return kExitJobFailed;
-  }
+  if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const Plan& plan = std::get<Plan>(*result);
+  if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
   if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
   if (global.output == OutputFormat::kJson) {
     std::fputs(JsonText(ToProto(plan)).c_str(), stdout);

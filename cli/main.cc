@@ -8,6 +8,8 @@ namespace {
 
 using namespace lynx;  // the verbs
 
+std::string FileName(const std::string& text) { return text.empty() ? "needs a file name" : ""; }
+
 void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* submit = app.add_subcommand("submit", "Submit a job file");
   static SubmitOptions submit_options;
@@ -68,6 +70,10 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
   plan->add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
+  plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")
+      ->check(FileName);
+  plan->add_option("--trace", options.trace, "Also write the predicted step to this file, as a trace for ui.perfetto.dev")
+      ->check(FileName);
   plan->callback([&] { code = PlanJob(global, options); });
 
   auto* defaults = app.add_subcommand("defaults", "Print a job file with all its defaults");

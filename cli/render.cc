@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "planner/plan_table.h"
+#include "planner/report/table.h"
 #include "proto/convert.h"
 
 namespace lynx {
@@ -72,7 +73,7 @@ std::string MeasuredTable(const v1::Job& job) {
                     Duration(m.tensor_wait_ns() + m.data_parallel_wait_ns() + m.norm_wait_ns()), Duration(m.stall_ns()),
                     FormatBytes(Bytes(m.arena_peak_bytes()))});
   }
-  return absl::StrCat("per step, means over ", steps, " steps (collectives, stall: time spent waiting)\n", Table(rows));
+  return absl::StrCat("per step, means over ", steps, " steps (collectives, stall: time spent waiting)\n", TableText(rows));
 }
 
 std::string Outcome(const v1::Job& job) {
@@ -95,7 +96,7 @@ std::string Outcome(const v1::Job& job) {
                   peak ? (peak == planned ? "equal" : Difference(planned, peak)) : ""});
   rows.push_back({"recomputation hidden", predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
                   hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
-  std::string out = Table(rows);
+  std::string out = TableText(rows);
   const v1::Progress& progress = job.progress();
   if (progress.steps_done() > 0) {
     absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",
@@ -112,22 +113,11 @@ Style StyleOf(int fd) {
   return {isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0')};
 }
 
-std::string Table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, i == 0 ? "" : "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
-    }
-    line.resize(line.find_last_not_of(' ') + 1);
-    absl::StrAppend(&out, line, "\n");
-  }
-  return out;
+std::string TableText(const std::vector<std::vector<std::string>>& rows) {
+  Table table;
+  for (const std::string& title : rows.front()) table.columns.emplace_back(title);
+  for (size_t i = 1; i < rows.size(); ++i) table.rows.emplace_back(rows[i].begin(), rows[i].end());
+  return TextOf(table);
 }
 
 std::string StateName(v1::JobState state) {
@@ -167,7 +157,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, Nanos now) {
                     p.tokens_per_second() > 0 && !IsFinal(job.state()) ? Count(p.tokens_per_second()) : "-",
                     Age(job.submitted_unix_ns(), now), job.reason().substr(0, job.reason().find('\n'))});
   }
-  return Table(rows);
+  return TableText(rows);
 }
 
 std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
@@ -191,7 +181,7 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
                         : "-",
                     ready ? "now" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
   }
-  return Table(rows);
+  return TableText(rows);
 }
 
 std::string JobPage(const v1::Job& job, Style style, Nanos now) {
@@ -219,7 +209,7 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   if (!job.events().empty()) {
     std::vector<std::vector<std::string>> rows = {{"TIME", "STATE", "EVENT", "REASON"}};
     for (const v1::JobEvent& e : job.events()) rows.push_back({ClockTime(e.time_unix_ns()), StateName(e.state()), e.kind(), e.reason()});
-    absl::StrAppend(&out, "\nEVENTS\n", Table(rows));
+    absl::StrAppend(&out, "\nEVENTS\n", TableText(rows));
   }
   return out;
 }

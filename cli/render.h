@@ -18,7 +18,7 @@ struct Style {
 Style StyleOf(int fd);
 
 // Columns padded to their widest cell, two spaces between, no trailing spaces. Rows[0] is the header.
-std::string Table(const std::vector<std::vector<std::string>>& rows);
+std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
 std::string StateName(v1::JobState state);  // "RUNNING"
 bool IsFinal(v1::JobState state);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,34 +11,6 @@
 
 namespace lynx {
 namespace {
-
-using Row = std::vector<std::string>;
-
-// Left-aligned columns, two spaces apart; the first one right-aligned, for the stage numbers.
-std::string Aligned(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = std::string(widths[0] - row[0].size(), ' ') + row[0];
-    for (size_t i = 1; i < row.size(); ++i) {
-      line += std::string(widths[i - 1] - (i == 1 ? widths[0] : row[i - 1].size()) + 2, ' ') + row[i];
-    }
-    text += line + "\n";
-  }
-  return text;
-}
-
-std::string LayersText(const Plan& plan, size_t stage) {
-  const StagePlan& part = plan.stages[stage];
-  std::string text = stage == 0 ? "embed " : "";
-  absl::StrAppend(&text, part.first_layer);
-  if (part.end_layer - part.first_layer > 1) absl::StrAppend(&text, "-", part.end_layer - 1);
-  if (stage + 1 == plan.stages.size()) text += " head";
-  return text;
-}
 
 std::string StoredText(const LayerGraph& graph, const StagePolicy& policy) {
   int64_t stored = 0, all = 0;
@@ -66,59 +39,42 @@ std::string RecomputedText(const LayerGraph& graph, const StagePolicy& policy) {
   return text.empty() ? "-" : text;
 }
 
-std::string StageTable(const Plan& plan) {
+// Runs of layers of a stage that have one policy: "layers 0-2" and what they do.
+std::vector<std::pair<std::string, std::string>> PolicyRuns(const Plan& plan, size_t stage) {
+  std::vector<std::pair<std::string, std::string>> runs;
   const LayerGraph& graph = plan.ContextOf(0).graph();
-  std::vector<Row> rows{
-      {"stage", "layers", "stored", "recomputed ops", "hidden", "exposed", "peak", "limit", "states"}};
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const StagePlan& stage = plan.stages[i];
-    rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage.policy), RecomputedText(graph, stage.policy),
-                    FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed),
-                    FormatBytes(stage.arena),
-                    plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
-                    FormatBytes(stage.states.total())});
+  const std::vector<LayerPolicy>& layers = plan.stages[stage].policy.layers;
+  for (size_t begin = 0, end; begin < layers.size(); begin = end) {
+    for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
+    const StagePolicy group{
+        {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
+    const std::string text = StagePolicyText(graph, group, plan.stages[stage].first_layer + static_cast<int32_t>(begin));
+    const size_t colon = text.find(": ");
+    runs.emplace_back(text.substr(0, colon), text.substr(colon + 2));
   }
-  return Aligned(rows);
+  return runs;
 }
 
 std::string PolicyLines(const Plan& plan) {
-  const LayerGraph& graph = plan.ContextOf(0).graph();
   std::string text;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const std::vector<LayerPolicy>& layers = plan.stages[i].policy.layers;
-    for (size_t begin = 0, end; begin < layers.size(); begin = end) {
-      for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
-      const StagePolicy group{
-          {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
-      absl::StrAppend(&text, "stage ", i, ", ",
-                      StagePolicyText(graph, group, plan.stages[i].first_layer + static_cast<int32_t>(begin)), "\n");
+    for (const auto& [layers, policy] : PolicyRuns(plan, i)) {
+      absl::StrAppend(&text, "stage ", i, ", ", layers, ": ", policy, "\n");
     }
   }
   return text;
 }
 
-// "12.3%" of a share in whole numbers, so that every platform prints the same.
-std::string PercentText(int64_t part, int64_t whole) {
-  const __int128 tenths = whole == 0 ? 0 : (static_cast<__int128>(part) * 1000 + whole / 2) / whole;
-  return absl::StrCat(static_cast<int64_t>(tenths) / 10, ".", static_cast<int64_t>(tenths) % 10, "%");
-}
-
 std::string Prediction(const Plan& plan) {
-  Nanos hidden, exposed, stall;
-  for (const StagePlan& stage : plan.stages) {
-    hidden += stage.recompute_hidden;
-    exposed += stage.recompute_exposed;
-    stall += stage.stall;
-  }
-  const int64_t tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
-  const __int128 rate = static_cast<__int128>(tokens) * 1'000'000'000 / std::max<int64_t>(1, plan.step.value);
+  const PlanFigures figures = FiguresOf(plan);
+  const Nanos recomputed = figures.hidden + figures.exposed;
   std::string text = absl::StrCat(
-      "predicted: step ", FormatDuration(plan.step), ", ", static_cast<int64_t>(rate), " tokens/s, bubble ",
-      PercentText(stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
-  if ((hidden + exposed).value == 0) {
+      "predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
+      PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
+  if (recomputed.value == 0) {
     absl::StrAppend(&text, ", nothing recomputed");
   } else {
-    absl::StrAppend(&text, ", ", PercentText(hidden.value, (hidden + exposed).value), " of recomputation hidden");
+    absl::StrAppend(&text, ", ", PercentText(figures.hidden.value, recomputed.value), " of recomputation hidden");
   }
   absl::StrAppend(&text, plan.measured_profile ? " (measured profile)" : " (stated profile)", "\n");
   return text;
@@ -126,13 +82,73 @@ std::string Prediction(const Plan& plan) {
 
 }  // namespace
 
+std::string LayersText(const Plan& plan, size_t stage) {
+  const StagePlan& part = plan.stages[stage];
+  std::string text = stage == 0 ? "embed " : "";
+  absl::StrAppend(&text, part.first_layer);
+  if (part.end_layer - part.first_layer > 1) absl::StrAppend(&text, "-", part.end_layer - 1);
+  if (stage + 1 == plan.stages.size()) text += " head";
+  return text;
+}
+
+Table StageTable(const Plan& plan) {
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  constexpr auto kRight = Align::kRight;
+  Table table;
+  table.columns = {
+      {"stage", kRight},
+      "layers",
+      {"stored", Align::kLeft, "Tensors kept, of those that could be recomputed, over the stage's layers"},
+      {"recomputed ops", Align::kLeft, "Ops of one microbatch that are run again, by window"},
+      {"hidden", kRight, "Recomputation in windows, per step"},
+      {"exposed", kRight, "Recomputation that makes the step longer, per step"},
+      {"peak", kRight, "The arena of each rank: all activations, their gradients and workspace"},
+      {"limit", kRight, "What the arena may be"},
+      {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage.policy), RecomputedText(graph, stage.policy), FormatDuration(stage.recompute_hidden),
+                          FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
+                          plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
+                          FormatBytes(stage.states.total())});
+  }
+  return table;
+}
+
+Table PolicyTable(const Plan& plan) {
+  Table table;
+  table.columns = {{"stage", Align::kRight}, "layers", "policy"};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    for (const auto& [layers, policy] : PolicyRuns(plan, i)) table.rows.push_back({absl::StrCat(i), layers, policy});
+  }
+  return table;
+}
+
+PlanFigures FiguresOf(const Plan& plan) {
+  PlanFigures figures;
+  for (const StagePlan& stage : plan.stages) {
+    figures.hidden += stage.recompute_hidden;
+    figures.exposed += stage.recompute_exposed;
+    figures.stall += stage.stall;
+  }
+  figures.tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
+  figures.tokens_per_second = static_cast<int64_t>(static_cast<__int128>(figures.tokens) * 1'000'000'000 /
+                                                   std::max<int64_t>(1, plan.step.value));
+  return figures;
+}
+
+std::string PercentText(int64_t part, int64_t whole) {
+  const __int128 tenths = whole == 0 ? 0 : (static_cast<__int128>(part) * 1000 + whole / 2) / whole;
+  return absl::StrCat(static_cast<int64_t>(tenths) / 10, ".", static_cast<int64_t>(tenths) % 10, "%");
+}
+
 std::string PlanTable(const Plan& plan) {
   const int32_t ranks = plan.layout.ranks();
   std::string text = absl::StrCat(LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks",
                                   "), micro-batch ", plan.micro_batch, " x ", plan.microbatches,
                                   plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
                                   RecomputeModeName(plan.mode), "\n\n");
-  absl::StrAppend(&text, StageTable(plan), "\n", PolicyLines(plan), "\n", Prediction(plan));
+  absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n", Prediction(plan));
   return text;
 }
 

@@ -191,6 +191,7 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   transfer.end = transfer.begin + transfer.duration;
   channel.free = transfer.end;
   for (const auto& [stage, action] : transfer.starts) {
+    result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
     if (transfer.duration.value > 0) states_[stage].in_flight.push_back({transfer.begin, transfer.end});
   }
@@ -261,13 +262,12 @@ void Simulator::SplitRecomputation(int32_t stage) {
     if (InfoOf(kind).phase == Phase::kWait) {
       wait = i;
     } else if (kind == ActionKind::kRecompute) {
-      const ActionSpan& span = times.spans[i];
-      Nanos hidden;
+      ActionSpan& span = times.spans[i];
       if (wait != kNone && states_[stage].start_of_wait[wait] < i) {
-        hidden = std::clamp(TransferOfWait(stage, wait).end - span.begin, Nanos(0), span.end - span.begin);
+        span.hidden = std::clamp(TransferOfWait(stage, wait).end - span.begin, Nanos(0), span.end - span.begin);
       }
-      times.recompute_hidden += hidden;
-      times.recompute_exposed += span.end - span.begin - hidden;
+      times.recompute_hidden += span.hidden;
+      times.recompute_exposed += span.end - span.begin - span.hidden;
     } else if (InfoOf(kind).phase == Phase::kWhole && kind != ActionKind::kWeight) {
       wait = kNone;
     }

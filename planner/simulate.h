@@ -27,8 +27,9 @@
 namespace lynx {
 
 struct ActionSpan {
-  Nanos begin, end;           // on the compute stream; equal for starts
-  Nanos transfer_end;         // start actions: when the transfer completes
+  Nanos begin, end;                     // on the compute stream; equal for starts
+  Nanos transfer_begin, transfer_end;   // start actions: while the transfer is in flight
+  Nanos hidden;                         // recompute actions: from `begin` on, how much of it is hidden
 };
 
 struct StageTimes {

@@ -27,7 +27,7 @@ v1::Job RunningJob() {
 }
 
 TEST(Table, PadsColumnsWithoutTrailingSpaces) {
-  EXPECT_EQ(Table({{"A", "LONG"}, {"value", "x"}, {"b"}}), "A      LONG\nvalue  x\nb\n");
+  EXPECT_EQ(TableText({{"A", "LONG"}, {"value", "x"}, {"b"}}), "A      LONG\nvalue  x\nb\n");
 }
 
 TEST(ProgressLine, ShowsStepLossRateAndEta) {

@@ -31,6 +31,7 @@ TEST_F(OneStage, ExposedCollectiveAddsItsLength) {
   EXPECT_EQ(times.forward, Nanos(1000));
   EXPECT_EQ(times.communication_exposed, Nanos(640));
   EXPECT_EQ(times.end, Nanos(1640));
+  EXPECT_EQ(times.spans[1].transfer_begin, Nanos(500));
   EXPECT_EQ(times.spans[1].transfer_end, Nanos(1140));
   EXPECT_EQ(times.spans[2].begin, Nanos(500));
   EXPECT_EQ(times.spans[2].end, Nanos(1140));
@@ -46,6 +47,7 @@ TEST_F(OneStage, RecomputationInAWindowIsHiddenUpToTheWindowsEnd) {
   const StageTimes over = Run("0BAR+0:1.mlp 0W0:1.mlp 0R0:0.attn(ln1,qkv,probs,context) 0BAR-0:1.mlp");
   EXPECT_EQ(over.recompute_hidden, Nanos(340));
   EXPECT_EQ(over.recompute_exposed, Nanos(60));
+  EXPECT_EQ(over.spans[2].hidden, Nanos(340));
   EXPECT_EQ(over.end, Nanos(700));
 }
 
@@ -74,6 +76,7 @@ TEST_F(OneStage, OverlapSlowsWhatRunsBesideATransfer) {
 TEST_F(OneStage, TransfersOfAGroupQueue) {
   const StageTimes times = Run("0AR+0:0.attn 0AR+1:0.attn 0AR-0:0.attn 0AR-1:0.attn");
   EXPECT_EQ(times.spans[0].transfer_end, Nanos(640));
+  EXPECT_EQ(times.spans[1].transfer_begin, Nanos(640));
   EXPECT_EQ(times.spans[1].transfer_end, Nanos(1280));
 }
 

@@ -1,0 +1,84 @@
+#include "cli/plan_request.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/cluster_file.h"
+#include "cli/exit_code.h"
+#include "cli/job_file.h"
+#include "cli/profile_file.h"
+#include "cli/scalar_text.h"
+#include "common/status.h"
+#include "node/file.h"
+
+namespace lynx {
+namespace {
+
+absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
+  if (path.empty()) return StatedCpuProfile();
+  return ReadProfileFile(path);
+}
+
+absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, const JobSpec& spec) {
+  NodeGroup group;
+  const int32_t ranks = spec.resources.max_ranks;
+  group.devices_per_node = options.devices_per_node > 0 ? options.devices_per_node : ranks;
+  group.nodes = options.nodes > 0 ? options.nodes
+                                  : std::max(1, (ranks + group.devices_per_node - 1) / group.devices_per_node);
+  if (!options.device_memory.empty()) {
+    auto memory = ParseByteSize(options.device_memory);
+    if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
+    group.memory_per_device = *memory;
+  }
+  LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
+  return ClusterTopology{{std::move(group)}};
+}
+
+absl::StatusOr<ClusterTopology> TopologyOf(const PlanOptions& options, const JobSpec& spec) {
+  if (options.cluster.empty()) return UniformTopology(options, spec);
+  LYNX_ASSIGN_OR_RETURN(ClusterFile file, ReadClusterFile(options.cluster));
+  if (options.nodes > 0) {
+    if (file.cluster.groups.size() > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--nodes ", options.nodes, ": ", options.cluster, " has ",
+                                                     file.cluster.groups.size(),
+                                                     " groups of nodes; change their counts in the file"));
+    }
+    file.cluster.groups[0].nodes = options.nodes;
+  }
+  if (!options.profile.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const HardwareProfile measured, ReadProfile(options.profile));
+    LYNX_RETURN_IF_ERROR(Annotate(UseMeasured(measured, file.cluster), absl::StrCat("--profile ", options.profile)));
+  }
+  return file.cluster;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options) {
+  PlanRequest request;
+  LYNX_ASSIGN_OR_RETURN(request.spec, ReadJobFile(options.file, options.overrides));
+  LYNX_ASSIGN_OR_RETURN(request.cluster, TopologyOf(options, request.spec));
+  return request;
+}
+
+int PrintInfeasible(const Infeasible& infeasible) {
+  std::fprintf(stderr, "lynxctl: this job cannot fit: %s\n", infeasible.reason.c_str());
+  if (!infeasible.suggestion.empty()) {
+    std::fprintf(stderr, "the smallest change that fits: %s\n", infeasible.suggestion.c_str());
+  }
+  return kExitJobFailed;
+}
+
+absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat(option, " ", path, ": that is a folder; name a file in it"));
+  }
+  const absl::Status written = WriteFileDurably(path, content);
+  if (written.ok()) return written;
+  return absl::InvalidArgumentError(absl::StrCat(option, " ", path, ": ", std::string(written.message()),
+                                                 "; name a file in a folder that exists and that you may write to"));
+}
+
+}  // namespace lynx

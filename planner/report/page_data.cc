@@ -1,0 +1,215 @@
+#include "planner/report/page_data.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner/plan_table.h"
+#include "planner/report/table.h"
+
+namespace lynx {
+namespace {
+
+// What stands for the microbatch in a text that all microbatches share: longer than any real one.
+constexpr int32_t kAnyMicrobatch = 987'654'321;
+
+std::string WithoutMicrobatch(std::string text) {
+  static const std::string* const kNumber = new std::string(absl::StrCat(kAnyMicrobatch));
+  const size_t at = text.find(*kNumber);
+  return at == std::string::npos ? text : text.replace(at, kNumber->size(), "#");
+}
+
+// Texts of actions, each once.
+class Texts {
+ public:
+  size_t IndexOf(Action action) {
+    if (InfoOf(action.kind).has_microbatch) action.microbatch = kAnyMicrobatch;
+    std::string text = WithoutMicrobatch(ActionText(action));
+    const auto [it, fresh] = index_.try_emplace(text, rows_.size());
+    if (fresh) rows_.push_back({std::move(text), WithoutMicrobatch(ActionMeaning(action))});
+    return it->second;
+  }
+
+  std::string Json() const {
+    std::string json = "[";
+    for (const auto& [text, meaning] : rows_) {
+      absl::StrAppend(&json, json.size() > 1 ? "," : "", "[", JsonString(text), ",", JsonString(meaning), "]");
+    }
+    return json + "]";
+  }
+
+ private:
+  std::map<std::string, size_t> index_;
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+template <class Kind>
+std::string KindsJson(int count, const char* (*id)(Kind), const char* (*name)(Kind)) {
+  std::string json = "[";
+  for (int i = 0; i < count; ++i) {
+    const auto kind = static_cast<Kind>(i);
+    absl::StrAppend(&json, i ? "," : "", "[", JsonString(id(kind)), ",", JsonString(name(kind)), "]");
+  }
+  return json + "]";
+}
+
+bool Detailed(const TimelineSpan& span, const std::vector<TimeRange>& detail) {
+  return detail.size() == 1 || span.begin < detail.front().end || span.end > detail.back().begin;
+}
+
+class Writer {
+ public:
+  Writer(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
+         const PageLimits& limits)
+      : step_(step), stages_(stages), detail_(detail), limits_(limits) {
+    while (step_.simulation.step.value / tick_ > kMostTicks) tick_ *= 10;
+  }
+
+  std::string Json() {
+    std::string stages;
+    for (size_t i = 0; i < stages_.size(); ++i) absl::StrAppend(&stages, i ? ",\n" : "", Stage(i));
+    std::string json = absl::StrCat("{\"tick\":", tick_, ",\"step\":", Ticks(step_.simulation.step),
+                                    ",\"fullest\":", FullestStage(stages_), ",\n\"kinds\":");
+    absl::StrAppend(&json, KindsJson(kSpanKindCount, SpanKindId, SpanKindName),
+                    ",\n\"memoryKinds\":", KindsJson(kMemoryKindCount, MemoryKindId, MemoryKindName),
+                    ",\n\"detail\":[");
+    for (size_t i = 0; i < detail_.size(); ++i) {
+      absl::StrAppend(&json, i ? "," : "", "[", Ticks(detail_[i].begin), ",", Ticks(detail_[i].end), "]");
+    }
+    return absl::StrCat(json, "],\n\"texts\":", texts_.Json(), ",\n\"stages\":[", stages, "]}");
+  }
+
+ private:
+  int64_t Ticks(Nanos time) const { return time.value / tick_; }
+
+  std::string Stage(size_t index) {
+    const StageFacts& facts = stages_[index];
+    const StagePlan& part = step_.plan->stages[index];
+    std::string json = absl::StrCat("{\"name\":", JsonString(absl::StrCat("stage ", index)),
+                                    ",\"layers\":", JsonString(LayersText(*step_.plan, index)), ",\"lanes\":[");
+    for (size_t i = 0; i < facts.timeline.lanes.size(); ++i) {
+      absl::StrAppend(&json, i ? "," : "", JsonString(facts.timeline.lanes[i]));
+    }
+    absl::StrAppend(&json, "],\n\"spans\":[", Spans(facts.timeline, part.program),
+                    "],\n\"shares\":", JsonString(Shares(facts.timeline)));
+    absl::StrAppend(&json, ",\n\"peak\":[");
+    for (size_t i = 0; i < facts.memory.peak.size(); ++i) {
+      absl::StrAppend(&json, i ? "," : "", facts.memory.peak[i].value);
+    }
+    absl::StrAppend(&json, "],\"limit\":", facts.limit.value, ",\"arena\":", part.arena.value,
+                    ",\"livePeak\":", part.live_peak.value, ",\"arenaLimit\":", step_.plan->activation_limit.value,
+                    ",\n\"memory\":", Memory(facts.memory), "}");
+    return json;
+  }
+
+  std::string Spans(const StageTimeline& timeline, const Program& program) {
+    std::string json;
+    int64_t before = 0;
+    for (const TimelineSpan& span : timeline.spans) {
+      if (!Detailed(span, detail_)) continue;
+      const Action& action = program[static_cast<size_t>(span.action)];
+      const int64_t begin = Ticks(span.begin);
+      absl::StrAppend(&json, json.empty() ? "" : ",", span.lane, ",", static_cast<int>(span.kind), ",",
+                      texts_.IndexOf(action), ",", InfoOf(action.kind).has_microbatch ? action.microbatch : -1, ",");
+      absl::StrAppend(&json, begin - before, ",", Ticks(span.end) - begin);
+      before = begin;
+    }
+    return json;
+  }
+
+  // Between the detailed ranges: for each interval the kinds on the compute lane and their shares in thousandths, as
+  // one digit and two, in base 36.
+  std::string Shares(const StageTimeline& timeline) const {
+    if (detail_.size() == 1) return "";
+    const Nanos begin = detail_.front().end, end = detail_.back().begin;
+    const int64_t length = (end - begin).value;
+    if (length <= 0) return "";
+    // An interval is two microbatches long at least: within one, shares would only show where its passes fall.
+    const auto most = static_cast<int64_t>(limits_.share_columns / stages_.size());
+    const int64_t columns = std::max<int64_t>(20, std::min<int64_t>(most, step_.plan->microbatches / 2));
+    std::vector<std::array<int64_t, kComputeSpanKinds>> times(static_cast<size_t>(columns));
+    const auto border = [&](int64_t column) {
+      return static_cast<int64_t>(static_cast<__int128>(length) * column / columns);
+    };
+    for (const TimelineSpan& span : timeline.spans) {
+      if (span.lane != 0) continue;
+      const int64_t from = std::max<int64_t>(0, (span.begin - begin).value);
+      const int64_t to = std::min(length, (span.end - begin).value);
+      if (from >= to) continue;
+      for (auto c = static_cast<int64_t>(static_cast<__int128>(from) * columns / length); c < columns; ++c) {
+        if (border(c) >= to) break;
+        const int64_t part = std::min(to, border(c + 1)) - std::max(from, border(c));
+        if (part > 0) times[static_cast<size_t>(c)][static_cast<size_t>(span.kind)] += part;
+      }
+    }
+    return SharesText(times, std::max<int64_t>(1, length / columns));
+  }
+
+  static std::string SharesText(const std::vector<std::array<int64_t, kComputeSpanKinds>>& times, int64_t interval) {
+    constexpr char kDigits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    std::string text;
+    for (size_t column = 0; column < times.size(); ++column) {
+      if (column > 0) text += ';';
+      for (size_t kind = 0; kind < times[column].size(); ++kind) {
+        const int64_t share = std::min<int64_t>(1000, (times[column][kind] * 1000 + interval / 2) / interval);
+        if (share == 0) continue;
+        text += kDigits[kind];
+        text += kDigits[share / 36];
+        text += kDigits[share % 36];
+      }
+    }
+    return text;
+  }
+
+  std::string Memory(const StageMemory& memory) const {
+    const size_t limit = std::max<size_t>(200, limits_.memory_points / stages_.size());
+    const std::vector<MemoryPoint> points = Thinned(memory.points, step_.simulation.step, limit);
+    LiveBytes most;
+    for (const MemoryPoint& point : points) {
+      for (size_t k = 0; k < most.size(); ++k) most[k] = std::max(most[k], point.live[k]);
+    }
+    std::vector<size_t> kinds;
+    int64_t unit = 1;  // so that no number has more than six digits
+    std::string kinds_json;
+    for (size_t k = 0; k < most.size(); ++k) {
+      if (most[k].value == 0) continue;
+      kinds.push_back(k);
+      absl::StrAppend(&kinds_json, kinds_json.empty() ? "" : ",", k);
+      while (most[k].value / unit > 999'999) unit *= 2;
+    }
+    std::string times, values;
+    int64_t before = 0;
+    for (const MemoryPoint& point : points) {
+      const int64_t begin = Ticks(point.begin);
+      absl::StrAppend(&times, times.empty() ? "" : ",", begin - before);
+      before = begin;
+      for (const size_t k : kinds) absl::StrAppend(&values, values.empty() ? "" : ",", point.live[k].value / unit);
+    }
+    return absl::StrCat("{\"unit\":", unit, ",\"kinds\":[", kinds_json, "],\"times\":[", times, "],\"values\":[",
+                        values, "]}");
+  }
+
+  const PredictedStep& step_;
+  const std::vector<StageFacts>& stages_;
+  const std::vector<TimeRange>& detail_;
+  const PageLimits& limits_;
+  int64_t tick_ = 1;
+  Texts texts_;
+};
+
+}  // namespace
+
+int32_t FullestStage(const std::vector<StageFacts>& stages) {
+  const auto largest = std::max_element(stages.begin(), stages.end(), [](const StageFacts& a, const StageFacts& b) {
+    return TotalOf(a.memory.peak) < TotalOf(b.memory.peak);
+  });
+  return static_cast<int32_t>(largest - stages.begin());
+}
+
+std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages,
+                     const std::vector<TimeRange>& detail, const PageLimits& limits) {
+  return Writer(step, stages, detail, limits).Json();
+}
+
+}  // namespace lynx

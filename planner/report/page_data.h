@@ -1,0 +1,33 @@
+// PageData: what the page's script draws, as one JSON object. Times are in ticks, whole nanoseconds times a power of
+// ten; spans are flat lists of numbers; texts that repeat for every microbatch stand once. Pure; thread-safe.
+#ifndef LYNX_PLANNER_REPORT_PAGE_DATA_H_
+#define LYNX_PLANNER_REPORT_PAGE_DATA_H_
+
+#include <string>
+#include <vector>
+
+#include "planner/report/html_page.h"
+#include "planner/report/timeline.h"
+
+namespace lynx {
+
+// All that the page says of one stage.
+struct StageFacts {
+  StageTimeline timeline;
+  Breakdown breakdown;
+  StageMemory memory;
+  Bytes limit;  // as MemoryLimit
+};
+
+// A step of more ticks than this is counted in coarser ones.
+inline constexpr int64_t kMostTicks = 1'000'000'000;
+
+std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages,
+                     const std::vector<TimeRange>& detail, const PageLimits& limits);
+
+// The stage whose allocated memory is largest.
+int32_t FullestStage(const std::vector<StageFacts>& stages);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_PAGE_DATA_H_

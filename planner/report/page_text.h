@@ -1,0 +1,15 @@
+// The files of planner/report/page/, compiled in by the build. Pure; thread-safe.
+#ifndef LYNX_PLANNER_REPORT_PAGE_TEXT_H_
+#define LYNX_PLANNER_REPORT_PAGE_TEXT_H_
+
+#include <string_view>
+
+namespace lynx {
+
+std::string_view PageTemplate();  // page.html, with {{name}} where text is put in
+std::string_view PageStyle();     // page.css
+std::string_view PageScript();    // data.js timeline.js interaction.js memory.js main.js, one after another
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_PAGE_TEXT_H_

@@ -1,0 +1,165 @@
+#include "planner/report/table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace lynx {
+namespace {
+
+const Cell& CellAt(const std::vector<Cell>& row, size_t column) {
+  static const Cell* const kEmpty = new Cell("");
+  return column < row.size() ? row[column] : *kEmpty;
+}
+
+// Columns of a terminal: code points of UTF-8.
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+const char* TerminalCode(Tone tone) {
+  switch (tone) {
+    case Tone::kGood:
+      return "32";
+    case Tone::kBad:
+      return "31";
+    case Tone::kMuted:
+      return "2";
+    case Tone::kStrong:
+      return "1";
+    case Tone::kPlain:
+      break;
+  }
+  return "";
+}
+
+std::string Colored(const Cell& cell, bool color) {
+  const char* code = TerminalCode(cell.tone);
+  if (!color || *code == '\0' || cell.text.empty()) return cell.text;
+  return absl::StrCat("\033[", code, "m", cell.text, "\033[0m");
+}
+
+std::string Line(const std::vector<Column>& columns, const std::vector<Cell>& row, const std::vector<size_t>& widths,
+                 bool color) {
+  std::string line;
+  size_t owed = 0;  // spaces that only a following cell needs
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Cell& cell = CellAt(row, i);
+    const size_t padding = widths[i] - Width(cell.text);
+    const bool right = columns[i].align == Align::kRight;
+    if (cell.text.empty()) {
+      owed += widths[i] + 2;
+      continue;
+    }
+    line.append(owed + (right ? padding : 0), ' ');
+    line += Colored(cell, color);
+    owed = (right ? 0 : padding) + 2;
+  }
+  return line + "\n";
+}
+
+const char* ClassOf(Tone tone) {
+  switch (tone) {
+    case Tone::kGood:
+      return "good";
+    case Tone::kBad:
+      return "bad";
+    case Tone::kMuted:
+      return "muted";
+    case Tone::kStrong:
+      return "strong";
+    case Tone::kPlain:
+      break;
+  }
+  return "";
+}
+
+std::string ClassAttribute(Align align, Tone tone) {
+  std::string names = align == Align::kRight ? "r" : "";
+  if (tone != Tone::kPlain) absl::StrAppend(&names, names.empty() ? "" : " ", ClassOf(tone));
+  return names.empty() ? "" : absl::StrCat(" class=\"", names, "\"");
+}
+
+}  // namespace
+
+std::string TextOf(const Table& table, bool color) {
+  std::vector<Cell> titles;
+  std::vector<size_t> widths;
+  for (const Column& column : table.columns) {
+    titles.emplace_back(column.title);
+    widths.push_back(Width(column.title));
+  }
+  for (const std::vector<Cell>& row : table.rows) {
+    for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], Width(CellAt(row, i).text));
+  }
+  std::string text = Line(table.columns, titles, widths, false);
+  for (const std::vector<Cell>& row : table.rows) text += Line(table.columns, row, widths, color);
+  return text;
+}
+
+std::string HtmlOf(const Table& table) {
+  std::string html = "<table>\n";
+  if (!table.caption.empty()) absl::StrAppend(&html, "<caption>", HtmlEscaped(table.caption), "</caption>\n");
+  html += "<thead><tr>";
+  for (const Column& column : table.columns) {
+    absl::StrAppend(&html, "<th scope=\"col\"", ClassAttribute(column.align, Tone::kPlain));
+    if (!column.meaning.empty()) absl::StrAppend(&html, " title=\"", HtmlEscaped(column.meaning), "\"");
+    absl::StrAppend(&html, ">", HtmlEscaped(column.title), "</th>");
+  }
+  html += "</tr></thead>\n<tbody>\n";
+  for (const std::vector<Cell>& row : table.rows) {
+    html += "<tr>";
+    for (size_t i = 0; i < table.columns.size(); ++i) {
+      const Cell& cell = CellAt(row, i);
+      const char* tag = i == 0 ? "th" : "td";
+      absl::StrAppend(&html, "<", tag, i == 0 ? " scope=\"row\"" : "",
+                      ClassAttribute(table.columns[i].align, cell.tone), ">", HtmlEscaped(cell.text), "</", tag, ">");
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody>\n</table>\n";
+}
+
+std::string HtmlEscaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string JsonString(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == '<') {
+      absl::StrAppendFormat(&json, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+}  // namespace lynx

@@ -1,0 +1,122 @@
+// The predicted step as people see it: what each stage does when (spans on lanes), what that means (kinds and words),
+// and what its memory holds meanwhile. Built from a program and its simulation by the table of action kinds, so a new
+// kind of action appears here without a change. The page and the trace are both made of this. Pure; thread-safe.
+#ifndef LYNX_PLANNER_REPORT_TIMELINE_H_
+#define LYNX_PLANNER_REPORT_TIMELINE_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+#include "planner/action.h"
+#include "planner/plan.h"
+#include "planner/simulate.h"
+
+namespace lynx {
+
+// What a span is, for colour and legend. The first nine stand on the compute lane and, with idle time, make up a step.
+enum class SpanKind : uint8_t {
+  kForward,
+  kBackward,
+  kWeight,
+  kRecomputeHidden,
+  kRecomputeExposed,
+  kOptimizer,
+  kCommunicationWait,  // the device waits for a collective
+  kCopyWait,           // the device waits for a copy to or from the host
+  kStall,              // the device waits for a neighbour stage
+  kTensorTransfer,
+  kBoundaryTransfer,
+  kDataTransfer,
+  kCopyTransfer,
+};
+inline constexpr int kSpanKindCount = static_cast<int>(SpanKind::kCopyTransfer) + 1;
+inline constexpr int kComputeSpanKinds = static_cast<int>(SpanKind::kStall) + 1;
+const char* SpanKindName(SpanKind kind);  // "forward", "hidden recomputation", "stall", ...
+const char* SpanKindId(SpanKind kind);    // the same as a CSS and trace identifier: "hidden", "stall", ...
+
+struct TimelineSpan {
+  int32_t action = 0;  // index into the program
+  int32_t lane = 0;
+  SpanKind kind = SpanKind::kForward;
+  Nanos begin, end;  // equal where a wait found its transfer complete
+};
+
+struct StageTimeline {
+  std::vector<std::string> lanes;   // "compute", then "communication", "communication 2", "copy", ... as needed
+  std::vector<TimelineSpan> spans;  // in order of begin, then lane; those of one lane never overlap
+};
+
+// Lane 0 has the compute actions and the waits; a recompute action that is hidden in part is two spans. Every start
+// action puts its transfer on a lane of its stream, on a further one where others are still in flight.
+StageTimeline TimelineOf(const Program& program, const StageTimes& times);
+
+// Time on lane 0 by kind.
+using Breakdown = std::array<Nanos, kComputeSpanKinds>;
+Breakdown BreakdownOf(const StageTimeline& timeline);
+
+// One sentence without the action's text: "recomputation (ln1, qkv), layer 12, segment attn, microbatch 3".
+std::string ActionMeaning(const Action& action);
+
+// What device memory holds.
+enum class MemoryKind : uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizerStates,
+  kStored,      // forward results kept for the backward pass, or until they are on the host
+  kRecomputed,  // forward results made again
+  kActivationGradients,
+  kWorkspace,  // scratch, and forward results that no backward pass reads
+  kPacking,    // of the arena, what no buffer uses at its peak
+};
+inline constexpr int kMemoryKindCount = static_cast<int>(MemoryKind::kPacking) + 1;
+const char* MemoryKindName(MemoryKind kind);
+const char* MemoryKindId(MemoryKind kind);
+
+// Buffers of the arena by kind; kinds outside it stay 0.
+using LiveBytes = std::array<Bytes, kMemoryKindCount>;
+Bytes TotalOf(const LiveBytes& live);
+
+struct MemoryPoint {
+  Nanos begin;  // until the next point's
+  LiveBytes live;
+};
+
+struct StageMemory {
+  LiveBytes peak;  // at the moment of the largest total, with model states and packing: adds up to what is allocated
+  std::vector<MemoryPoint> points;  // of the arena over the step; of several at one time, the largest
+};
+
+// FailedPrecondition as FoldLiveness.
+absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext& context, const StageTimes& times);
+// At most `limit` points, the largest of each interval, so that no peak is lost.
+std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
+
+// A plan with its step simulated again.
+struct PredictedStep {
+  const PlanRequest* request = nullptr;  // not owned
+  const Plan* plan = nullptr;            // not owned
+  Simulation simulation;
+};
+// FailedPrecondition if the plan's programs cannot run, or its predicted step is not what the request's profile
+// gives.
+absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan);
+
+// Memory of a device that the stage may fill: the smaller of the device's and its states with the activation limit; 0
+// = no limit known.
+Bytes MemoryLimit(const PlanRequest& request, const Plan& plan, int32_t stage);
+
+struct TimeRange {
+  Nanos begin, end;
+};
+// Where each span is shown by itself: the whole step, or its begin and its end, where more than `budget` spans are
+// too many; two thirds of the budget go to the begin.
+std::vector<TimeRange> DetailRanges(const std::vector<StageTimeline>& stages, Nanos step, size_t budget);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_TIMELINE_H_

@@ -1,0 +1,186 @@
+"""The plan's page in a real browser: what it draws, how it is used, and that it needs nothing from outside.
+
+Runs where chromium and chromedriver are installed; elsewhere it says what is missing and ends with status 77.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import browser
+
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
+SKIPPED = 77
+
+PIXELS = "return document.getElementById(arguments[0]).toDataURL()"
+# Contrast of the text of every element that has text of its own, by WCAG 2.1, for opaque backgrounds.
+CONTRAST = """
+const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                         return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const found = [];
+for (const element of document.querySelectorAll("body *")) {
+  if (![...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+  if (!element.checkVisibility() || element.closest("script,style,noscript")) continue;
+  let behind = element;
+  while (behind && /rgba\\(.*, 0\\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+  const a = light(getComputedStyle(element).color), b = light(behind ? getComputedStyle(behind).backgroundColor : "rgb(255,255,255)");
+  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.tagName + " " + element.className + ": " + element.textContent.trim().slice(0, 40)]);
+}
+return found;
+"""
+
+
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.page = pathlib.Path(cls.folder.name) / "plan.html"
+        command = [str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE)]
+        subprocess.run([*command, "--html", str(cls.page)], check=True, capture_output=True, timeout=120)
+        cls.actions = []
+        for rank in (0, 2):  # one of each stage
+            out = subprocess.run([*command, "--actions", str(rank)], check=True, capture_output=True, text=True, timeout=120)
+            cls.actions.append(out.stdout.split())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def opened(self, **options):
+        window = browser.Browser(**options)
+        self.addCleanup(window.close)
+        window.open(self.page)
+        return window
+
+    def test_no_errors_and_nothing_from_outside(self):
+        window = self.opened()
+        self.assertEqual(window.log("browser"), [])
+        asked = []
+        for entry in window.log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                asked.append(message["params"]["request"]["url"])
+        outside = [url for url in asked if not url.startswith(("file:", "data:", "chrome:", "about:"))]
+        self.assertEqual(outside, [])
+
+    def test_keyboard_walks_through_every_action_of_a_stage(self):
+        window = self.opened()
+        window.run("document.getElementById('lanes').focus()")
+        shown = set()
+        window.keys("ArrowRight")
+        for _ in range(2 * len(self.actions[0])):
+            text = window.run("return document.querySelector('#inspector code').textContent")
+            shown.add(text)
+            window.keys("ArrowRight")
+            if window.run("return document.querySelector('#inspector code').textContent") == text and text == "0OPT":
+                break
+        starts = {action for action in self.actions[0] if "+" in action}
+        self.assertEqual(set(self.actions[0]) - starts - shown, set(), "compute actions and waits that the keys do not reach")
+        window.keys("Escape", "ArrowRight", "ArrowDown")
+        self.assertIn("communication", window.run("return document.getElementById('inspector').textContent"))
+        self.assertIn("+", window.run("return document.querySelector('#inspector code').textContent"))
+
+    def test_zoom_pan_and_back(self):
+        window = self.opened()
+        whole = window.run(PIXELS, "lanes")
+        self.assertNotEqual(window.run(PIXELS, "memory-time"), "")
+        memory = window.run(PIXELS, "memory-time")
+        window.run("document.getElementById('lanes').focus()")
+        window.keys("+", "+")
+        zoomed = window.run(PIXELS, "lanes")
+        self.assertNotEqual(zoomed, whole)
+        self.assertNotEqual(window.run(PIXELS, "memory-time"), memory, "memory over time follows the timeline")
+        window.keys("d")
+        self.assertNotEqual(window.run(PIXELS, "lanes"), zoomed)
+        window.keys("0")
+        self.assertEqual(window.run(PIXELS, "lanes"), whole)
+        window.run("document.querySelector('[data-view=steady]').click()")
+        window.settle()
+        self.assertNotEqual(window.run(PIXELS, "lanes"), whole)
+        window.run("document.querySelector('[data-view=fit]').click()")
+        window.settle()
+        self.assertEqual(window.run(PIXELS, "lanes"), whole)
+
+    def test_pointer_shows_drags_and_wheels(self):
+        window = self.opened()
+        left, top, width = window.run("const b = document.getElementById('lanes').getBoundingClientRect(); return [b.left, b.top, b.width]")
+        window.mouse("mouseMoved", left + width / 2, top + 20)
+        tip = window.run("const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent")
+        self.assertRegex(tip, r"stage 0|^0[A-Z]+")
+        self.assertRegex(tip, r"\d (s|ms|µs|ns)")
+        whole = window.run(PIXELS, "axis")
+        window.mouse("mouseWheel", left + width / 2, top + 20, deltaX=0, deltaY=-120, modifiers=2)  # with Ctrl
+        zoomed = window.run(PIXELS, "axis")
+        self.assertNotEqual(zoomed, whole)
+        window.mouse("mousePressed", left + width / 2, top + 20, button="left", buttons=1, clickCount=1)
+        window.mouse("mouseMoved", left + width / 2 + 80, top + 20, button="left", buttons=1)
+        window.mouse("mouseReleased", left + width / 2 + 80, top + 20, button="left", clickCount=1)
+        self.assertNotEqual(window.run(PIXELS, "axis"), zoomed)
+
+    def test_choosing_a_stage_shows_its_memory(self):
+        window = self.opened()
+        texts = []
+        for stage in ("0", "1"):
+            window.run("const s = document.getElementById('stage-select'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", stage)
+            texts.append(window.run("return document.getElementById('stage-detail').textContent"))
+            self.assertIn(f"stage {stage} at its peak", texts[-1])
+            self.assertIn("stored activations", texts[-1])
+        self.assertNotEqual(texts[0].replace("stage 0", ""), texts[1].replace("stage 1", ""))
+
+    def test_text_can_be_read_in_both_colours(self):
+        for dark in (False, True):
+            window = self.opened(dark=dark)
+            background = window.run("return getComputedStyle(document.body).backgroundColor")
+            self.assertEqual(background, "rgb(11, 14, 19)" if dark else "rgb(245, 246, 248)")
+            window.run("for (const d of document.querySelectorAll('details')) d.open = true")
+            for contrast, what in window.run(CONTRAST):
+                self.assertGreaterEqual(contrast, 4.5, f"{'dark' if dark else 'light'}: {what}")
+
+    def test_the_button_changes_colours(self):
+        window = self.opened()
+        before = window.run(PIXELS, "lanes")
+        window.run("const b = document.getElementById('theme'); b.click(); b.click()")
+        window.settle()
+        self.assertEqual(window.run("return getComputedStyle(document.body).backgroundColor"), "rgb(11, 14, 19)")
+        self.assertNotEqual(window.run(PIXELS, "lanes"), before)
+        self.assertEqual(window.run("return document.getElementById('theme').getAttribute('aria-label')"), "Colours: dark")
+
+    def test_fits_a_phone(self):
+        window = self.opened(width=390, height=844, scale=2)
+        self.assertEqual(window.run("return document.documentElement.scrollWidth"), 390)
+        small = window.run("return [...document.querySelectorAll('button, select')].filter((e) => e.checkVisibility() && "
+                           "e.getBoundingClientRect().height < 28).map((e) => e.textContent)")
+        self.assertEqual(small, [])
+
+    def test_reads_without_a_script(self):
+        window = self.opened(script=False)
+        state = window.command("DOM.getDocument", {"depth": -1})["root"]
+        text = []
+
+        def walk(node):
+            if node["nodeName"] in ("SCRIPT", "STYLE"):
+                return
+            if node["nodeType"] == 3:
+                text.append(node["nodeValue"])
+            for child in node.get("children", ()):
+                walk(child)
+
+        walk(state)
+        whole = " ".join(text)
+        self.assertIn("which this browser does not run", whole)
+        self.assertIn("778", whole)
+        for words in ("embed 0-3", "4-7 head", "stored activations", "critical: ln1"):
+            self.assertIn(words, whole)
+
+
+if __name__ == "__main__":
+    reason = browser.missing()
+    if reason:
+        print("skipped:", reason)
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

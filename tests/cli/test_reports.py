@@ -1,0 +1,76 @@
+"""What `lynxctl plan` writes into files, and what it says when it cannot."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
+
+
+def plan(*arguments):
+    return subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), *map(str, arguments)], capture_output=True,
+                          text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+class ReportsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_page_and_trace_beside_the_table(self):
+        page, trace = self.folder / "plan.html", self.folder / "step.json"
+        result = plan("--html", page, "--trace", trace)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, plan().stdout, "the files change nothing of what is printed")
+        self.assertIn(f"page: {page}", result.stderr)
+        self.assertIn("ui.perfetto.dev", result.stderr)
+        self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
+        self.assertIn("gpt-bytes", page.read_text())
+        self.assertLess(page.stat().st_size, 1 << 20)
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertGreater(len(events), 100)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["plan.html", "step.json"])
+
+    def test_actions_can_be_printed_too(self):
+        page = self.folder / "plan.html"
+        result = plan("--html", page, "--actions", 0)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(result.stdout.startswith("0"))
+        self.assertTrue(page.exists())
+
+    def refused(self, option, path, *words):
+        result = plan(option, path)
+        self.assertEqual(result.returncode, 2, result)
+        for word in (option, str(path), *words):
+            self.assertIn(word, result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_files_that_cannot_be_written(self):
+        for option in ("--html", "--trace"):
+            self.refused(option, self.folder / "absent" / "x", "No such file", "a folder that exists")
+            self.refused(option, self.folder, "that is a folder; name a file in it")
+            self.refused(option, "/proc/x", "that you may write to")
+            self.refused(option, "", "needs a file name")
+
+    def test_a_failed_write_leaves_what_was_there(self):
+        page = self.folder / "plan.html"
+        page.write_text("before")
+        (self.folder / "plan.html.new").mkdir()  # where the new file would be written first
+        result = plan("--html", page)
+        self.assertEqual(result.returncode, 2, result)
+        self.assertEqual(page.read_text(), "before")
+
+    def test_an_infeasible_job_writes_nothing(self):
+        page = self.folder / "plan.html"
+        result = plan("--set", "resources.activationMemoryPerRank=64KiB", "--html", page)
+        self.assertEqual(result.returncode, 1, result)
+        self.assertFalse(page.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
