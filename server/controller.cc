@@ -17,6 +17,7 @@ const char* JobStateName(JobState state) {
 
 Controller::Controller(ControllerOptions options) : options_(std::move(options)) {
   LYNX_CHECK(options_.wanted_shapes != nullptr);
+  LYNX_CHECK(options_.kept_jobs > 0);
 }
 
 std::vector<Effect> Controller::Step(const Event& event) {
@@ -66,6 +67,7 @@ std::vector<Effect> Controller::Finish() {
     effects_.push_back(SendWorker{node->second.worker_link.stream, WishOf(node->second)});
   }
   stray_acks_.clear();
+  DropOldJobs();
   for (auto& [id, events] : std::exchange(notices_, {})) effects_.push_back(NotifyWatchers{id, std::move(events)});
   return std::exchange(effects_, {});
 }
@@ -79,10 +81,14 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
     Job& job = jobs_[id];
     job.record = std::move(stored.record);
     job.plan = std::move(stored.plan);
+    if (job.plan != nullptr) job.program_text = ProgramTextOf(*job.plan);
     by_key_[job.record.idempotency_key] = id;
     by_submission_[job.record.submission] = id;
     last_submission_ = std::max(last_submission_, job.record.submission);
-    if (IsFinal(job.record.state)) continue;
+    if (IsFinal(job.record.state)) {
+      ended_.insert({job.record.ended, job.record.submission});
+      continue;
+    }
     unfinished_.insert(id);
     switch (job.record.state) {
       case JobState::kPlanning:
@@ -139,6 +145,19 @@ void Controller::SetState(Job& job, JobState state, const std::string& kind, con
 
 void Controller::TouchNodesOf(const Job& job) {
   for (const RankRecord& rank : job.record.ranks) worker_dirty_.insert(rank.where.node);
+}
+
+// Else a server that runs for years would hold, and load at its start, every job it ever had.
+void Controller::DropOldJobs() {
+  while (ended_.size() > options_.kept_jobs) {
+    const int64_t submission = ended_.begin()->second;
+    ended_.erase(ended_.begin());
+    const JobId id = by_submission_.at(submission);
+    by_key_.erase(jobs_.at(id).record.idempotency_key);
+    by_submission_.erase(submission);
+    jobs_.erase(id);
+    effects_.push_back(DeleteJob{id});
+  }
 }
 
 Controller::Job* Controller::FindJob(const JobId& id) {

@@ -46,6 +46,9 @@
 
 namespace lynx {
 
+// Of one desired state. Leaves room for everything else below the largest message (proto/message_limit.h).
+inline constexpr Bytes kMostProgramText{48 << 20};
+
 struct ControllerOptions {
   // Absence of a worker daemon after which its node counts as lost. After a start of the server, too: no node is lost
   // earlier.
@@ -60,7 +63,13 @@ struct ControllerOptions {
   // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
   int64_t max_unfinished_jobs = 10'000;
+  // Jobs that have ended and are still known. Beyond them the one that ended first is dropped, with its idempotency key,
+  // its plan and its events; what it wrote stays on disk. At least 1.
+  size_t kept_jobs = 10'000;
   size_t max_nodes = 10'000;
+  // Text of programs in one message to a worker. Ranks whose programs do not fit start with a later message; a plan with a
+  // program above it is refused.
+  Bytes most_program_text = kMostProgramText;
   // The shapes whose op times a plan wants (planner/plan.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
 };
@@ -110,6 +119,7 @@ class Controller {
   struct Job {
     JobRecord record;
     std::shared_ptr<const Plan> plan;
+    std::vector<Bytes> program_text;                        // of the plan, by stage
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
@@ -153,12 +163,14 @@ class Controller {
   void Touch(Job& job) { touched_.insert(job.record.id); }
   void TouchNodesOf(const Job& job);
   Job* FindJob(const JobId& id);
+  void DropOldJobs();
 
   // controller_jobs.cc: submission, queue, planning, placement
   void OnSubmitted(const JobSubmitted& event);
   void OnSubmissionLost(const SubmissionLost& event);
   void OnCancel(const CancelRequested& event);
   void OnPlanReady(const PlanReady& event);
+  absl::Status CheckPrograms(const Plan& plan) const;
   void Schedule();
   bool TryBegin(Job& job);
   Demand DemandOf(const Job& job) const;
@@ -215,6 +227,8 @@ class Controller {
   WorkerWish WishOf(const Node& node) const;
   AgentWish ShapesFor(const Node& node) const;
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
+  void HoldBack(WorkerWish& wish) const;
+  static std::vector<Bytes> ProgramTextOf(const Plan& plan);
 
   const ControllerOptions options_;
   std::map<JobId, Job> jobs_;
@@ -222,6 +236,7 @@ class Controller {
   std::map<int64_t, JobId> by_submission_;
   std::set<int64_t> queue_;        // submissions of QUEUED jobs
   std::set<JobId> unfinished_;
+  std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
   std::map<int64_t, NodeId> streams_;  // of admitted streams
   RankLogs logs_;

@@ -99,6 +99,7 @@ void Controller::OnSubmissionLost(const SubmissionLost& event) {
   by_submission_.erase(job->record.submission);
   queue_.erase(job->record.submission);
   unfinished_.erase(event.job);
+  ended_.erase({job->record.ended, job->record.submission});  // it may have been cancelled at once
   notices_.erase(event.job);
   jobs_.erase(event.job);
   schedule_ = true;
@@ -297,6 +298,10 @@ void Controller::OnPlanReady(const PlanReady& event) {
     return;
   }
   const std::shared_ptr<const Plan> plan = std::get<std::shared_ptr<const Plan>>(event.result);
+  if (const absl::Status programs = CheckPrograms(*plan); !programs.ok()) {
+    PlanRefused(*job, std::string(programs.message()));
+    return;
+  }
   const std::vector<DeviceRef> reserved = job->reservation.devices;
   EndPlanning(*job);
   const std::vector<NodeDevices> free = FreeDevices(job);
@@ -309,6 +314,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
     return;
   }
   job->plan = plan;
+  job->program_text = ProgramTextOf(*plan);
   job->record.plan_digest = plan->digest;
   effects_.push_back(InsertPlan{job->record.id, plan});
   AddEvent(*job, "planned",
@@ -318,6 +324,26 @@ void Controller::OnPlanReady(const PlanReady& event) {
                         plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
   StartGeneration(*job, *placement, "placed",
                   absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
+}
+
+std::vector<Bytes> Controller::ProgramTextOf(const Plan& plan) {
+  std::vector<Bytes> sizes;
+  for (const StagePlan& stage : plan.stages) {
+    sizes.push_back(Bytes(static_cast<int64_t>(ProgramText(stage.program).size())));
+  }
+  return sizes;
+}
+
+// A program travels to its node in one message.
+absl::Status Controller::CheckPrograms(const Plan& plan) const {
+  const std::vector<Bytes> sizes = ProgramTextOf(plan);
+  const auto largest = std::max_element(sizes.begin(), sizes.end());
+  if (largest == sizes.end() || *largest <= options_.most_program_text) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the program of stage ", largest - sizes.begin(), " takes ", FormatBytes(*largest), " as text for ",
+                   plan.microbatches, " microbatches, more than the ", FormatBytes(options_.most_program_text),
+                   " that one message to a node may hold; a larger train.microBatch, more stages or more replicas make it "
+                   "shorter"));
 }
 
 // The planner found nothing for the devices it was given. If the cluster has more that the job could be given, which others
@@ -381,6 +407,7 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   record.stop = StopKind::kNone;
   record.stop_reason.clear();
   record.ended = wall_;
+  ended_.insert({record.ended, record.submission});
   SetState(job, state, kind, reason);
   schedule_ = true;
 }

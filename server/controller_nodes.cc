@@ -80,8 +80,15 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   node->address = state.address;
   node->heard = true;
   node->lost = false;
-  node->ranks.clear();
-  for (const RankObservation& rank : state.ranks) node->ranks[rank.key] = rank;
+  std::map<RankKey, RankObservation> ranks;
+  for (const RankObservation& rank : state.ranks) {
+    ranks[rank.key] = rank;
+    const auto before = node->ranks.find(rank.key);
+    const bool listened = before != node->ranks.end() && before->second.phase == RankPhase::kListening;
+    // It has its program; there is room for another's.
+    if (listened && rank.phase != RankPhase::kListening) worker_dirty_.insert(node->name);
+  }
+  node->ranks = std::move(ranks);
   for (const RankLogLines& lines : state.logs) {
     if (jobs_.contains(lines.key.job)) logs_.Add(lines);
   }
@@ -215,7 +222,20 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   for (const Device& device : node.agent.devices) {
     if (device.index == record.where.device) assignment.cores = device.cores;
   }
+  const auto seen = node.ranks.find(assignment.key);
+  assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;
+}
+
+// Ranks whose programs are beyond what one message may hold go on listening until others of their node have started.
+void Controller::HoldBack(WorkerWish& wish) const {
+  Bytes text;
+  for (RankAssignment& rank : wish.ranks) {
+    if (rank.peers == nullptr || rank.started) continue;
+    const size_t stage = static_cast<size_t>(CoordinatesOf(rank.plan->layout, rank.key.rank).stage);
+    text += jobs_.at(rank.key.job).program_text.at(stage);
+    if (text > options_.most_program_text) rank.peers = nullptr;
+  }
 }
 
 WorkerWish Controller::WishOf(const Node& node) const {
@@ -230,6 +250,7 @@ WorkerWish Controller::WishOf(const Node& node) const {
       if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }
   }
+  HoldBack(wish);
   if (const auto stray = stray_acks_.find(node.name); stray != stray_acks_.end()) {
     wish.acks.insert(wish.acks.end(), stray->second.begin(), stray->second.end());
   }

@@ -6,10 +6,13 @@
 
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "proto/message_limit.h"
 #include "server/messages.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {
+
+static_assert(kMostProgramText.value <= kMaxMessageBytes * 3 / 4, "a desired state holds more than programs");
 
 ServerCore::ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock)
     : options_(std::move(options)), clock_(clock), store_(std::move(store)), controller_(options_.controller) {}

@@ -4,15 +4,18 @@
 namespace lynx {
 namespace {
 
+// What a rank is to do goes to the worker when it is to start it. Before and after, the rank is only named: desired states
+// are sent with every acknowledgement, and programs are long.
 v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
   v1::RankAssignment m;
-  const Plan& plan = *assignment.plan;
-  const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
-  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
   m.set_job_id(assignment.key.job.value);
   m.set_generation(assignment.key.generation.value);
   m.set_rank(assignment.key.rank);
   m.set_device(assignment.device);
+  if (assignment.peers == nullptr || assignment.started) return m;
+  const Plan& plan = *assignment.plan;
+  const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
+  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
   for (const int32_t core : assignment.cores) m.add_cores(core);
   *m.mutable_spec() = ToProto(*assignment.spec);
   *m.mutable_layout() = ToProto(plan.layout);
@@ -23,12 +26,10 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
   m.set_program(ProgramText(part.program));
   m.set_arena_bytes(part.arena.value);
   m.set_plan_digest(plan.digest);
-  if (assignment.peers != nullptr) {
-    for (const RankAddress& peer : *assignment.peers) {
-      v1::PeerAddress& to = *m.add_peers();
-      to.set_host(peer.host);
-      to.set_port(peer.port);
-    }
+  for (const RankAddress& peer : *assignment.peers) {
+    v1::PeerAddress& to = *m.add_peers();
+    to.set_host(peer.host);
+    to.set_port(peer.port);
   }
   m.set_resume_step(assignment.resume_step);
   m.set_checkpoint_directory(assignment.checkpoint_directory);

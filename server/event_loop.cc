@@ -39,7 +39,8 @@ JobId JobOf(const Effect& durable) {
   if (const auto* update = std::get_if<UpdateJob>(&durable)) return update->job.id;
   if (const auto* event = std::get_if<InsertEvent>(&durable)) return event->job;
   if (const auto* plan = std::get_if<InsertPlan>(&durable)) return plan->job;
-  return std::get<InsertCheckpoint>(durable).job;
+  if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
+  return std::get<DeleteJob>(durable).job;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // What happens to the controller (events) and what it wants done (effects). Plain values: time arrives in the event, and
 // everything that touches the world is an effect that someone else carries out. Thread-safe as values are.
 //
-// The one who carries effects out first commits all durable ones (InsertJob to InsertCheckpoint) of a Step in one
+// The one who carries effects out first commits all durable ones (InsertJob to DeleteJob) of a Step in one
 // transaction, then the others in their order. So a reply, an acknowledgement or an order to a node never precedes the
 // decision that it rests on.
 #ifndef LYNX_SERVER_EVENTS_H_
@@ -98,6 +98,11 @@ struct InsertCheckpoint {
   Nanos time;  // wall clock
 };
 
+// All that is known of a job, which has ended.
+struct DeleteJob {
+  JobId job;
+};
+
 struct PlanJob {
   JobId job;
   int64_t attempt = 0;
@@ -134,13 +139,13 @@ struct StepRecorded {
   RankStep step;
 };
 
-using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, PlanJob, SendAgent,
+using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, DeleteJob, PlanJob, SendAgent,
                             SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
   return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||
          std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertEvent>(effect) ||
-         std::holds_alternative<InsertCheckpoint>(effect);
+         std::holds_alternative<InsertCheckpoint>(effect) || std::holds_alternative<DeleteJob>(effect);
 }
 
 }  // namespace lynx

@@ -20,7 +20,7 @@ inline constexpr int kJobStateCount = 7;
 const char* JobStateName(JobState state);  // "queued", ...
 constexpr bool IsFinal(JobState state) { return state >= JobState::kSucceeded; }
 
-// A change of state or something worth knowing, kept for good.
+// A change of state or something worth knowing, kept as long as the job.
 struct JobEvent {
   int64_t sequence = 0;  // 1, 2, ... per job
   Nanos time;            // wall clock

@@ -32,6 +32,7 @@ struct Flags {
   std::string metrics_address = "127.0.0.1:7471";
   std::string node_timeout = "60s";
   std::string measure_timeout = "60s";
+  int64_t keep_jobs = 10'000;
   std::string log_level = "info";
   bool insecure = false;
 };
@@ -59,6 +60,10 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ControllerOptions& controller = options.core.controller;
   LYNX_ASSIGN_OR_RETURN(controller.node_timeout, ParseTime(flags.node_timeout, "--node-timeout"));
   LYNX_ASSIGN_OR_RETURN(controller.measure_timeout, ParseTime(flags.measure_timeout, "--measure-timeout"));
+  if (flags.keep_jobs < 1 || flags.keep_jobs > 1'000'000) {
+    return absl::InvalidArgumentError(absl::StrCat("--keep-jobs ", flags.keep_jobs, " is not between 1 and 1000000"));
+  }
+  controller.kept_jobs = static_cast<size_t>(flags.keep_jobs);
   controller.wanted_shapes = WantedShapes;
   options.core.planner = MakePlan;
   return options;
@@ -73,6 +78,7 @@ int Main(int argc, char** argv) {
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the /metrics page; empty: none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
+       {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
        {"insecure", &flags.insecure, "listen on addresses that other machines reach, without TLS"}});
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);

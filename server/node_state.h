@@ -121,6 +121,7 @@ struct RankAddress {
 // One rank that should be on a node.
 struct RankAssignment {
   RankKey key;
+  bool started = false;  // the worker has said that it runs or has ended: naming it is enough
   int32_t device = 0;
   std::vector<int32_t> cores;
   std::shared_ptr<const JobSpec> spec;

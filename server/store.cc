@@ -164,6 +164,7 @@ absl::Status Store::Write(const Effect& effect) {
         .BindBlob(ToProto(*plan->plan).SerializeAsString())
         .Run();
   }
+  if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
   LYNX_ASSIGN_OR_RETURN(
       Statement statement,
@@ -175,6 +176,16 @@ absl::Status Store::Write(const Effect& effect) {
       .Bind(checkpoint.bytes.value)
       .Bind(checkpoint.time.value)
       .Run();
+}
+
+absl::Status Store::Delete(const DeleteJob& job) {
+  for (const char* where : {"plans WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
+                            "jobs WHERE id"}) {
+    LYNX_ASSIGN_OR_RETURN(Statement statement,
+                          Statement::Prepare(db_.get(), absl::StrCat("DELETE FROM ", where, "=?")));
+    LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Store::WriteNew(const InsertJob& insert) {

@@ -59,6 +59,7 @@ class Store {
   absl::Status WriteRecord(const JobRecord& record);
   absl::Status WriteRanks(const JobRecord& record);
   absl::Status WriteEvent(const InsertEvent& insert);
+  absl::Status Delete(const DeleteJob& job);
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);
   absl::Status Damaged(const std::string& what) const;

@@ -65,6 +65,7 @@ struct FakeNode {
   std::map<RankKey, FakeRank> ranks;
   bool obedient = true;  // applies wishes at once
   std::optional<WorkerWish> last_wish;
+  std::vector<WorkerWish> wishes;  // all
   std::vector<RankLogLines> logs;
 };
 
@@ -256,6 +257,7 @@ class Cluster {
   Controller& controller() { return *controller_; }
   const JobRecord& Record(const JobId& id) const { return *controller_->Find(id); }
   const JobRecord& Stored(const JobId& id) const { return stored_.at(id); }
+  size_t StoredJobs() const { return stored_.size(); }
   JobState State(const JobId& id) const { return Record(id).state; }
   // "kind kind kind", from the store.
   std::string Kinds(const JobId& id) {
@@ -371,6 +373,9 @@ class Cluster {
         events_[event->job].push_back(event->event);
       } else if (auto* checkpoint = std::get_if<InsertCheckpoint>(&effect)) {
         checkpoints_.push_back(*checkpoint);
+      } else if (auto* drop = std::get_if<DeleteJob>(&effect)) {
+        EXPECT_EQ(stored_.erase(drop->job), 1u);
+        stored_plans_.erase(drop->job);
       } else if (auto* ask = std::get_if<PlanJob>(&effect)) {
         plans_.push_back(*ask);
       } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
@@ -382,6 +387,7 @@ class Cluster {
           if (node.worker_stream != worker->stream) continue;
           Acknowledge(node, worker->wish);
           node.last_wish = worker->wish;
+          node.wishes.push_back(worker->wish);
         }
       } else if (auto* close = std::get_if<CloseStream>(&effect)) {
         closed_[close->stream] = close->reason;

@@ -1,4 +1,6 @@
 // From submission to success, the queue, cancelling, restarts of the server.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@ namespace {
 using ::lynx::testing::Cluster;
 using ::lynx::testing::FakeNode;
 using ::lynx::testing::MakeSpec;
+using ::lynx::testing::MakeTestPlan;
 using ::testing::HasSubstr;
 
 constexpr ParallelLayout kFour{2, 2, 1};
@@ -460,6 +463,90 @@ TEST(ControllerJobsTest, ReportsAreAcknowledgedOnceTheyAreWritten) {
   cluster.Say(job, 0, RankCheckpoint{20, "/c/step-20", Bytes(1)});
   EXPECT_EQ(cluster.Stored(job).checkpoint_step, 20);
   EXPECT_TRUE(cluster.RankOf(job, 0)->unacknowledged.empty());
+}
+
+// A plan of two stages, each with this program.
+std::shared_ptr<const Plan> PlanWithPrograms(const std::string& program) {
+  Plan plan = *MakeTestPlan(MakeSpec("gpt", 2, 2), {1, 2, 1});
+  for (StagePlan& stage : plan.stages) stage.program = ParseProgram(program).value();
+  return std::make_shared<const Plan>(plan);
+}
+
+// How many ranks each desired state of the node starts.
+std::vector<int64_t> Starts(const FakeNode& node) {
+  std::vector<int64_t> starts;
+  for (const WorkerWish& wish : node.wishes) {
+    const auto start = [](const RankAssignment& rank) { return rank.peers != nullptr && !rank.started; };
+    starts.push_back(std::count_if(wish.ranks.begin(), wish.ranks.end(), start));
+  }
+  return starts;
+}
+
+TEST(ControllerJobsTest, ProgramsGoToTheNodeWhenTheirRanksAreStarted) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.MeasureAll();
+  cluster.AnswerPlansWith(PlanWithPrograms("0F0:e.embed 0OPT"));
+  cluster.AllReady(job);
+  EXPECT_THAT(Starts(cluster.Node("n0")), ::testing::Contains(2));
+  cluster.Node("n0").wishes.clear();
+  cluster.Advance(2);
+  for (int64_t step = 0; step < 5; ++step) {
+    cluster.StepAll(job, step);
+    cluster.Advance(1.5);
+  }
+  ASSERT_GE(cluster.Node("n0").wishes.size(), 5u) << "acknowledgements";
+  EXPECT_THAT(Starts(cluster.Node("n0")), ::testing::Each(0));
+}
+
+TEST(ControllerJobsTest, ProgramsBeyondOneMessageStartOneAfterTheOther) {
+  const std::string program = "0F0:e.embed 0OPT";
+  Cluster cluster({.most_program_text = Bytes(static_cast<int64_t>(program.size()) * 3 / 2)});
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.MeasureAll();
+  cluster.AnswerPlansWith(PlanWithPrograms(program));
+  EXPECT_THAT(Starts(cluster.Node("n0")), ::testing::Each(::testing::Le(1)));
+  for (int32_t rank = 0; rank < 2; ++rank) EXPECT_EQ(cluster.RankOf(job, rank)->seen.phase, RankPhase::kRunning);
+}
+
+TEST(ControllerJobsTest, AProgramThatNoMessageHoldsIsRefused) {
+  Cluster cluster({.most_program_text = Bytes(10)});
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.MeasureAll();
+  cluster.AnswerPlansWith(PlanWithPrograms("0F0:e.embed 0OPT"));
+  EXPECT_EQ(cluster.State(job), JobState::kFailed);
+  EXPECT_THAT(cluster.Record(job).reason,
+              HasSubstr("the program of stage 0 takes 16 B as text for 16 microbatches, more than the 10 B that one "
+                        "message to a node may hold"));
+}
+
+TEST(ControllerJobsTest, JobsThatEndedLongAgoAreForgotten) {
+  Cluster cluster({.kept_jobs = 2});
+  cluster.AddNode("n0");
+  const JobId running = cluster.Run(MakeSpec("running", 2, 2), {2, 1, 1});
+  std::vector<JobId> jobs;
+  for (int i = 0; i < 5; ++i) {
+    jobs.push_back(cluster.Submit(MakeSpec("short", 1, 1), "key" + std::to_string(i)));
+    cluster.Advance(1);
+  }
+  // In another order than they came: the second, first, fourth, fifth.
+  for (const size_t i : {1, 0, 3, 4}) {
+    cluster.Cancel(jobs[i]);
+    cluster.Advance(1);
+  }
+  const auto known = [&](const JobId& job) { return cluster.controller().Find(job) != nullptr; };
+  EXPECT_FALSE(known(jobs[0]) || known(jobs[1]));
+  EXPECT_TRUE(known(jobs[2]) && known(jobs[3]) && known(jobs[4]) && known(running)) << "the newest, and what has not ended";
+  EXPECT_EQ(cluster.StoredJobs(), 4u);
+  EXPECT_EQ(cluster.controller().Resolve(jobs[0].value).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cluster.controller().List(100, {}).size(), 4u);
+  EXPECT_NE(cluster.Submit(MakeSpec("short", 1, 1), "key0"), jobs[0]) << "its key is free";
+  cluster.RestartServer();
+  EXPECT_EQ(cluster.StoredJobs(), 5u);
+  EXPECT_TRUE(known(jobs[3]) && known(running));
 }
 
 TEST(ControllerJobsTest, RepeatedReportsCountOnce) {

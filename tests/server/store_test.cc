@@ -154,6 +154,25 @@ TEST_F(StoreTest, ABatchIsAllOrNothing) {
   EXPECT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok()) << "the failed batch left nothing behind";
 }
 
+TEST_F(StoreTest, ADeletedJobLeavesNothing) {
+  const std::unique_ptr<Store> store = Open();
+  JobRecord job = MakeJob(1);
+  job.ranks = {{.where = {NodeId("n0"), 0}}};
+  ASSERT_TRUE(store->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, UpdateJob{job}, InsertPlan{job.id, MakeSmallPlan(*job.spec)},
+                             InsertEvent{job.id, {.sequence = 1, .kind = "submitted"}},
+                             InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(3)}})
+                  .ok());
+  ASSERT_TRUE(store->Commit({DeleteJob{job.id}}).ok());
+  const std::vector<Store::StoredJob> left = store->LoadJobs().value();
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].record.id, MakeJob(2).id);
+  EXPECT_EQ(store->LoadPlan(job.id).value(), nullptr);
+  EXPECT_TRUE(store->LoadEvents(job.id, 0, 10).value().empty());
+  // Its id, key and number are free, and nothing of it is taken for the new one's.
+  ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
+  EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
+}
+
 TEST_F(StoreTest, OldEventsOfAJobAreDropped) {
   const std::unique_ptr<Store> store = Open();
   const JobId job("job1");

@@ -129,6 +129,26 @@ TEST_F(WorkerTest, ACrashIsReportedWithTheLastWords) {
                      [](const Told& told) { return told.lines == std::vector<std::string>{"about to fall"}; });
 }
 
+// The server sends what a rank is to do until it has started.
+TEST_F(WorkerTest, ARankThatIsOnlyNamedGoesOnAndIsNotStartedAgain) {
+  StartDaemon();
+  const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
+  v1::RankAssignment named;
+  named.set_job_id("j1");
+  named.set_generation(1);
+  WantOnly({named});
+  Tell(0, "step 0");
+  cluster_.WaitUntil("the step", [](const Told& told) { return !told.reports.empty(); });
+  EXPECT_TRUE(ProcessLives(pid));
+  Tell(0, "exit 1");
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  WantOnly({named});
+  const int messages = cluster_.told().messages;
+  cluster_.WaitUntil("two more messages", [=](const Told& told) { return told.messages >= messages + 2; });
+  EXPECT_TRUE(InPhase(cluster_.told(), 1, 0, v1::RANK_PHASE_EXITED));
+  EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
+}
+
 TEST_F(WorkerTest, ARankThatIsNotWantedIsAskedToEnd) {
   StartDaemon();
   const pid_t pid = RunRank(MakeAssignment("j1", 1, 0));
