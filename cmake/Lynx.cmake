@@ -16,6 +16,11 @@ if(LYNX_SANITIZE)
   add_link_options(-fsanitize=${LYNX_SANITIZE})
 endif()
 
+if(LYNX_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(OpenSSL REQUIRED)

@@ -47,17 +47,17 @@ bool Faster(const Draft& a, const Draft& b) {
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, FrontCache& fronts)
     : request_(request), candidate_(candidate), fronts_(fronts),
       costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
-      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
-      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)),
+      graph_(LayerGraph::Of(shape_)), stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
   }
   for (int32_t stage = 0; stage < stages(); ++stage) {
+    auto& busy = busy_times_.emplace_back();
     if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
-      busy_times_.push_back(busy_times_.back());
+      busy = busy_times_[stage - 1];
       continue;
     }
-    auto& busy = busy_times_.emplace_back();
     for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
       busy[static_cast<size_t>(type)] =
           costs_.Of(stage).LayerTime(type, Pass::kForward) + costs_.Of(stage).LayerTime(type, Pass::kBackward);
@@ -120,9 +120,8 @@ Nanos LayoutPlanner::LowerBound() const {
   Nanos fastest = BusyTime(LayerType::kTransformer, 0);
   double layers_per_nano = 0;
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    const Nanos layer = BusyTime(LayerType::kTransformer, stage);
-    fastest = std::min(fastest, layer);
-    layers_per_nano += 1 / static_cast<double>(std::max<int64_t>(1, layer.value));
+    fastest = std::min(fastest, BusyTime(LayerType::kTransformer, stage));
+    layers_per_nano += 1 / static_cast<double>(std::max<int64_t>(1, BusyTime(LayerType::kTransformer, stage).value));
   }
   Nanos total = fastest * request_.spec.model.layers;
   total += BusyTime(LayerType::kEmbedding, 0) + BusyTime(LayerType::kHead, stages() - 1);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "server/controller.h"
-#include "server/slowest_profile.h"
+#include "server/node_groups.h"
 
 namespace lynx {
 namespace {
@@ -258,15 +258,15 @@ void Controller::AdvancePlanning(Job& job) {
 void Controller::AskForPlan(Job& job) {
   job.plan_asked = true;
   job.measure_deadline = Nanos(0);
-  std::set<NodeId> names;
-  for (const DeviceRef& device : job.reservation.devices) names.insert(device.node);
+  const ClusterTopology& nodes = job.reservation.topology;
+  const size_t per_node = static_cast<size_t>(nodes.groups.front().devices_per_node);
   std::vector<std::shared_ptr<const HardwareProfile>> profiles;
-  for (const NodeId& name : names) {
+  for (size_t first = 0; first < job.reservation.devices.size(); first += per_node) {
+    const NodeId& name = job.reservation.devices[first].node;
     profiles.push_back(NodeOf(name).agent.profile);
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
-  PlanRequest request{.spec = *job.record.spec, .cluster = job.reservation.topology};
-  request.cluster.groups.front().profile = SlowestProfile(profiles);
+  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
   effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
 }
 

@@ -294,6 +294,23 @@ TEST(ControllerJobsTest, TheSlowestNodeIsPlannedFor) {
   EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile.flops_per_second, slow.flops_per_second);
 }
 
+TEST(ControllerJobsTest, ANodeWithSlowLinksIsPlannedForAsItIs) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  HardwareProfile slow = StatedCpuProfile();
+  slow.intra_node.bytes_per_second /= 10;
+  cluster.Node("n1").agent.profile = std::make_shared<const HardwareProfile>(slow);
+  cluster.Submit(MakeSpec("gpt", 4, 4));
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const std::vector<NodeGroup>& groups = cluster.plans()[0].request.cluster.groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].profile.intra_node, StatedCpuProfile().intra_node);
+  EXPECT_EQ(groups[1].profile.intra_node, slow.intra_node);
+  EXPECT_EQ(groups[1].devices(), 2);
+}
+
 TEST(ControllerJobsTest, CancelsInEveryState) {
   {
     Cluster cluster;  // QUEUED

@@ -1,0 +1,76 @@
+#include "server/node_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/slowest_profile.h"
+
+namespace lynx {
+namespace {
+
+bool Close(double a, double b) {
+  const auto [low, high] = std::minmax(a, b);
+  return high * 100 <= low * (100 + kAlikePercent);
+}
+
+bool Close(const LinkCost& a, const LinkCost& b) {
+  const auto time = [](const LinkCost& link) {
+    return static_cast<double>(link.latency.value) +
+           static_cast<double>(kMiB.value) * 1e9 / static_cast<double>(std::max<int64_t>(1, link.bytes_per_second));
+  };
+  return Close(time(a), time(b));
+}
+
+double TimeOf(const ShapeTimes& times) {
+  double sum = 0;
+  for (const OpTimes& op : times.ops) sum += static_cast<double>((op.forward + op.backward + op.weight).value);
+  return sum;
+}
+
+}  // namespace
+
+bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
+  if (a.device_kind != b.device_kind) return false;
+  if (!Close(a.intra_node, b.intra_node) || !Close(a.inter_node, b.inter_node)) return false;
+  bool shared = false;
+  for (const ShapeTimes& times : a.measured) {
+    for (const ShapeTimes& other : b.measured) {
+      if (times.shape != other.shape) continue;
+      if (!Close(TimeOf(times), TimeOf(other))) return false;
+      shared = true;
+    }
+  }
+  return shared ||
+         (Close(static_cast<double>(a.flops_per_second), static_cast<double>(b.flops_per_second)) &&
+          Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
+}
+
+ClusterTopology GroupNodes(const ClusterTopology& nodes,
+                           const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
+  LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
+  const HardwareProfile slowest = SlowestProfile(profiles);
+  ClusterTopology grouped;
+  const HardwareProfile* first = nullptr;  // of the last group
+  for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
+    const HardwareProfile& profile = known == nullptr ? slowest : *known;
+    // Against the first and the slowest of the group, so that a group does not drift from node to node.
+    if (first != nullptr && Alike(*first, profile) && Alike(grouped.groups.back().profile, profile)) {
+      NodeGroup& group = grouped.groups.back();
+      group.profile = SlowerProfile(std::move(group.profile), profile);
+      ++group.nodes;
+      continue;
+    }
+    NodeGroup& group = grouped.groups.emplace_back(nodes.groups.front());
+    group.nodes = 1;
+    group.profile = profile;
+    first = &profile;
+  }
+  if (grouped.groups.size() > 1) {
+    for (size_t i = 0; i < grouped.groups.size(); ++i) grouped.groups[i].name = absl::StrCat("group ", i);
+  }
+  return grouped;
+}
+
+}  // namespace lynx

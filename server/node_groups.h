@@ -1,0 +1,29 @@
+// Node groups: what the planner is told of the nodes that a job would run on. Nodes whose measurements agree are one
+// group, planned for by the slowest figures among them; a node that is clearly slower or faster, or has other links,
+// is a group of its own, so that its stages get what suits them. Pure; thread-safe.
+#ifndef LYNX_SERVER_NODE_GROUPS_H_
+#define LYNX_SERVER_NODE_GROUPS_H_
+
+#include <memory>
+#include <vector>
+
+#include "planner/cluster_topology.h"
+
+namespace lynx {
+
+// Measurements of like nodes differ by so much from run to run.
+inline constexpr int kAlikePercent = 25;
+
+// Of the same kind of device, and whatever both have measured takes about as long: all ops of a shape together, or,
+// where no shape is shared, arithmetic and memory rates; a transfer of 1 MiB inside the node and between nodes.
+bool Alike(const HardwareProfile& a, const HardwareProfile& b);
+
+// `nodes`: one group without a profile. `profiles`: of each of its nodes in order; null where the node has none,
+// which is then taken to be as slow as the slowest (StatedCpuProfile where no node has one). Neighbours that are
+// alike share a group.
+ClusterTopology GroupNodes(const ClusterTopology& nodes,
+                           const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_NODE_GROUPS_H_

@@ -1,0 +1,28 @@
+// What a fuzzer calls with any bytes: readers of what people and other programs write, and the planner behind them.
+// Each ends the process if the input is taken in a wrong way: it must be refused as InvalidArgument with a message,
+// or give a value that passes its checks. One thread.
+#ifndef LYNX_TESTS_FUZZ_TARGETS_H_
+#define LYNX_TESTS_FUZZ_TARGETS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lynx {
+
+struct FuzzTarget {
+  std::string name;
+  std::function<void(const std::string& input)> run;
+  std::vector<std::string> corpus;  // good inputs to begin from
+};
+
+// Job files; cluster files; config.json files of models; profiles as JSON. The first two also plan what they read,
+// where that is small.
+const std::vector<FuzzTarget>& FuzzTargets();
+
+// Words that such inputs are made of.
+const std::vector<std::string>& FuzzWords();
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_FUZZ_TARGETS_H_

@@ -1,0 +1,81 @@
+#include "server/node_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+using ::testing::ElementsAre;
+using Profiles = std::vector<std::shared_ptr<const HardwareProfile>>;
+
+HardwareProfile Measured(int64_t permille) {
+  HardwareProfile profile = StatedCpuProfile();
+  ShapeTimes times{.shape = {.micro_batch = 1}};
+  times.ops.fill({Nanos(permille), Nanos(2 * permille), Nanos(0)});
+  profile.measured = {times};
+  return profile;
+}
+
+std::shared_ptr<const HardwareProfile> Shared(HardwareProfile profile) {
+  return std::make_shared<const HardwareProfile>(std::move(profile));
+}
+
+std::vector<int32_t> Sizes(const ClusterTopology& cluster) {
+  std::vector<int32_t> sizes;
+  for (const NodeGroup& group : cluster.groups) sizes.push_back(group.nodes);
+  return sizes;
+}
+
+TEST(NodeGroups, NodesThatAgreeAreOneGroupWithTheSlowestFigures) {
+  const ClusterTopology cluster =
+      GroupNodes(UniformCluster(3, 2, {}, kGiB), {Shared(Measured(1000)), nullptr, Shared(Measured(1200))});
+  ASSERT_THAT(Sizes(cluster), ElementsAre(3));
+  EXPECT_EQ(cluster, UniformCluster(3, 2, Measured(1200), kGiB));
+}
+
+TEST(NodeGroups, AClearlySlowerNodeIsAGroupOfItsOwn) {
+  const ClusterTopology cluster =
+      GroupNodes(UniformCluster(4, 2, {}, kGiB),
+                 {Shared(Measured(1000)), Shared(Measured(1100)), Shared(Measured(2000)), Shared(Measured(1000))});
+  ASSERT_THAT(Sizes(cluster), ElementsAre(2, 1, 1));
+  EXPECT_EQ(cluster.groups[0].profile, Measured(1100));
+  EXPECT_EQ(cluster.groups[1].profile, Measured(2000));
+  EXPECT_EQ(cluster.groups[2].memory_per_device, kGiB);
+  EXPECT_EQ(cluster.groups[2].name, "group 2");
+  EXPECT_EQ(CheckCluster(cluster), absl::OkStatus());
+}
+
+TEST(NodeGroups, AGroupDoesNotDriftFromNodeToNode) {
+  Profiles profiles;
+  for (int64_t permille : {1000, 1200, 1400, 1600}) profiles.push_back(Shared(Measured(permille)));
+  EXPECT_THAT(Sizes(GroupNodes(UniformCluster(4, 1), profiles)), ElementsAre(2, 2));
+}
+
+TEST(NodeGroups, NodesWithoutAnyProfileAreTheStatedOne) {
+  EXPECT_EQ(GroupNodes(UniformCluster(2, 4), {nullptr, nullptr}), UniformCluster(2, 4, StatedCpuProfile()));
+}
+
+TEST(NodeGroups, LinksKindsAndRatesTellNodesApart) {
+  const HardwareProfile one = StatedCpuProfile();
+  EXPECT_TRUE(Alike(one, one));
+  const auto alike = [&](auto change) {
+    HardwareProfile other = one;
+    change(other);
+    EXPECT_EQ(Alike(one, other), Alike(other, one));
+    return Alike(one, other);
+  };
+  EXPECT_FALSE(alike([](auto& p) { p.device_kind = "other"; }));
+  EXPECT_FALSE(alike([](auto& p) { p.intra_node.bytes_per_second /= 2; }));
+  EXPECT_FALSE(alike([](auto& p) { p.inter_node.latency = Nanos(100'000'000); }));
+  EXPECT_FALSE(alike([](auto& p) { p.flops_per_second *= 2; }));
+  EXPECT_FALSE(alike([](auto& p) { p.memory_bytes_per_second /= 2; }));
+  EXPECT_TRUE(alike([](auto& p) { p.flops_per_second = p.flops_per_second * 11 / 10; }));
+  // What was measured tells more than rates.
+  HardwareProfile a = Measured(1000), b = Measured(1000);
+  b.flops_per_second /= 3;
+  EXPECT_TRUE(Alike(a, b));
+}
+
+}  // namespace
+}  // namespace lynx
