@@ -41,6 +41,13 @@ struct PlanOptions {
   std::string trace;            // write the predicted step as a trace to this file
 };
 
+struct WhatIfOptions {
+  PlanOptions base;
+  std::vector<std::string> changes;  // "model.seq=32768", on top of base.overrides
+  std::string nodes;                 // "4", or "+2" more of the last group; "" = as they are
+  std::string cluster;               // another cluster file; "" = the same
+};
+
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
@@ -66,6 +73,12 @@ int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Tables of a file's fields.
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile };
+// All policies side by side in the layout that the job's own plan has.
+int Compare(const PlanOptions& options);
+// The layouts that were rejected, and what more of something would bring.
+int Explain(const PlanOptions& options);
+// The plan as things are beside the plan with a change.
+int WhatIf(const WhatIfOptions& options);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.

@@ -59,16 +59,21 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   nodes->callback([&] { code = Nodes(global); });
 }
 
+// What to plan, and for which cluster: shared by the offline verbs.
+void AddPlanInputs(CLI::App& command, PlanOptions& options) {
+  command.add_option("-f,--file", options.file, "Job file")->required();
+  command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
+  auto* cluster = command.add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");
+  command.add_option("--profile", options.profile, "Hardware profile as JSON, in place of the cluster file's figures for that kind of device; default without one: stated figures for one CPU core");
+  command.add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")->check(CLI::PositiveNumber);
+  command.add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
+  command.add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
+}
+
 void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* plan = app.add_subcommand("plan", "Plan a job offline, without a server");
   static PlanOptions options;
-  plan->add_option("-f,--file", options.file, "Job file")->required();
-  plan->add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
-  auto* cluster = plan->add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");
-  plan->add_option("--profile", options.profile, "Hardware profile as JSON, in place of the cluster file's figures for that kind of device; default without one: stated figures for one CPU core");
-  plan->add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")->check(CLI::PositiveNumber);
-  plan->add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
-  plan->add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
+  AddPlanInputs(*plan, options);
   plan->add_option("--actions", options.actions_rank, "Print the action program of this rank")->check(CLI::NonNegativeNumber);
   plan->add_option("--html", options.html, "Also write the plan as one page for a browser to this file")
       ->check(FileName);
@@ -90,6 +95,24 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
                                      : cluster_reference ? ReferencePage::kClusterFile
                                                          : ReferencePage::kNone);
   });
+}
+
+void AddCompareCommands(CLI::App& app, int& code) {
+  auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");
+  static PlanOptions compared;
+  AddPlanInputs(*compare, compared);
+  compare->callback([&] { code = Compare(compared); });
+  auto* explain = app.add_subcommand("explain", "Why this plan: rejected layouts, and what more would bring");
+  static PlanOptions explained;
+  AddPlanInputs(*explain, explained);
+  explain->callback([&] { code = Explain(explained); });
+  auto* what_if = app.add_subcommand("whatif", "The plan as things are beside the plan with a change");
+  static WhatIfOptions options;
+  AddPlanInputs(*what_if, options.base);
+  what_if->add_option("--with", options.changes, "FIELD=VALUE of the job file, such as model.seq=32768");
+  what_if->add_option("--with-nodes", options.nodes, "Nodes of the cluster (its last group), or +N more");
+  what_if->add_option("--with-cluster", options.cluster, "Another cluster file, such as examples/clusters/h200.yaml");
+  what_if->callback([&] { code = WhatIf(options); });
 }
 
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
@@ -136,6 +159,7 @@ int main(int argc, char** argv) {
   int code = kExitOk;
   AddJobCommands(app, global, code);
   AddPlanCommands(app, global, code);
+  AddCompareCommands(app, code);
   AddModelCommands(app, global, code);
   AddLocalCommands(app, global, code);
   try {

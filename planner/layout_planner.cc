@@ -189,10 +189,9 @@ LayerProblem LayoutPlanner::Problem(RecomputeMode mode, int32_t stage, int32_t l
   LayerPosition position = LayerPosition::kInner;
   if (top) position = stage == stages() - 1 ? LayerPosition::kTopBelowHead : LayerPosition::kTop;
   LayerProblem problem = MakeLayerProblem(costs_.Of(stage), shape_, InFlightOf(stage), position, stalls_[stage] / layers);
-  if (mode == RecomputeMode::kNoOverlap) {
-    problem.capacity.fill(Nanos(0));
-    problem.early = Nanos(0);
-  }
+  if (mode != RecomputeMode::kNoOverlap) return problem;
+  problem.capacity.fill(Nanos(0));
+  problem.early = Nanos(0);
   return problem;
 }
 
@@ -455,7 +454,8 @@ bool LayoutPlanner::Allowed(RecomputeMode mode) const {
   return std::find(forbidden.begin(), forbidden.end(), mode) == forbidden.end();
 }
 
-// The fewest recomputed layers that fit are the fastest; Megatron-LM has one number for all stages.
+// Megatron-LM has one number for all stages. Fewer recomputed layers are faster, unless they fit only in a worse balance
+// of the stages: then recomputing all may be.
 std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   const auto with = [&](int32_t layers) {
     block_layers_ = layers;
@@ -464,7 +464,8 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   };
   if (request_.spec.recompute_options.layers > 0) return with(request_.spec.recompute_options.layers);
   int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all is recomputed
-  std::optional<Draft> best = with(high);
+  const std::optional<Draft> all = with(high);
+  std::optional<Draft> best = all;
   while (best && low < high) {
     const int32_t middle = low + (high - low) / 2;
     if (std::optional<Draft> draft = with(middle)) {
@@ -474,16 +475,15 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
       low = middle + 1;
     }
   }
-  return best;
+  return all && Faster(*all, *best) ? all : best;
 }
 
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
-  const bool heuristic = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu;
-  if (!heuristic) return DraftOf(wanted, to_beat);
+  if (wanted != RecomputeMode::kAuto && wanted != RecomputeMode::kHeu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
-  // Where HEU finds nothing that fits or promises to be faster, no named policy does: it chooses among them too.
+  // Where HEU finds nothing that fits or promises to be faster, no named policy does.
   std::optional<Draft> best;
   if (Allowed(RecomputeMode::kHeu)) {
     best = DraftOf(RecomputeMode::kAuto, to_beat);

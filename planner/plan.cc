@@ -181,10 +181,20 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
   return infeasible;
 }
 
-absl::Status CheckRecompute(const JobSpec& spec) {
+// What the search space and the layer graph know, but lowering does not yet.
+absl::Status CheckLowered(const JobSpec& spec, PlanTarget target) {
   const auto unknown = [](const std::string& what, const std::string& instead) {
     return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
   };
+  const ParallelLayout pinned = PinnedLayout(spec.parallel);
+  if (target != PlanTarget::kLynxEngine) return unknown("a plan for other frameworks' schedules", "plan for the engine");
+  if (pinned.cp > 1) return unknown("parallel.cp above 1", "use 1 or auto");
+  if (pinned.virtual_stages > 1) return unknown("parallel.virtualStages above 1", "use 1 or auto");
+  if (pinned.sequence_parallel) return unknown("parallel.sequenceParallel on", "use off or auto");
+  if (pinned.zero != ZeroStage::kNone) return unknown("parallel.zero", "use none or auto");
+  if (pinned.schedule != ScheduleKind::kOneForwardOneBackward) {
+    return unknown(absl::StrCat("parallel.schedule ", ScheduleKindName(pinned.schedule)), "use 1f1b or auto");
+  }
   if (spec.recompute == RecomputeMode::kOpt) return unknown("recompute opt", "use heu");
   if (spec.recompute == RecomputeMode::kUniform && spec.recompute_options.layers > 1) {
     return unknown(absl::StrCat("recompute uniform with recomputeOptions.layers ", spec.recompute_options.layers),
@@ -200,7 +210,7 @@ absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
                         Candidates(request.spec, request.cluster, request.target));
-  LYNX_RETURN_IF_ERROR(CheckRecompute(request.spec));
+  LYNX_RETURN_IF_ERROR(CheckLowered(request.spec, request.target));
   FrontCache fronts;
   std::optional<Plan> plan = Search(request, candidates, fronts).Fastest();
   if (!plan) return PlanResult(ExplainInfeasible(request, candidates, fronts));

@@ -35,7 +35,10 @@ std::vector<int32_t> UpTo(int32_t largest) {
 class Space {
  public:
   Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
-      : spec_(spec), model_(spec.model), pinned_(spec.parallel), any_(target == PlanTarget::kAnyFramework),
+      : spec_(spec),
+        model_(spec.model),
+        pinned_(spec.parallel),
+        any_(target == PlanTarget::kAnyFramework),
         least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
     for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kLargestAutoMicroBatch))) {
@@ -103,9 +106,12 @@ class Space {
 
   bool ScheduleFits(const Candidate& c) const {
     switch (c.layout.schedule) {
-      case ScheduleKind::kInterleaved: return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
-      case ScheduleKind::kChimera: return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
-      default: return true;
+      case ScheduleKind::kInterleaved:
+        return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
+      case ScheduleKind::kChimera:
+        return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
+      default:
+        return true;
     }
   }
 
@@ -147,7 +153,8 @@ std::string PinnedText(const JobSpec& spec) {
                                     text(p.dp), ", train.microBatch ", text(spec.train.micro_batch));
   if (p.cp > 1) absl::StrAppend(&pinned, ", parallel.cp ", p.cp);
   if (p.virtual_stages > 1) absl::StrAppend(&pinned, ", parallel.virtualStages ", p.virtual_stages);
-  if (p.schedule != ScheduleKind::kAuto) absl::StrAppend(&pinned, ", parallel.schedule ", ScheduleKindName(p.schedule));
+  if (p.schedule != ScheduleKind::kAuto)
+    absl::StrAppend(&pinned, ", parallel.schedule ", ScheduleKindName(p.schedule));
   return pinned;
 }
 
@@ -165,12 +172,12 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
     more = ", and Chimera needs an even pp and an even number of microbatches";
   }
   const int64_t max_ranks = std::min<int64_t>(spec.resources.max_ranks, cluster.devices());
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks, " ranks fits the model: tp must divide ",
-      spec.model.heads, " heads and ffn ", spec.model.ffn, " and be at most ", least,
-      " (devices of a node), pp be at most ", spec.model.layers,
-      " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, more, " (",
-      PinnedText(spec), "); change train.globalBatch, resources.ranks or parallel"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks,
+                   " ranks fits the model: tp must divide ", spec.model.heads, " heads and ffn ", spec.model.ffn,
+                   " and be at most ", least, " (devices of a node), pp be at most ", spec.model.layers,
+                   " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, more, " (",
+                   PinnedText(spec), "); change train.globalBatch, resources.ranks or parallel"));
 }
 
 }  // namespace
@@ -179,9 +186,9 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
                                                   PlanTarget target) {
   const int64_t devices = cluster.devices();
   if (spec.resources.min_ranks > devices) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the job asks for at least ", spec.resources.min_ranks, " ranks, but the cluster has ", devices, " devices (",
-        NodesText(cluster), "): lower resources.ranks or add nodes"));
+    return absl::InvalidArgumentError(absl::StrCat("the job asks for at least ", spec.resources.min_ranks,
+                                                   " ranks, but the cluster has ", devices, " devices (",
+                                                   NodesText(cluster), "): lower resources.ranks or add nodes"));
   }
   std::vector<Candidate> candidates = Space(spec, cluster, target).All();
   if (candidates.empty()) return NoCandidate(spec, cluster);

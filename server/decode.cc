@@ -13,7 +13,7 @@ constexpr size_t kMaxDevices = 64;
 constexpr size_t kMaxShapes = 64;
 constexpr size_t kMaxCores = 1024;
 constexpr int64_t kMaxCore = 1 << 16;
-constexpr size_t kMaxRanks = 1024;  // that one daemon knows
+constexpr size_t kMaxRanksOfDaemon = 1024;  // that one daemon knows
 constexpr size_t kMaxReports = 500;
 constexpr size_t kMaxLogs = 1024;
 constexpr size_t kMaxLogLines = 100;
@@ -220,7 +220,7 @@ absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {
   state.boot = message.boot_id();
   LYNX_RETURN_IF_ERROR(CheckNumericHost("address", message.address()));
   state.address = message.address();
-  LYNX_RETURN_IF_ERROR(CheckSize("ranks", message.ranks().size(), 0, kMaxRanks, "entries"));
+  LYNX_RETURN_IF_ERROR(CheckSize("ranks", message.ranks().size(), 0, kMaxRanksOfDaemon, "entries"));
   std::set<RankKey> keys;
   for (int i = 0; i < message.ranks_size(); ++i) {
     const std::string path = FieldPath("", "ranks", i);

@@ -129,6 +129,13 @@ class ClusterTest(unittest.TestCase):
                 self.fail(f"job {job} did not come to: {what}\n{json.dumps(page, indent=1)[:6000]}\n{self.daemon_logs()}")
             time.sleep(0.1)
 
+    def await_on_disk(self, condition, what, timeout=120):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                self.fail(f"did not come to: {what}\n{self.daemon_logs()}")
+            time.sleep(0.1)
+
     def await_steps(self, job, steps):
         return self.await_job(job, lambda page: int(page["progress"]["stepsDone"]) >= steps, f"{steps} steps done")
 

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import time
 
 from cluster import ClusterTest, processes
 
@@ -24,13 +23,6 @@ class CheckpointTest(ClusterTest):
 
     def steps_in(self, directory):
         return sorted(int(path.name[5:]) for path in pathlib.Path(directory).glob("step-*"))
-
-    def await_on_disk(self, condition, what, timeout=120):
-        deadline = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > deadline:
-                self.fail(f"did not come to: {what}\n{self.daemon_logs()}")
-            time.sleep(0.1)
 
     def fill(self, disk):
         """Takes all that is free, but for what an empty file needs."""

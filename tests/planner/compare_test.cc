@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
+#include "planner/search.h"
 #include "tests/planner/plan_fixtures.h"
 
 namespace lynx {
@@ -111,11 +113,55 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
+// What is left open takes its plain value for the engine, and every value elsewhere.
+TEST(Candidates, SpanEveryDegreeAndModeForAnyFramework) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 2, .pp = 2};
+  const auto engine = Candidates(request.spec, request.cluster, PlanTarget::kLynxEngine);
+  ASSERT_TRUE(engine.ok());
+  for (const Candidate& c : *engine) EXPECT_EQ(CheckEngineRuns(request.spec.model, c.layout), absl::OkStatus());
+  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 16;
+  request.spec.train.global_batch = 64;
+  const auto any = Candidates(request.spec, request.cluster, PlanTarget::kAnyFramework);
+  ASSERT_TRUE(any.ok());
+  std::set<ScheduleKind> schedules;
+  std::set<ZeroStage> zeros;
+  std::set<int32_t> contexts, chunks;
+  std::set<bool> sharded;
+  for (const Candidate& c : *any) {
+    EXPECT_EQ(c.layout.ranks(), 16);
+    EXPECT_EQ(int64_t{c.micro_batch} * c.microbatches * c.layout.dp, 64);
+    EXPECT_LE(c.layout.pp * c.layout.virtual_stages, 6);
+    EXPECT_EQ(c.layout.virtual_stages > 1, c.layout.schedule == ScheduleKind::kInterleaved);
+    schedules.insert(c.layout.schedule);
+    zeros.insert(c.layout.zero);
+    contexts.insert(c.layout.cp);
+    chunks.insert(c.layout.virtual_stages);
+    sharded.insert(c.layout.sequence_parallel);
+  }
+  using enum ScheduleKind;
+  EXPECT_EQ(schedules, (std::set{kOneForwardOneBackward, kInterleaved, kZeroBubble}));
+  EXPECT_EQ(zeros.size(), 4u);
+  EXPECT_EQ(contexts, (std::set{1, 2, 4}));
+  EXPECT_EQ(chunks, (std::set{1, 2, 3}));
+  EXPECT_EQ(sharded.size(), 2u);
+}
+
 TEST(Compare, WhatIsNotPlannedYetIsAnError) {
   PlanRequest request = TightRequest();
   request.spec.recompute = RecomputeMode::kUniform;
   request.spec.recompute_options.layers = 2;
   EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("uniform"));
+  request = TightRequest();
+  request.spec.parallel.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("parallel.schedule zero-bubble"));
+  request = TightRequest();
+  request.spec.parallel.sequence_parallel = Choice::kOn;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("parallel.sequenceParallel on"));
+  request = TightRequest();
+  request.target = PlanTarget::kAnyFramework;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("other frameworks"));
   request = TightRequest();
   request.spec.recompute_options.offload_permille = 100;
   EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("offloadShare"));

@@ -98,7 +98,7 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.parallel.dp = 8, s.train.micro_batch = 4; },
        "train.globalBatch is 16: must be a multiple of train.microBatch * parallel.dp, which is 32"},
       {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.ranks (most) is 8: must be at least 16"},
-      {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1}, s.resources.min_ranks = 2; },
+      {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1, .cp = 1}, s.resources.min_ranks = 2; },
        "resources.ranks (least) is 2: must be at most 1"},
       {[](JobSpec& s) { s.checkpoint.directory = std::string(5000, 'd'); }, "checkpoint.directory is 5000 char"},
       {[](JobSpec& s) { s.checkpoint.every_steps = -1; }, "checkpoint.everySteps is -1"},

@@ -536,7 +536,7 @@ TEST(ControllerJobsTest, AProgramThatNoMessageHoldsIsRefused) {
   cluster.AnswerPlansWith(PlanWithPrograms("0F0:e.embed 0OPT"));
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
   EXPECT_THAT(cluster.Record(job).reason,
-              HasSubstr("the program of stage 0 takes 16 B as text for 16 microbatches, more than the 10 B that one "
+              HasSubstr("the program of stage 0 takes 17 B as text for 16 microbatches, more than the 10 B that one "
                         "message to a node may hold"));
 }
 

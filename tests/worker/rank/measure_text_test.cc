@@ -20,7 +20,10 @@ MeasureResult Result() {
                        .op_overhead = Nanos(77)};
   ShapeTimes times;
   times.shape = Shape();
-  for (int i = 0; i < kOpCount; ++i) times.ops[i] = {Nanos(i + 1), Nanos(100 + i), Nanos(200 + i)};
+  for (const OpInfo& info : LayerGraph::Of(Shape()).ops()) {
+    const int i = static_cast<int>(info.op);
+    times.ops[i] = {Nanos(i + 1), Nanos(100 + i), Nanos(200 + i)};
+  }
   times.optimizer_per_mega_parameter = Nanos(5);
   result.measured = {times, times};
   return result;
