@@ -3,8 +3,8 @@
 //
 //     time = max(FLOPs / (peak * efficiency), traffic / (memory's rate * efficiency)) + overhead
 //
-// with the efficiency of the op's class at its size (OpClass, HardwareProfile::efficiency). On a device with tiles, that
-// is a GPU (HardwareProfile::gemm_tiles), three things differ from a CPU rank that works through an op in cache:
+// with the efficiency of the op's class at its size (OpClass, HardwareProfile::efficiency). On a device with tiles,
+// that is a GPU (HardwareProfile::gemm_tiles), four things differ from a CPU rank that works through an op in cache:
 //
 // - Products. An incomplete last wave of tiles costs as much as a full one, and a tile's result is written when its
 //   products are done, with no products beside it:
@@ -46,9 +46,9 @@ OpClass ClassOf(Op op, Pass pass);
 Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape);
 
 // FLOPs that the tiles of the product are worth, idle units of the last wave counted in. Of the two orientations of the
-// tile and its halvings down to 64 x 64, the one that takes least; each halving computes a tenth slower (our assumption:
-// smaller tiles reuse operands less, and libraries take them only where larger ones leave units idle). Without tiles,
-// those of the product.
+// tile and its halvings down to 64 x 64, the one that takes least; each halving computes a tenth slower (our
+// assumption: smaller tiles reuse operands less, and libraries take them only where larger ones leave units idle).
+// Without tiles, those of the product.
 int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles);
 
 // `profile`: as CheckProfile accepts; its measured times are not read. 0 for a pass in which the op does nothing. At

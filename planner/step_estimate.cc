@@ -107,6 +107,7 @@ class Estimator {
   StagePassTimes PassTimes(int32_t stage) const;
   int64_t ParametersOf(int32_t piece) const;
   int64_t MostParameters() const;
+  void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
   Nanos ExposedDataReduction(int64_t parameters, Nanos last_backward) const;
 
   const StepRequest& request_;
@@ -155,6 +156,7 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
   const Bytes offloaded =
       Bytes(StoredLayerBytes(graph_, shape_, request_.recompute).value * layers / 1000 * request_.offload_permille);
   times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
+  AddShardTransfers(piece, times);
   const int32_t next = shape_of_pipeline_.Next(stage);
   const Nanos ahead = next == kNoStage ? Nanos(0) : TransferTo(next);
   if (request_.traits.blocking_transfers) {
@@ -164,6 +166,20 @@ StagePassTimes Estimator::PassTimes(int32_t stage) const {
     times.transfer = ahead;
   }
   return times;
+}
+
+// Shared gradients leave with every microbatch, for no rank has room to sum them; shared weights come before either
+// pass.
+void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
+  const ZeroStage zero = request_.layout.zero;
+  const int64_t parameters = ParametersOf(piece);
+  const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters) : Nanos(0);
+  const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters) : Nanos(0);
+  const auto add = [&](Nanos transfers, Nanos& pass, Nanos beside) {
+    pass += request_.traits.overlaps_data_reduction ? std::max(Nanos(0), transfers - pass - beside) : transfers;
+  };
+  add(weights, times.forward, Nanos(0));
+  add(weights + gradients, times.backward, times.weight);
 }
 
 int64_t Estimator::ParametersOf(int32_t piece) const {
@@ -185,9 +201,13 @@ int64_t Estimator::MostParameters() const {
 }
 
 // Each layer's gradients can be reduced while the layers below it run backward for the last time: all but the last
-// one's. Weights are gathered after the optimizer, with nothing beside.
+// one's. Weights are gathered after the optimizer, with nothing beside. What is shared out was paid for with every
+// microbatch.
 Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
-  const Nanos whole = costs_.DataReduceTime(parameters), gather = costs_.WeightGatherTime(parameters);
+  const ZeroStage zero = request_.layout.zero;
+  const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);
+  if (zero >= ZeroStage::kGradients) return gather;
+  const Nanos whole = costs_.DataReduceTime(parameters);
   if (!request_.traits.overlaps_data_reduction) return whole + gather;
   const Nanos one = costs_.DataReduceTime(LayerParameters(LayerType::kTransformer, shape_));
   return std::max(std::min(one, whole), whole - last_backward) + gather;

@@ -1,10 +1,11 @@
 // Time of one step in closed form: each layer's passes from the cost model, the pipeline's schedule from its timeline,
 // then what stands after it. Coarser than Simulate, which runs every action, and fast enough for pipelines of any size.
-// What it leaves out: recomputation in windows (each layer is treated alike, and what it recomputes is exposed), and the
-// exchange of norms and losses.
+// What it leaves out: recomputation in windows (each layer is treated alike, and what it recomputes is exposed), and
+// the exchange of norms and losses. ZeRO-2 reduces gradients with every microbatch, ZeRO-3 also gathers weights before
+// each pass: hidden behind the pass where the framework overlaps reductions, as far as they are shorter.
 //
-// It also tells how long a step takes in frameworks that run it otherwise than Lynx does (FrameworkTraits), which is what
-// published measurements are of. Pure; thread-safe.
+// It also tells how long a step takes in frameworks that run it otherwise than Lynx does (FrameworkTraits), which is
+// what published measurements are of. Pure; thread-safe.
 #ifndef LYNX_PLANNER_STEP_ESTIMATE_H_
 #define LYNX_PLANNER_STEP_ESTIMATE_H_
 

@@ -140,6 +140,30 @@ TEST(StepEstimate, TiedEmbeddingsAndReplicasAddReductions) {
   EXPECT_LT(EstimateStep(request, StatedCpuProfile())->data_reduction, estimate.data_reduction);
 }
 
+TEST(StepEstimate, SharingGradientsAndWeightsCostsTransfersWithEveryMicrobatch) {
+  StepRequest request = Request({.dp = 2}, RecomputeMode::kNone);
+  request.traits.overlaps_data_reduction = false;
+  const auto with = [&](ZeroStage zero) {
+    request.layout.zero = zero;
+    return *EstimateStep(request, StatedCpuProfile());
+  };
+  const StepEstimate optimizer = with(ZeroStage::kOptimizer), gradients = with(ZeroStage::kGradients);
+  const StepEstimate weights = with(ZeroStage::kWeights);
+  const CostModel costs(StatedCpuProfile(), request.model, request.layout, 1, 8);
+  const Nanos reduce = costs.DataReduceTime(optimizer.parameters_per_rank);
+  const Nanos gather = costs.WeightGatherTime(optimizer.parameters_per_rank);
+  EXPECT_EQ(optimizer.data_reduction, reduce + gather);
+  EXPECT_EQ(gradients.data_reduction, gather);
+  EXPECT_EQ(weights.data_reduction, Nanos(0));
+  EXPECT_EQ(gradients.pipeline - optimizer.pipeline, reduce * 8);
+  EXPECT_EQ(weights.pipeline - gradients.pipeline, gather * 2 * 8);
+  request.traits.overlaps_data_reduction = true;
+  EXPECT_LT(with(ZeroStage::kWeights).pipeline, weights.pipeline);
+  HardwareProfile fast = StatedCpuProfile();
+  fast.intra_node = fast.inter_node = {Nanos(0), 1'000'000'000'000'000};
+  EXPECT_EQ(EstimateStep(request, fast)->pipeline, optimizer.pipeline) << "hidden behind the passes";
+}
+
 TEST(StepEstimate, RefusesWhatItCannotEstimate) {
   const auto message = [](const StepRequest& request) {
     const absl::Status status = EstimateStep(request, StatedCpuProfile()).status();

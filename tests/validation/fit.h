@@ -1,0 +1,26 @@
+// Least-squares fit of a few integer constants. Deterministic; not thread-safe.
+#ifndef LYNX_TESTS_VALIDATION_FIT_H_
+#define LYNX_TESTS_VALIDATION_FIT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/validation/published.h"
+
+namespace lynx::validation {
+
+struct Unknown {
+  std::string name;
+  int32_t* value;  // what `error` reads; where it stands is where the fit begins
+  int32_t low, high;
+};
+
+// Moves the unknowns, one at a time and in ever smaller steps, until no step of one makes `error` smaller; leaves
+// them there.
+std::vector<Constant> FitConstants(const std::vector<Unknown>& unknowns, const std::function<double()>& error);
+
+}  // namespace lynx::validation
+
+#endif  // LYNX_TESTS_VALIDATION_FIT_H_
