@@ -48,6 +48,12 @@ struct WhatIfOptions {
   std::string cluster;               // another cluster file; "" = the same
 };
 
+struct ExportOptions {
+  PlanOptions plan;
+  std::string format;  // an ExportFormat's name
+  std::string folder;  // write the files there; "" = print them
+};
+
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
@@ -71,6 +77,8 @@ int CancelAll(const GlobalOptions& global, const std::string& reason);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
+// Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
+int ExportJob(const GlobalOptions& global, const ExportOptions& options);
 // Tables of a file's fields.
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile };
 // All policies side by side in the layout that the job's own plan has.

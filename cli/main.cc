@@ -8,7 +8,7 @@ namespace {
 
 using namespace lynx;  // the verbs
 
-std::string FileName(const std::string& text) { return text.empty() ? "needs a file name" : ""; }
+std::string FileName(const std::string& text) { return text.empty() ? "needs a name" : ""; }
 
 void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* submit = app.add_subcommand("submit", "Submit a job file");
@@ -80,6 +80,14 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   plan->add_option("--trace", options.trace, "Also write the predicted step to this file, as a trace for ui.perfetto.dev")
       ->check(FileName);
   plan->callback([&] { code = PlanJob(global, options); });
+
+  auto* export_plan = app.add_subcommand("export", "Plan a job offline, and write the plan for another framework");
+  static ExportOptions export_options;
+  AddPlanInputs(*export_plan, export_options.plan);
+  export_plan->add_option("--format", export_options.format, "megatron, deepspeed or torchtitan")->required();
+  export_plan->add_option("--out", export_options.folder, "Write the files into this folder instead of printing them")
+      ->check(FileName);
+  export_plan->callback([&] { code = ExportJob(global, export_options); });
 
   auto* defaults = app.add_subcommand("defaults", "Print a job file with all its defaults");
   static std::string file;

@@ -55,7 +55,7 @@ class ReportsTest(unittest.TestCase):
             self.refused(option, self.folder / "absent" / "x", "No such file", "a folder that exists")
             self.refused(option, self.folder, "that is a folder; name a file in it")
             self.refused(option, "/proc/x", "that you may write to")
-            self.refused(option, "", "needs a file name")
+            self.refused(option, "", "needs a name")
 
     def test_a_failed_write_leaves_what_was_there(self):
         page = self.folder / "plan.html"

@@ -1,0 +1,234 @@
+#include "planner/report/export.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "planner/plan_table.h"
+#include "planner/report/export_files.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::array<const char*, 3> kFormatNames = {"megatron", "deepspeed", "torchtitan"};
+constexpr std::array<const char*, 3> kFrameworks = {"Megatron-LM", "DeepSpeed", "torchtitan"};
+
+LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
+  const std::pair<RecomputeMode, LayerRecompute> named[] = {
+      {RecomputeMode::kNone, LayerRecompute::kNothing},
+      {RecomputeMode::kSelective, LayerRecompute::kAttentionCore},
+      {RecomputeMode::kBalanced, LayerRecompute::kNormsAndActivation},
+      {RecomputeMode::kFull, LayerRecompute::kLayer},
+      {RecomputeMode::kFullKeepCollectives, LayerRecompute::kLayerButCollective}};
+  for (const auto& [mode, kind] : named) {
+    if (NamedPolicy(graph, mode, 1).layers[0] == policy) return kind;
+  }
+  return LayerRecompute::kMixed;
+}
+
+// The layers of a stage: so many of one kind, then nothing recomputed. nullopt: in another order.
+struct Run {
+  LayerRecompute kind = LayerRecompute::kNothing;
+  int32_t layers = 0;
+};
+std::optional<Run> RunOf(const LayerGraph& graph, const StagePolicy& policy) {
+  Run run;
+  for (size_t i = 0; i < policy.layers.size(); ++i) {
+    const LayerRecompute kind = KindOf(graph, policy.layers[i]);
+    if (kind == LayerRecompute::kNothing) continue;
+    if (static_cast<size_t>(run.layers) != i || (run.layers > 0 && kind != run.kind)) return std::nullopt;
+    run.kind = kind;
+    ++run.layers;
+  }
+  return run;
+}
+
+bool Uses(const Plan& plan, bool (*test)(Placement)) {
+  const size_t count = plan.ContextOf(0).graph().recomputable().size();
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& stage) {
+    return std::any_of(stage.policy.layers.begin(), stage.policy.layers.end(), [&](const LayerPolicy& layer) {
+      return std::any_of(layer.begin(), layer.begin() + static_cast<ptrdiff_t>(count), test);
+    });
+  });
+}
+
+// One number of layers that says how many each stage recomputes; nullopt: none does. 0: all layers everywhere.
+std::optional<int32_t> CommonFirstLayers(const Plan& plan, const std::vector<Run>& runs) {
+  int32_t first = 0;
+  bool all = true;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    first = std::max(first, runs[i].layers);
+    all = all && runs[i].layers == plan.stages[i].end_layer - plan.stages[i].first_layer;
+  }
+  if (all) return 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (runs[i].layers != std::min(first, plan.stages[i].end_layer - plan.stages[i].first_layer)) return std::nullopt;
+  }
+  return first;
+}
+
+// The fastest plan of the same layout whose policies the framework has; nullopt: none fits.
+absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
+  request.spec.parallel.tp = plan.layout.tp;
+  request.spec.parallel.pp = plan.layout.pp;
+  request.spec.parallel.dp = plan.layout.dp;
+  request.spec.parallel.cp = plan.layout.cp;
+  request.spec.parallel.virtual_stages = plan.layout.virtual_stages;
+  request.spec.parallel.sequence_parallel = plan.layout.sequence_parallel ? Choice::kOn : Choice::kOff;
+  request.spec.parallel.zero = plan.layout.zero;
+  request.spec.parallel.schedule = plan.layout.schedule;
+  request.spec.train.micro_batch = plan.micro_batch;
+  request.spec.recompute_options = {};  // no offloading; N of kBlock: the best that fits
+  std::optional<Plan> best;
+  for (const RecomputeMode mode :
+       {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kBlock, RecomputeMode::kFull}) {
+    request.spec.recompute = mode;
+    LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
+    Plan* candidate = std::get_if<Plan>(&result);
+    if (candidate == nullptr || !CanExpress(format, SummaryOf(*candidate, request.spec.recompute_options))) continue;
+    if (!best || candidate->step < best->step) best = std::move(*candidate);
+  }
+  return best;
+}
+
+std::string PolicyWords(const RecomputeSummary& recompute) {
+  if (recompute.first_layers > 0) {
+    return absl::StrCat("recomputing the first ", recompute.first_layers, " layers of each stage in full");
+  }
+  switch (recompute.kind) {
+    case LayerRecompute::kNothing: return "storing everything";
+    case LayerRecompute::kAttentionCore: return "recomputing the attention core of every layer";
+    case LayerRecompute::kNormsAndActivation: return "recomputing norms and activation function of every layer";
+    case LayerRecompute::kLayer: return "recomputing every layer in full";
+    case LayerRecompute::kLayerButCollective: return "recomputing every layer but its collective";
+    case LayerRecompute::kMixed: break;
+  }
+  return "recomputing per layer and tensor";
+}
+
+// What the plan does that no framework has, and what was exported for it.
+std::vector<std::string> PolicyMissing(const char* framework, const Plan& plan, const RecomputeSummary& summary,
+                                       const std::optional<Plan>& instead, const RecomputeSummary& exported) {
+  std::vector<std::string> missing;
+  if (summary.windows) {
+    const PlanFigures figures = FiguresOf(plan);
+    missing.push_back(absl::StrCat("windows: Lynx hides ",
+                                   PercentText(figures.hidden.value, (figures.hidden + figures.exposed).value),
+                                   " of the recomputation behind transfers and stalls; ", framework,
+                                   " recomputes on the critical path"));
+  }
+  if (instead) {
+    const Nanos slower = instead->step - plan.step;
+    missing.push_back(absl::StrCat("the policy of each layer and stage: exported is the best that ", framework,
+                                   " has for this layout, ", PolicyWords(exported), "; predicted step ",
+                                   FormatDuration(instead->step), " instead of ", FormatDuration(plan.step), " (",
+                                   slower.value < 0 ? "-" : "+",
+                                   PercentText(std::abs(slower.value), plan.step.value), ")"));
+  }
+  return missing;
+}
+
+}  // namespace
+
+const char* ExportFormatName(ExportFormat format) { return kFormatNames[static_cast<size_t>(format)]; }
+
+bool ParseExportFormat(const std::string& name, ExportFormat& format) {
+  for (size_t i = 0; i < kFormatNames.size(); ++i) {
+    if (name != kFormatNames[i]) continue;
+    format = static_cast<ExportFormat>(i);
+    return true;
+  }
+  return false;
+}
+
+RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options) {
+  RecomputeSummary summary;
+  summary.windows = Uses(plan, [](Placement p) { return IsRecomputed(p) && p != Placement::kCritical; });
+  summary.offloads = Uses(plan, [](Placement p) { return p == Placement::kOffload; });
+  if (plan.mode == RecomputeMode::kUniform && options.layers > 1) {
+    summary.kind = LayerRecompute::kLayer;
+    summary.group_layers = options.layers;
+    return summary;
+  }
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  std::vector<Run> runs;
+  for (const StagePlan& stage : plan.stages) {
+    const std::optional<Run> run = RunOf(graph, stage.policy);
+    if (run && run->layers > 0 && summary.kind == LayerRecompute::kNothing) summary.kind = run->kind;
+    if (!run || (run->layers > 0 && run->kind != summary.kind)) {
+      summary.kind = LayerRecompute::kMixed;
+      return summary;
+    }
+    runs.push_back(*run);
+  }
+  if (summary.kind == LayerRecompute::kNothing) return summary;
+  const std::optional<int32_t> first = CommonFirstLayers(plan, runs);
+  const bool whole_layers =
+      summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
+  if (!first || (*first > 0 && !whole_layers)) {
+    summary.kind = LayerRecompute::kMixed;
+  } else {
+    summary.first_layers = *first;
+  }
+  return summary;
+}
+
+bool HasEvenStages(const Plan& plan) {
+  const auto layers = [](const StagePlan& stage) { return stage.end_layer - stage.first_layer; };
+  return std::all_of(plan.stages.begin(), plan.stages.end(),
+                     [&](const StagePlan& stage) { return layers(stage) == layers(plan.stages.front()); });
+}
+
+bool CanExpress(ExportFormat format, const RecomputeSummary& recompute) {
+  if (recompute.windows || recompute.offloads) return false;
+  switch (recompute.kind) {
+    case LayerRecompute::kNothing: return true;
+    case LayerRecompute::kLayer:
+    case LayerRecompute::kLayerButCollective:
+      if (format == ExportFormat::kMegatron) return true;
+      if (format == ExportFormat::kDeepSpeed) return recompute.first_layers == 0;
+      return recompute.first_layers == 0 && recompute.group_layers == 1;
+    case LayerRecompute::kAttentionCore: return format == ExportFormat::kMegatron;
+    case LayerRecompute::kNormsAndActivation:
+    case LayerRecompute::kMixed: break;
+  }
+  return false;
+}
+
+std::string ExportHeader(const std::string& what, const JobSpec& spec, const Plan& plan, const std::string& mark) {
+  return absl::StrCat(mark, what, " for the job ", spec.name, ", made by lynxctl export.\n", mark, "Plan ",
+                      plan.digest.substr(0, 12), ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch,
+                      " x ", plan.microbatches, ", predicted step ", FormatDuration(plan.step), ".\n");
+}
+
+std::string NumberText(double value) { return absl::StrCat(value); }
+
+absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan) {
+  const RecomputeSummary summary = SummaryOf(plan, request.spec.recompute_options);
+  std::optional<Plan> instead;
+  RecomputeSummary exported = summary;
+  if (!CanExpress(format, summary)) {
+    LYNX_ASSIGN_OR_RETURN(instead, Substitute(format, request, plan));
+    if (!instead) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(kFrameworks[static_cast<size_t>(format)], " has no policy with which this job fits in ",
+                       LayoutText(plan.layout), ": storing everything and every recomputation that it has need more "
+                       "memory than there is; allow more memory or ranks, or another layout"));
+    }
+    exported = SummaryOf(*instead, request.spec.recompute_options);
+  }
+  const char* framework = kFrameworks[static_cast<size_t>(format)];
+  std::vector<std::string> missing = PolicyMissing(framework, plan, summary, instead, exported);
+  const Plan& shown = instead ? *instead : plan;
+  ExportedPlan files = format == ExportFormat::kMegatron    ? MegatronFiles(request.spec, shown, exported)
+                       : format == ExportFormat::kDeepSpeed ? DeepSpeedFiles(request.spec, shown, exported)
+                                                            : TorchtitanFiles(request.spec, shown, exported);
+  missing.insert(missing.end(), files.missing.begin(), files.missing.end());
+  files.missing = std::move(missing);
+  return files;
+}
+
+}  // namespace lynx

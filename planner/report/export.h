@@ -1,0 +1,62 @@
+// Export: a plan as flags and files of another framework, as far as that framework can express it, and a plain list of what
+// it cannot. Flag names and their exclusions are those of the versions in docs/export.md. Pure; thread-safe.
+//
+// Frameworks recompute on the critical path, alike in every layer or nearly so. Where the plan's policies are none that the
+// framework has, the same layout is planned again with those that it has, and the fastest that fits is exported; the list
+// says so, with both predictions.
+#ifndef LYNX_PLANNER_REPORT_EXPORT_H_
+#define LYNX_PLANNER_REPORT_EXPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/plan.h"
+
+namespace lynx {
+
+enum class ExportFormat : uint8_t { kMegatron, kDeepSpeed, kTorchtitan };
+const char* ExportFormatName(ExportFormat format);  // "megatron", "deepspeed", "torchtitan"
+bool ParseExportFormat(const std::string& name, ExportFormat& format);
+
+struct ExportedFile {
+  std::string name;  // without folders
+  std::string text;
+};
+
+struct ExportedPlan {
+  std::vector<ExportedFile> files;
+  std::vector<std::string> missing;  // what the framework cannot express: a sentence each, without a full stop
+};
+
+// InvalidArgument as MakePlan, for the request that pins what the framework has.
+absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan);
+
+// How the layers of a plan recompute, in words that frameworks have.
+enum class LayerRecompute : uint8_t {
+  kNothing,
+  kAttentionCore,    // selective (Korthikanti et al. 2022)
+  kNormsAndActivation,  // balanced (Yuan et al. 2024)
+  kLayer,            // all but the layer's input, repeating its collective
+  kLayerButCollective,
+  kMixed,            // anything else: per tensor, or in windows
+};
+struct RecomputeSummary {
+  LayerRecompute kind = LayerRecompute::kNothing;  // of the layers that recompute
+  // kLayer and kLayerButCollective: the first so many layers of every stage, all of a stage that has fewer.
+  // 0: all layers of every stage.
+  int32_t first_layers = 0;
+  int32_t group_layers = 1;  // kLayer: layers of which only the first one's input is kept
+  bool windows = false;      // some of it in windows or stalls
+  bool offloads = false;     // some tensors wait in the host's memory
+};
+// `options`: of the job that the plan was made for.
+RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options);
+
+// Stages that have not as many layers as the others.
+bool HasEvenStages(const Plan& plan);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_EXPORT_H_

@@ -1,0 +1,199 @@
+// DeepSpeed: ds_config.json. Keys: the configuration reference of DeepSpeed, runtime/pipe/module.py and engine.py, and the
+// tutorial on automatic tensor parallelism; see docs/export.md.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner/report/export_files.h"
+#include "planner/report/table.h"
+
+namespace lynx {
+namespace {
+
+// An object in the order in which its members are added.
+class JsonObject {
+ public:
+  void Raw(const std::string& name, const std::string& json) { members_.push_back({name, json}); }
+  void Text(const std::string& name, const std::string& text) { Raw(name, JsonString(text)); }
+  void Number(const std::string& name, int64_t value) { Raw(name, absl::StrCat(value)); }
+  void Real(const std::string& name, double value) { Raw(name, NumberText(value)); }
+  void Bool(const std::string& name, bool value) { Raw(name, value ? "true" : "false"); }
+  void Object(const std::string& name, const JsonObject& object) { Raw(name, object.Indented()); }
+
+  std::string Json() const {
+    std::string json = "{";
+    for (size_t i = 0; i < members_.size(); ++i) {
+      absl::StrAppend(&json, i ? "," : "", "\n  ", JsonString(members_[i].first), ": ", members_[i].second);
+    }
+    return json + "\n}";
+  }
+
+ private:
+  std::string Indented() const {
+    std::string text;
+    for (const char c : Json()) text += c == '\n' ? "\n  " : std::string(1, c);
+    return text;
+  }
+
+  std::vector<std::pair<std::string, std::string>> members_;
+};
+
+class DeepSpeed {
+ public:
+  DeepSpeed(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute)
+      : spec_(spec), plan_(plan), layout_(plan.layout), recompute_(recompute) {}
+
+  ExportedPlan Export() {
+    Batches();
+    Parallelism();
+    Recomputation();
+    Training();
+    Model();
+    ExportedPlan exported;
+    exported.files.push_back({"ds_config.json", config_.Json() + "\n"});
+    exported.missing = std::move(missing_);
+    return exported;
+  }
+
+ private:
+  void Miss(const std::string& text) { missing_.push_back(text); }
+
+  void Batches() {
+    const int64_t replica = int64_t{plan_.micro_batch} * plan_.microbatches;
+    config_.Number("train_batch_size", replica * layout_.dp);
+    config_.Number("train_micro_batch_size_per_gpu", plan_.micro_batch);
+    config_.Number("gradient_accumulation_steps", plan_.microbatches);
+  }
+
+  void Parallelism() {
+    JsonObject zero;
+    int64_t stage = layout_.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout_.zero) - 1;
+    if (layout_.pp > 1 && stage > 1) {
+      Miss(absl::StrCat("ZeRO-", stage, " beside pipeline parallelism: DeepSpeed's pipeline takes ZeRO-1 at most"));
+      stage = 1;
+    }
+    zero.Number("stage", stage);
+    if (layout_.dp > 1) zero.Bool("overlap_comm", true);
+    config_.Object("zero_optimization", zero);
+    if (layout_.tp > 1 && layout_.pp == 1) {
+      JsonObject tensor;
+      tensor.Number("autotp_size", layout_.tp);
+      config_.Object("tensor_parallel", tensor);
+      if (stage > 2) Miss("ZeRO-3 beside tensor parallelism: automatic tensor parallelism takes ZeRO-2 at most");
+    }
+    if (layout_.tp > 1 && layout_.pp > 1) {
+      Miss(absl::StrCat("tensor parallelism beside pipeline parallelism: give PipelineModule a topology with tp ",
+                        layout_.tp, " and layers that are parallel themselves, such as Megatron-LM's"));
+    }
+    if (layout_.sequence_parallel) Miss("sequence parallelism: norms and residuals are whole on every rank");
+    if (layout_.cp > 1) {
+      Miss(absl::StrCat("context parallelism of ", layout_.cp,
+                        ": the nearest is Ulysses, which the model's code and deepspeed.initialize set up"));
+    }
+    if (layout_.pp > 1) Pipeline();
+  }
+
+  void Pipeline() {
+    std::vector<std::string> layers;
+    for (const StagePlan& stage : plan_.stages) layers.push_back(absl::StrCat(stage.end_layer - stage.first_layer));
+    Miss(absl::StrCat("stages in the configuration: write PipelineModule(layers, num_stages=", layout_.pp,
+                      ", partition_method='uniform') in the model's code"));
+    if (!HasEvenStages(plan_)) {
+      Miss(absl::StrCat("stages of ", absl::StrJoin(layers, ", "),
+                        " layers: PipelineModule divides evenly, by parameters or by layer type"));
+    }
+    if (layout_.schedule != ScheduleKind::kOneForwardOneBackward) {
+      Miss(absl::StrCat("the schedule ", ScheduleKindName(layout_.schedule), ": DeepSpeed's pipeline runs 1F1B"));
+    }
+  }
+
+  void Recomputation() {
+    if (recompute_.kind == LayerRecompute::kNothing) return;
+    if (layout_.pp > 1) {
+      JsonObject pipeline;
+      pipeline.Number("activation_checkpoint_interval", recompute_.group_layers);
+      config_.Object("pipeline", pipeline);
+    } else {
+      JsonObject checkpointing;
+      checkpointing.Bool("partition_activations", false);
+      checkpointing.Bool("cpu_checkpointing", false);
+      checkpointing.Bool("contiguous_memory_optimization", false);
+      checkpointing.Number("number_checkpoints",
+                           (plan_.model.layers + recompute_.group_layers - 1) / recompute_.group_layers);
+      config_.Object("activation_checkpointing", checkpointing);
+      Miss(absl::StrCat("which layers recompute: the model's code calls deepspeed.checkpointing.checkpoint for ",
+                        recompute_.group_layers == 1 ? std::string("each layer")
+                                                     : absl::StrCat("each group of ", recompute_.group_layers, " layers")));
+    }
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+      Miss("keeping the results of collectives: a layer that is recomputed repeats its own");
+    }
+  }
+
+  void Training() {
+    const TrainSpec& train = spec_.train;
+    if (plan_.model.dtype == DataType::kBfloat16) {
+      JsonObject bf16;
+      bf16.Bool("enabled", true);
+      config_.Object("bf16", bf16);
+    }
+    JsonObject optimizer, parameters;
+    optimizer.Text("type", "AdamW");
+    parameters.Real("lr", train.optimizer.lr);
+    parameters.Raw("betas", absl::StrCat("[", NumberText(train.optimizer.beta1), ", ",
+                                         NumberText(train.optimizer.beta2), "]"));
+    parameters.Real("eps", train.optimizer.eps);
+    parameters.Real("weight_decay", train.optimizer.weight_decay);
+    optimizer.Object("params", parameters);
+    config_.Object("optimizer", optimizer);
+    config_.Real("gradient_clipping", train.optimizer.clip_norm);
+    Scheduler();
+    Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ",
+                      train.seed));
+  }
+
+  void Scheduler() {
+    const TrainSpec& train = spec_.train;
+    JsonObject scheduler, parameters;
+    const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;
+    scheduler.Text("type", cosine ? "WarmupCosineLR" : constant ? "WarmupLR" : "WarmupDecayLR");
+    if (!constant) parameters.Number("total_num_steps", train.steps);
+    if (cosine) {
+      parameters.Real("warmup_min_ratio", 0);
+      parameters.Real("cos_min_ratio", train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0);
+      parameters.Text("warmup_type", "linear");
+    } else {
+      parameters.Real("warmup_min_lr", 0);
+      parameters.Real("warmup_max_lr", train.optimizer.lr);
+      parameters.Text("warmup_type", "linear");
+      if (!constant && train.min_lr > 0) {
+        Miss(absl::StrCat("a linear decay that ends at ", NumberText(train.min_lr), ": WarmupDecayLR ends at 0"));
+      }
+    }
+    parameters.Number("warmup_num_steps", train.warmup_steps);
+    scheduler.Object("params", parameters);
+    config_.Object("scheduler", scheduler);
+  }
+
+  void Model() {
+    Miss(absl::StrCat("the model: the training script builds ", ModelFamilyName(plan_.model.family), " with ",
+                      plan_.model.layers, " layers, hidden ", plan_.model.hidden, ", ", plan_.model.heads,
+                      " heads, feed-forward ", plan_.model.ffn, ", sequence ", plan_.model.seq, ", vocabulary ",
+                      plan_.model.vocab));
+  }
+
+  const JobSpec& spec_;
+  const Plan& plan_;
+  const ParallelLayout& layout_;
+  const RecomputeSummary& recompute_;
+  JsonObject config_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+ExportedPlan DeepSpeedFiles(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute) {
+  return DeepSpeed(spec, plan, recompute).Export();
+}
+
+}  // namespace lynx

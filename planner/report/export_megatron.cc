@@ -1,0 +1,231 @@
+// Megatron-LM: one array of arguments for pretrain_gpt.py. Names and exclusions: megatron/training/arguments.py and
+// megatron/core/transformer/transformer_config.py; see docs/export.md.
+#include "absl/strings/str_cat.h"
+#include "planner/report/export_files.h"
+
+namespace lynx {
+namespace {
+
+class Arguments {
+ public:
+  void Group(const std::string& title) { absl::StrAppend(&text_, "\n  # ", title, "\n"); }
+  void Flag(const std::string& name) { absl::StrAppend(&text_, "  ", name, "\n"); }
+  void Value(const std::string& name, const std::string& value) {
+    absl::StrAppend(&text_, "  ", name, " ", value, "\n");
+  }
+  void Value(const std::string& name, int64_t value) { Value(name, absl::StrCat(value)); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// "E" the embedding, "t" a layer, "L" the loss; stages are parted by "|", in the order of the model.
+std::string LayoutString(const Plan& plan) {
+  std::string text = "E";
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const int32_t layers = plan.stages[i].end_layer - plan.stages[i].first_layer;
+    if (i > 0) text += '|';
+    absl::StrAppend(&text, layers == 0 ? "" : layers == 1 ? "t" : absl::StrCat("t*", layers));
+  }
+  return text + "L";
+}
+
+// For a shell: in single quotes.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+class Megatron {
+ public:
+  Megatron(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute)
+      : spec_(spec), plan_(plan), model_(plan.model), layout_(plan.layout), recompute_(recompute) {}
+
+  ExportedPlan Export() {
+    Model();
+    Parallelism();
+    Recomputation();
+    Training();
+    Data();
+    ExportedPlan exported;
+    exported.files.push_back({"megatron_args.sh", Script()});
+    exported.missing = std::move(missing_);
+    return exported;
+  }
+
+ private:
+  void Miss(const std::string& text) { missing_.push_back(text); }
+
+  std::string Script() const {
+    std::string text = absl::StrCat(
+        "#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", spec_, plan_, "# "),
+        "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
+        " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
+    // Collectives and products are issued in the order in which they stand only with one connection.
+    if ((layout_.tp > 1 || layout_.cp > 1) && !Fsdp()) text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n\n";
+    return absl::StrCat(text, "MEGATRON_ARGS=(", args_.text(), ")\n");
+  }
+
+  bool Fsdp() const {
+    return layout_.dp * layout_.cp > 1 && (layout_.zero == ZeroStage::kGradients || layout_.zero == ZeroStage::kWeights);
+  }
+
+  void Model() {
+    const bool llama = model_.family == ModelFamily::kLlama;
+    args_.Group("model");
+    args_.Value("--num-layers", model_.layers);
+    args_.Value("--hidden-size", model_.hidden);
+    args_.Value("--ffn-hidden-size", model_.ffn);
+    args_.Value("--num-attention-heads", model_.heads);
+    if (model_.key_heads() != model_.heads) {
+      args_.Flag("--group-query-attention");
+      args_.Value("--num-query-groups", model_.key_heads());
+    }
+    args_.Value("--seq-length", model_.seq);
+    args_.Value("--max-position-embeddings", model_.seq);
+    args_.Value("--position-embedding-type", llama ? "rope" : "learned_absolute");
+    args_.Value("--normalization", llama ? "RMSNorm" : "LayerNorm");
+    if (llama) {
+      args_.Flag("--swiglu");
+      args_.Flag("--disable-bias-linear");
+    }
+    if (!model_.tied_embeddings) args_.Flag("--untie-embeddings-and-output-weights");
+    args_.Value("--attention-dropout", NumberText(model_.dropout));
+    args_.Value("--hidden-dropout", NumberText(model_.dropout));
+    args_.Value("--attention-backend", model_.attention == AttentionKernel::kFused ? "flash" : "unfused");
+    if (model_.dtype == DataType::kBfloat16) args_.Flag("--bf16");
+    if (model_.attention == AttentionKernel::kFused && model_.dtype == DataType::kFloat32) {
+      Miss("fused attention in 32 bits: Transformer Engine has it for 16 only; model.dtype: bfloat16");
+    }
+    if (model_.dropout > 0 && model_.dropout_masks == DropoutMasks::kRegenerated) {
+      Miss("dropout masks drawn again in the backward pass: Megatron-LM keeps a byte for each element, which this "
+           "plan's memory does not count; model.dropoutMasks: stored does");
+    }
+  }
+
+  void Parallelism() {
+    args_.Group("parallelism");
+    args_.Value("--tensor-model-parallel-size", layout_.tp);
+    args_.Value("--pipeline-model-parallel-size", layout_.pp);
+    if (layout_.cp > 1) args_.Value("--context-parallel-size", layout_.cp);
+    if (layout_.sequence_parallel) args_.Flag("--sequence-parallel");
+    if (layout_.pp > 1 && layout_.dp > 1) args_.Flag("--use-tp-pp-dp-mapping");
+    Stages();
+    Replicas();
+  }
+
+  void Stages() {
+    if (!HasEvenStages(plan_)) {
+      args_.Value("--pipeline-model-parallel-layout", Quoted(LayoutString(plan_)));
+    } else if (layout_.virtual_stages > 1) {
+      args_.Value("--num-virtual-stages-per-pipeline-rank", layout_.virtual_stages);
+    }
+    if (layout_.virtual_stages > 1 && plan_.microbatches % layout_.pp != 0) {
+      Miss(absl::StrCat("interleaving of ", plan_.microbatches, " microbatches over ", layout_.pp,
+                        " stages: Megatron-LM wants a multiple of the stages; change train.globalBatch"));
+    }
+    if (layout_.pp == 1) return;
+    if (layout_.schedule != ScheduleKind::kOneForwardOneBackward && layout_.schedule != ScheduleKind::kInterleaved) {
+      Miss(absl::StrCat("the schedule ", ScheduleKindName(layout_.schedule), ": Megatron-LM runs ",
+                        layout_.virtual_stages > 1 ? "interleaved 1F1B" : "1F1B"));
+    }
+  }
+
+  void Replicas() {
+    if (layout_.dp == 1 && layout_.cp == 1) return;
+    if (Fsdp()) {
+      args_.Flag("--use-megatron-fsdp");
+      args_.Flag("--use-distributed-optimizer");
+      args_.Value("--data-parallel-sharding-strategy",
+                  layout_.zero == ZeroStage::kGradients ? "optim_grads" : "optim_grads_params");
+      args_.Flag("--no-gradient-accumulation-fusion");
+      args_.Value("--ckpt-format", "fsdp_dtensor");
+      if (layout_.tp > 1 || layout_.cp > 1) {
+        Miss("sharded gradients or weights beside tensor or context parallelism at full speed: Megatron-FSDP refuses "
+             "CUDA_DEVICE_MAX_CONNECTIONS=1, with which the others overlap best (before Blackwell)");
+      }
+      return;
+    }
+    args_.Flag("--overlap-grad-reduce");
+    if (layout_.zero == ZeroStage::kOptimizer) {
+      args_.Flag("--use-distributed-optimizer");
+      args_.Flag("--overlap-param-gather");
+    }
+  }
+
+  void Recomputation() {
+    if (recompute_.kind == LayerRecompute::kNothing) return;
+    args_.Group("recomputation");
+    if (recompute_.kind == LayerRecompute::kAttentionCore) {
+      args_.Value("--recompute-granularity", "selective");
+      args_.Value("--recompute-modules", "core_attn");
+      return;
+    }
+    args_.Value("--recompute-granularity", "full");
+    args_.Value("--recompute-method", recompute_.first_layers > 0 ? "block" : "uniform");
+    args_.Value("--recompute-num-layers",
+                recompute_.first_layers > 0 ? recompute_.first_layers : recompute_.group_layers);
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+      Miss("keeping the results of collectives: Megatron-LM repeats those of a layer that it recomputes in full");
+    }
+  }
+
+  void Training() {
+    const TrainSpec& train = spec_.train;
+    args_.Group("training");
+    args_.Value("--micro-batch-size", plan_.micro_batch);
+    args_.Value("--global-batch-size", int64_t{plan_.micro_batch} * plan_.microbatches * layout_.dp);
+    args_.Value("--train-iters", train.steps);
+    args_.Value("--optimizer", "adam");
+    args_.Value("--lr", NumberText(train.optimizer.lr));
+    args_.Value("--min-lr", NumberText(train.min_lr));
+    args_.Value("--lr-decay-style", LrScheduleName(train.schedule));
+    if (train.warmup_steps > 0) args_.Value("--lr-warmup-iters", train.warmup_steps);
+    args_.Value("--adam-beta1", NumberText(train.optimizer.beta1));
+    args_.Value("--adam-beta2", NumberText(train.optimizer.beta2));
+    args_.Value("--adam-eps", NumberText(train.optimizer.eps));
+    args_.Value("--weight-decay", NumberText(train.optimizer.weight_decay));
+    args_.Value("--clip-grad", NumberText(train.optimizer.clip_norm));
+    args_.Value("--seed", absl::StrCat(train.seed));
+    if (spec_.checkpoint.every_steps > 0) {
+      args_.Value("--save-interval", spec_.checkpoint.every_steps);
+      args_.Value("--save", spec_.checkpoint.directory.empty() ? "\"${CHECKPOINTS:?set it to a folder}\""
+                                                              : Quoted(spec_.checkpoint.directory));
+      Miss(absl::StrCat("keeping the newest ", spec_.checkpoint.keep, " checkpoints: Megatron-LM keeps all"));
+    }
+  }
+
+  void Data() {
+    args_.Group("data");
+    args_.Value("--tokenizer-type", "NullTokenizer");
+    args_.Value("--vocab-size", model_.vocab - 1);  // that tokenizer adds one for the end of a document
+    args_.Value("--make-vocab-size-divisible-by", 1);
+    if (spec_.data.kind == DataKind::kMegatron) {
+      args_.Value("--data-path", Quoted(spec_.data.path));
+      args_.Value("--split", "100,0,0");
+    } else {
+      args_.Flag("--mock-data");
+      Miss(absl::StrCat("the text file ", spec_.data.path,
+                        ": turn it into Megatron's format with tools/preprocess_data.py and give --data-path in place of "
+                        "--mock-data"));
+    }
+  }
+
+  const JobSpec& spec_;
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const ParallelLayout& layout_;
+  const RecomputeSummary& recompute_;
+  Arguments args_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+ExportedPlan MegatronFiles(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute) {
+  return Megatron(spec, plan, recompute).Export();
+}
+
+}  // namespace lynx

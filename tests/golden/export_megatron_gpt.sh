@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Megatron-LM arguments for the job job, made by lynxctl export.
+# Plan 0123456789ab: tp2 pp2 dp2 zero-optimizer, micro-batch 2 x 8, predicted step 1.00 s.
+# Source this file, then: torchrun <nodes and ranks, 8 in all> pretrain_gpt.py "${MEGATRON_ARGS[@]}"
+
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+
+MEGATRON_ARGS=(
+  # model
+  --num-layers 8
+  --hidden-size 64
+  --ffn-hidden-size 256
+  --num-attention-heads 8
+  --seq-length 32
+  --max-position-embeddings 32
+  --position-embedding-type learned_absolute
+  --normalization LayerNorm
+  --untie-embeddings-and-output-weights
+  --attention-dropout 0.1
+  --hidden-dropout 0.1
+  --attention-backend unfused
+
+  # parallelism
+  --tensor-model-parallel-size 2
+  --pipeline-model-parallel-size 2
+  --use-tp-pp-dp-mapping
+  --pipeline-model-parallel-layout 'Et*3|t*5L'
+  --overlap-grad-reduce
+  --use-distributed-optimizer
+  --overlap-param-gather
+
+  # recomputation
+  --recompute-granularity selective
+  --recompute-modules core_attn
+
+  # training
+  --micro-batch-size 2
+  --global-batch-size 32
+  --train-iters 1000
+  --optimizer adam
+  --lr 0.0003
+  --min-lr 3e-05
+  --lr-decay-style cosine
+  --lr-warmup-iters 20
+  --adam-beta1 0.9
+  --adam-beta2 0.95
+  --adam-eps 1e-08
+  --weight-decay 0.1
+  --clip-grad 1
+  --seed 1234
+
+  # data
+  --tokenizer-type NullTokenizer
+  --vocab-size 999
+  --make-vocab-size-divisible-by 1
+  --data-path '/data/corpus_text'
+  --split 100,0,0
+)
