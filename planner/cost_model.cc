@@ -25,10 +25,20 @@ constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype) {
 }
 
 int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
-  int64_t parameters = (context.end_layer - context.first_layer) * LayerParameters(LayerType::kTransformer, shape);
-  if (context.has_embedding()) parameters += LayerParameters(LayerType::kEmbedding, shape);
-  if (context.has_head()) parameters += LayerParameters(LayerType::kHead, shape);
+  int64_t parameters = 0;
+  for (const StageSlice& slice : context.slices) {
+    parameters += slice.layers() * LayerParameters(LayerType::kTransformer, shape);
+    if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
+    if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
+  }
   return parameters;
+}
+
+// As BoundaryTime counts them: the lower of two neighbouring ranks; the last rank where it neighbours the first.
+int32_t BoundaryAfter(const PipelineShape& pipeline, int32_t stage) {
+  LYNX_CHECK(stage != kNoStage && pipeline.Next(stage) != kNoStage);
+  const auto [low, high] = std::minmax({pipeline.RankOf(stage), pipeline.RankOf(pipeline.Next(stage))});
+  return high - low <= 1 ? low : high;
 }
 
 Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
@@ -131,8 +141,11 @@ void CostModel::ChooseLinks() {
       size_t& level = boundary[static_cast<size_t>(stage)];
       level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
     }
+    // In a bidirectional pipeline the mirrored rank holds the same layers.
+    const int32_t twin = PipelineOf(layout_).bidirectional() ? pp - 1 - stage : stage;
     for (int32_t t = 0; t < tp; ++t) {
-      data = std::max(data, LinkLevelOf(RankAt({t, stage, 0, 0}), RankAt({t, stage, dp - 1, cp - 1})));
+      const auto [low, high] = std::minmax({stage, twin});
+      data = std::max(data, LinkLevelOf(RankAt({t, low, 0, 0}), RankAt({t, high, dp - 1, cp - 1})));
     }
   }
   tensor_link_ = LinkAt(tensor);
@@ -200,10 +213,12 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
   switch (start.kind) {
     case ActionKind::kSendForwardStart:
     case ActionKind::kRecvBackwardStart:
-      return BoundaryTime(context.stage, TensorBytes(Tensor::kX, shape_));
+      return BoundaryTime(BoundaryAfter(PipelineOf(layout_), start.stage), TensorBytes(Tensor::kX, shape_));
     case ActionKind::kSendBackwardStart:
-    case ActionKind::kRecvForwardStart:
-      return BoundaryTime(context.stage - 1, TensorBytes(Tensor::kX, shape_));
+    case ActionKind::kRecvForwardStart: {
+      const PipelineShape pipeline = PipelineOf(layout_);
+      return BoundaryTime(BoundaryAfter(pipeline, pipeline.Previous(start.stage)), TensorBytes(Tensor::kX, shape_));
+    }
     case ActionKind::kDataReduceStart:
       return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
     case ActionKind::kWeightGatherStart:
@@ -279,12 +294,12 @@ Nanos CostModel::InputGradientTime(LayerType type) const {
   return sum;
 }
 
-Nanos CostModel::BoundaryTime(int32_t stage, Bytes bytes) const {
-  return TransferTimeOf(bytes.value, boundary_links_[static_cast<size_t>(stage)]);
+Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
+  return TransferTimeOf(bytes.value, boundary_links_[static_cast<size_t>(pipeline_rank)]);
 }
 
 Nanos CostModel::DataReduceTime(int64_t parameters) const {
-  const int32_t replicas = layout_.dp * layout_.cp;
+  const int32_t replicas = GradientRanks(layout_);
   const Bytes gradients(parameters * kFloatBytes);
   // A ring's reduce-scatter takes as long as its all-gather.
   return layout_.zero == ZeroStage::kNone ? AllReduce(gradients, replicas, data_link_)
@@ -293,7 +308,7 @@ Nanos CostModel::DataReduceTime(int64_t parameters) const {
 
 Nanos CostModel::WeightGatherTime(int64_t parameters) const {
   if (layout_.zero == ZeroStage::kNone) return Nanos(0);
-  return AllGather(Bytes(parameters * shape_.element_bytes()), layout_.dp * layout_.cp, data_link_);
+  return AllGather(Bytes(parameters * shape_.element_bytes()), GradientRanks(layout_), data_link_);
 }
 
 Nanos CostModel::OffloadTime(Bytes bytes) const {
@@ -312,7 +327,7 @@ Nanos CostModel::OptimizerTime(int64_t parameters) const {
     return Nanos(static_cast<int64_t>(nanos >> 20));
   }
   const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
-  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{layout_.dp} * layout_.cp;
+  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{GradientRanks(layout_)};
   return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
 }
 

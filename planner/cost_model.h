@@ -59,10 +59,10 @@ class CostModel {
   Nanos LayerTime(LayerType type, Pass pass, OpSet recomputed = 0) const;
   // kBackward without the weight gradients, and nothing in its windows.
   Nanos InputGradientTime(LayerType type) const;
-  // Time from the end of a pass on a stage until its result is on the next (forward; the stage after the last is the
+  // Time from the end of a pass on a pipeline rank until its result is on the next one (forward; after the last comes the
   // first, where a rank holds several parts of the model) or, backward, until the gradient is on the one before. `bytes`
   // a rank.
-  Nanos BoundaryTime(int32_t stage, Bytes bytes) const;
+  Nanos BoundaryTime(int32_t pipeline_rank, Bytes bytes) const;
   // Sum of the gradients of so many of a rank's parameters over its replicas: an all-reduce, with ZeRO a reduce-scatter.
   Nanos DataReduceTime(int64_t parameters) const;
   // With ZeRO: gathers so many of a rank's weights from the replicas that have updated them; else 0.

@@ -83,9 +83,8 @@ StageContext LayoutPlanner::Context(int32_t stage, int32_t first_layer, int32_t 
           .layout = candidate_.layout,
           .micro_batch = candidate_.micro_batch,
           .microbatches = microbatches,
-          .stage = stage,
-          .first_layer = first_layer,
-          .end_layer = first_layer + layers};
+          .pipeline_rank = stage,
+          .slices = {SliceOf(candidate_.layout, stage, first_layer, first_layer + layers)}};
 }
 
 std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
@@ -583,8 +582,8 @@ std::optional<Plan> LayoutPlanner::Assemble(const Draft& draft) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const StageContext& context = contexts[stage];
     const StageTimes& times = draft.simulation.stages[stage];
-    StagePlan part{.first_layer = context.first_layer,
-                   .end_layer = context.end_layer,
+    StagePlan part{.first_layer = context.only_slice().first_layer,
+                   .end_layer = context.only_slice().end_layer,
                    .policy = draft.policies[stage],
                    .program = LowerStage(context, draft.policies[stage])};
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);

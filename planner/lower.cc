@@ -23,18 +23,17 @@ using enum ActionKind;
 class StageLowering {
  public:
   StageLowering(const StageContext& context, const StagePolicy& policy)
-      : context_(context), graph_(context.graph()),
-        schedule_(OneForwardOneBackward(context.stage, context.layout.pp, context.microbatches)) {
-    LYNX_CHECK(context.end_layer > context.first_layer);
-    LYNX_CHECK(static_cast<int32_t>(policy.layers.size()) == context.end_layer - context.first_layer);
+      : context_(context), slice_(context.only_slice()), graph_(context.graph()),
+        schedule_(OneForwardOneBackward(context.pipeline_rank, context.layout.pp, context.microbatches)) {
+    LYNX_CHECK(slice_.layers() > 0 && static_cast<int32_t>(policy.layers.size()) == slice_.layers());
     for (const bool paired : {false, true}) {
-      for (int32_t layer = context.first_layer; layer < context.end_layer; ++layer) {
+      for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
         recompute_[paired].push_back(
-            ResolveRecomputation(graph_, policy.layers[static_cast<size_t>(layer - context.first_layer)],
+            ResolveRecomputation(graph_, policy.layers[static_cast<size_t>(layer - slice_.first_layer)],
                                  {.collectives = collectives(),
                                   .paired_forward = paired,
-                                  .stall = !context.has_head(),
-                                  .layer_above = layer + 1 < context.end_layer}));
+                                  .stall = !slice_.has_head,
+                                  .layer_above = layer < slice_.top_layer()}));
       }
     }
   }
@@ -58,10 +57,10 @@ class StageLowering {
 
  private:
   bool collectives() const { return context_.layout.tp > 1; }
-  int32_t top_layer() const { return context_.end_layer - 1; }
+  int32_t top_layer() const { return slice_.top_layer(); }
 
   void Emit(Action action) {
-    action.stage = context_.stage;
+    action.stage = slice_.stage;
     program_.push_back(action);
   }
 
@@ -83,7 +82,7 @@ class StageLowering {
   }
 
   OpSet OpsAt(int32_t layer, RecomputePoint point) const {
-    return recompute_[paired_][static_cast<size_t>(layer - context_.first_layer)][static_cast<size_t>(point)];
+    return recompute_[paired_][static_cast<size_t>(layer - slice_.first_layer)][static_cast<size_t>(point)];
   }
 
   bool AnyReads(OpSet ops, Tensor tensor) const {
@@ -106,7 +105,7 @@ class StageLowering {
     const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
     Action action{.kind = CollectiveStart(kind, Pass::kForward, true),
                   .segment = segment,
-                  .stage = context_.stage,
+                  .stage = slice_.stage,
                   .microbatch = microbatch,
                   .layer = layer};
     actions.push_back(action);
@@ -126,7 +125,7 @@ class StageLowering {
       }
       actions.push_back({.kind = kRecompute,
                          .segment = segment,
-                         .stage = context_.stage,
+                         .stage = slice_.stage,
                          .microbatch = microbatch,
                          .layer = layer,
                          .ops = here});
@@ -142,9 +141,9 @@ class StageLowering {
   // Posts the receive that a slot needs, if it needs one.
   void PostReceive(const MicrobatchPass& slot) {
     if (slot.pass == Pass::kForward) {
-      if (!context_.has_embedding()) Boundary(kRecvForwardStart, slot.microbatch);
+      if (!slice_.has_embedding) Boundary(kRecvForwardStart, slot.microbatch);
     } else {
-      if (!context_.has_head()) Boundary(kRecvBackwardStart, slot.microbatch);
+      if (!slice_.has_head) Boundary(kRecvBackwardStart, slot.microbatch);
     }
   }
 
@@ -163,21 +162,21 @@ class StageLowering {
   }
 
   void ForwardSlot(int32_t microbatch) {
-    if (!context_.has_embedding()) Boundary(kRecvForwardWait, microbatch);
+    if (!slice_.has_embedding) Boundary(kRecvForwardWait, microbatch);
     PostNextReceive();
     const std::optional<int32_t> backward = PairedBackward(microbatch);
     paired_ = backward.has_value();
-    if (context_.has_embedding()) ForwardLayer(microbatch, kEmbeddingLayer, std::nullopt);
-    for (int32_t layer = context_.first_layer; layer < context_.end_layer; ++layer) {
+    if (slice_.has_embedding) ForwardLayer(microbatch, kEmbeddingLayer, std::nullopt);
+    for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       ForwardLayer(microbatch, layer, backward);
     }
-    if (!context_.has_head()) {
+    if (!slice_.has_head) {
       WaitForSentActivation();
       Boundary(kSendForwardStart, microbatch);
       sent_activation_ = microbatch;
     }
     WaitForSentGradient();
-    if (context_.has_head()) ForwardLayer(microbatch, kHeadLayer, std::nullopt);
+    if (slice_.has_head) ForwardLayer(microbatch, kHeadLayer, std::nullopt);
   }
 
   void ForwardLayer(int32_t microbatch, int32_t layer, std::optional<int32_t> backward) {
@@ -198,22 +197,22 @@ class StageLowering {
     // What the top layer's first segment needs is made before the wait for the gradient: its memory is in use by then
     // in any case, and the wait may hide it.
     const OpSet first_needed = OpsAt(top_layer(), BeforeSegmentPoint(0));
-    if (context_.has_head()) {
+    if (slice_.has_head) {
       BackwardHead(microbatch, Recompute(microbatch, top_layer(), first_needed));
     } else {
-      for (int32_t layer = top_layer(); layer >= context_.first_layer; --layer) {
+      for (int32_t layer = top_layer(); layer >= slice_.first_layer; --layer) {
         const OpSet ops = OpsAt(layer, kStallPoint) | (layer == top_layer() ? first_needed : 0);
         EmitAll(Recompute(microbatch, layer, ops));
       }
       Boundary(kRecvBackwardWait, microbatch);
       WaitForSentActivation();
     }
-    for (int32_t layer = top_layer(); layer >= context_.first_layer; --layer) BackwardLayer(microbatch, layer);
-    if (context_.has_embedding()) {
+    for (int32_t layer = top_layer(); layer >= slice_.first_layer; --layer) BackwardLayer(microbatch, layer);
+    if (slice_.has_embedding) {
       BackwardEmbedding(microbatch);
     }
     WaitForSentGradient();
-    if (!context_.has_embedding()) {
+    if (!slice_.has_embedding) {
       Boundary(kSendBackwardStart, microbatch);
       sent_gradient_ = microbatch;
     }
@@ -280,7 +279,7 @@ class StageLowering {
     const OpSet recomputed = RecomputedOps(layer);
     int index = 0, window_index = 0;
     for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
-      if (segment == Segment::kAttn && layer == context_.first_layer) PostNextReceive();
+      if (segment == Segment::kAttn && layer == slice_.first_layer) PostNextReceive();
       if (index > 0 || layer != top_layer()) EmitRecompute(microbatch, layer, BeforeSegmentPoint(index));
       RunBackward(microbatch, layer, segment, recomputed);
       const bool window = collectives() && graph_.EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
@@ -291,7 +290,7 @@ class StageLowering {
       }
       if (window) {
         EmitRecompute(microbatch, layer, OwnWindowPoint(index));
-        if (layer > context_.first_layer) EmitRecompute(microbatch, layer - 1, AboveWindowPoint(window_index));
+        if (layer > slice_.first_layer) EmitRecompute(microbatch, layer - 1, AboveWindowPoint(window_index));
         Run(InfoOf(start).counterpart, microbatch, layer, segment);
         ++window_index;
       }
@@ -302,12 +301,13 @@ class StageLowering {
 
   // After the last microbatch has added to a layer's gradients, they are summed over the replicas.
   void ReduceGradients(int32_t microbatch, int32_t layer) {
-    if (context_.layout.dp == 1 || microbatch + 1 != context_.microbatches) return;
+    if (context_.gradient_ranks() == 1 || microbatch + 1 != context_.microbatches) return;
     Emit({.kind = kDataReduceStart, .layer = layer});
     reduced_layers_.push_back(layer);
   }
 
   const StageContext& context_;
+  const StageSlice& slice_;
   const LayerGraph& graph_;
   const std::vector<MicrobatchPass> schedule_;
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [paired_][layer - first_layer]

@@ -14,21 +14,35 @@ namespace {
 
 constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
 
+// The layer of kGrad's key. Where the previous slice is on the same rank, the gradient flows on into it in place.
+int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
+  if (context.slices.size() == 1) return kNoLayer;
+  const PipelineShape pipeline = context.pipeline();
+  const StageSlice* last = &slice;
+  while (pipeline.Previous(last->stage) != kNoStage) {
+    const StageSlice* previous = context.FindSlice(pipeline.Previous(last->stage));
+    if (previous == nullptr) break;
+    last = previous;
+  }
+  return last->first_layer;
+}
+
 // Collects what one action does, each key once, in the order of first use.
 class AccessList {
  public:
-  AccessList(const Action& action, const StageContext& context)
-      : action_(action), context_(context), shape_(context.shape()) {}
+  AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
+      : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
 
-  // A tensor of the action's own layer; the gradient that flows through all layers has none.
+  // A tensor of the action's own layer; the gradient that flows through all layers has none of its own.
   void Add(Tensor tensor, AccessMode mode) {
-    AddKey({tensor, tensor == Tensor::kGrad ? kNoLayer : action_.layer, action_.microbatch}, mode);
+    AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch},
+           mode);
   }
 
   // The x that a layer's last segment writes: the next layer's input.
   void AddOutputX(AccessMode mode) { AddKey({Tensor::kX, OutputLayer(), action_.microbatch}, mode); }
 
-  // x at the stage's boundary.
+  // x at the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
 
   void NeedWorkspace(Bytes bytes) { workspace_ = std::max(workspace_, bytes); }
@@ -44,9 +58,9 @@ class AccessList {
 
  private:
   int32_t OutputLayer() const {
-    if (action_.layer == kEmbeddingLayer) return context_.first_layer;
+    if (action_.layer == kEmbeddingLayer) return slice_.first_layer;
     const int32_t next = action_.layer + 1;
-    return next == context_.end_layer && context_.has_head() ? kHeadLayer : next;
+    return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
   }
 
   // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an
@@ -62,6 +76,7 @@ class AccessList {
 
   const Action& action_;
   const StageContext& context_;
+  const StageSlice& slice_;
   const LayerShape shape_;
   std::vector<Access> accesses_;
   Bytes workspace_;
@@ -182,8 +197,10 @@ std::string BufferKeyText(const BufferKey& key) {
 
 std::vector<Access> AccessesOf(const Action& action, const StageContext& context) {
   using enum ActionKind;
-  AccessList list(action, context);
-  const int32_t output_layer = context.has_head() ? kHeadLayer : context.end_layer;
+  const StageSlice* slice = context.FindSlice(action.stage);
+  LYNX_CHECK(slice != nullptr);
+  AccessList list(action, context, *slice);
+  const int32_t output_layer = slice->has_head ? kHeadLayer : slice->end_layer;
   switch (action.kind) {
     case kForward:
     case kBackward:
@@ -202,10 +219,10 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
       list.AddBoundaryX(output_layer, AccessMode::kRead);
       break;
     case kRecvForwardStart:
-      list.AddBoundaryX(context.first_layer, AccessMode::kWrite);
+      list.AddBoundaryX(slice->first_layer, AccessMode::kWrite);
       break;
     case kRecvForwardWait:
-      list.AddBoundaryX(context.first_layer, AccessMode::kUpdate);
+      list.AddBoundaryX(slice->first_layer, AccessMode::kUpdate);
       break;
     case kSendBackwardStart:
     case kSendBackwardWait:
@@ -286,14 +303,17 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
 
 StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
-  int64_t parameters = LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
-  if (context.has_embedding()) parameters += LayerParameters(LayerType::kEmbedding, shape);
-  if (context.has_head()) parameters += LayerParameters(LayerType::kHead, shape);
+  int64_t parameters = 0;
+  for (const StageSlice& slice : context.slices) {
+    parameters += LayerParameters(LayerType::kTransformer, shape) * slice.layers();
+    if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
+    if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
+  }
   if (context.model.tied_embeddings && context.has_embedding() && context.has_head()) {
     parameters -= OpParameters(Op::kLogits, shape);
   }
   const ParallelLayout& layout = context.layout;
-  const int64_t sharing = int64_t{layout.dp} * layout.cp;
+  const int64_t sharing = context.gradient_ranks();
   const auto share = [&](ZeroStage from) { return layout.zero >= from ? (parameters + sharing - 1) / sharing : parameters; };
   const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
   return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()),

@@ -1,4 +1,4 @@
-// The memory model: one fold over a stage's action list. The planner's feasibility check, the validator and the
+// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the
 // worker's arena all use it, so the planned peak is the allocated size.
 //
 // A buffer instance begins at the action that writes its tensor afresh and lives to the last action that reads or
@@ -23,8 +23,9 @@ namespace lynx {
 
 struct BufferKey {
   Tensor tensor = Tensor::kX;
-  int32_t layer = kNoLayer;            // kNoLayer for kGrad. kX of the stage's output: end_layer, or kHeadLayer where
-                                       // the stage has the head (whose final norm reads it)
+  int32_t layer = kNoLayer;            // kX of a slice's output: end_layer, or kHeadLayer where the slice has the head
+                                       // (whose final norm reads it). kGrad: kNoLayer on a rank with one slice, else
+                                       // the first layer of the slice that the gradient leaves the rank from
   int32_t microbatch = kNoMicrobatch;
 
   auto operator<=>(const BufferKey&) const = default;
@@ -43,7 +44,8 @@ struct Access {
 };
 
 // What one action does to arena buffers, each key once, in a fixed order. The engine resolves its pointers from the same
-// list. Weights, gradients and optimizer states are not arena buffers. A wait accesses what its start accesses.
+// list. Weights, gradients and optimizer states are not arena buffers. A wait accesses what its start accesses. The
+// action's virtual stage must be on the rank.
 std::vector<Access> AccessesOf(const Action& action, const StageContext& context);
 
 struct BufferInstance {
@@ -71,7 +73,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
                                                  const MemoryPlan& memory);
 
-// Memory outside the arena, per rank of the stage: weights in the model's data type; gradients, two AdamW moments and,
+// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and,
 // for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones.
 struct StateBytes {
   Bytes weights, gradients, optimizer;

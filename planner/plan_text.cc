@@ -95,9 +95,8 @@ StageContext Plan::ContextOf(int32_t stage) const {
           .layout = layout,
           .micro_batch = micro_batch,
           .microbatches = microbatches,
-          .stage = stage,
-          .first_layer = stages[stage].first_layer,
-          .end_layer = stages[stage].end_layer};
+          .pipeline_rank = stage,
+          .slices = {SliceOf(layout, stage, stages[stage].first_layer, stages[stage].end_layer)}};
 }
 
 std::string PlanText(const Plan& plan) {

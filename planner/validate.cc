@@ -37,12 +37,12 @@ enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 
 absl::Status CheckContext(const StageContext& c) {
   const auto fail = [&](const std::string& what) {
-    return absl::FailedPreconditionError(absl::StrCat("stage ", c.stage, ": ", what));
+    return absl::FailedPreconditionError(absl::StrCat("stage ", c.pipeline_rank, ": ", what));
   };
   if (c.layout.tp < 1 || c.layout.pp < 1 || c.layout.dp < 1) {
     return fail(absl::StrCat("the layout ", LayoutText(c.layout), " has a degree below 1"));
   }
-  if (c.stage < 0 || c.stage >= c.layout.pp) return fail(absl::StrCat("there are ", c.layout.pp, " stages"));
+  if (c.pipeline_rank < 0 || c.pipeline_rank >= c.layout.pp) return fail(absl::StrCat("there are ", c.layout.pp, " stages"));
   if (c.microbatches < 1 || c.micro_batch < 1) {
     return fail(
         absl::StrCat(c.microbatches, " microbatches of ", c.micro_batch, " samples: both must be at least 1"));
@@ -53,11 +53,14 @@ absl::Status CheckContext(const StageContext& c) {
     return fail(absl::StrCat("tp ", c.layout.tp, " does not divide a model of hidden ", m.hidden, ", heads ", m.heads,
                              ", ffn ", m.ffn, ", seq ", m.seq, ", vocab ", m.vocab));
   }
-  const bool bottom_fits = (c.first_layer == 0) == (c.stage == 0);
-  const bool top_fits = (c.end_layer == m.layers) == (c.stage == c.layout.pp - 1);
-  if (c.first_layer < 0 || c.first_layer >= c.end_layer || c.end_layer > m.layers || !bottom_fits || !top_fits) {
-    return fail(absl::StrCat("layers [", c.first_layer, ", ", c.end_layer, ") of ", m.layers, " are not what stage ",
-                             c.stage, " of ", c.layout.pp, " can have"));
+  if (c.slices.size() != 1) return fail("one slice is needed");
+  const StageSlice& s = c.slices[0];
+  const bool bottom_fits = (s.first_layer == 0) == (s.stage == 0);
+  const bool top_fits = (s.end_layer == m.layers) == (s.stage == c.layout.pp - 1);
+  if (s.first_layer < 0 || s.first_layer >= s.end_layer || s.end_layer > m.layers || !bottom_fits || !top_fits ||
+      s != SliceOf(c.layout, c.pipeline_rank, s.first_layer, s.end_layer)) {
+    return fail(absl::StrCat("layers [", s.first_layer, ", ", s.end_layer, ") of ", m.layers, " are not what stage ",
+                             c.pipeline_rank, " of ", c.layout.pp, " can have"));
   }
   return absl::OkStatus();
 }
@@ -67,6 +70,7 @@ class StageValidator {
   StageValidator(const Program& program, const StageContext& context)
       : program_(program),
         context_(context),
+        slice_(context.only_slice()),
         graph_(context.graph()),
         forward_(ForwardSequence()),
         backward_(BackwardSequence()),
@@ -85,7 +89,7 @@ class StageValidator {
     const absl::Status complete = CheckComplete();
     const ActionKind missing = end_ == EndState::kBefore ? kNormStart : kOptimizer;
     return absl::FailedPreconditionError(
-        absl::StrCat("stage ", context_.stage, ": the program ends after ", program_.size(), " actions: ",
+        absl::StrCat("stage ", slice_.stage, ": the program ends after ", program_.size(), " actions: ",
                      complete.ok() ? absl::StrCat("the step still lacks ", ActionText(OfStage({.kind = missing})))
                                    : std::string(complete.message())));
   }
@@ -97,7 +101,7 @@ class StageValidator {
   bool collectives() const { return context_.layout.tp > 1; }
 
   Action OfStage(Action action) const {
-    action.stage = context_.stage;
+    action.stage = slice_.stage;
     return action;
   }
 
@@ -127,13 +131,13 @@ class StageValidator {
 
   Sequence ForwardSequence() const {
     Sequence sequence;
-    if (context_.has_embedding()) {
+    if (slice_.has_embedding) {
       AddLayer(sequence, kEmbeddingLayer, Pass::kForward);
     } else {
       AddBoundary(sequence, kRecvForwardStart);
     }
-    for (int32_t l = context_.first_layer; l < context_.end_layer; ++l) AddLayer(sequence, l, Pass::kForward);
-    if (context_.has_head()) {
+    for (int32_t l = slice_.first_layer; l < slice_.end_layer; ++l) AddLayer(sequence, l, Pass::kForward);
+    if (slice_.has_head) {
       AddLayer(sequence, kHeadLayer, Pass::kForward);
     } else {
       AddBoundary(sequence, kSendForwardStart);
@@ -143,13 +147,13 @@ class StageValidator {
 
   Sequence BackwardSequence() const {
     Sequence sequence;
-    if (context_.has_head()) {
+    if (slice_.has_head) {
       AddLayer(sequence, kHeadLayer, Pass::kBackward);
     } else {
       AddBoundary(sequence, kRecvBackwardStart);
     }
-    for (int32_t l = context_.end_layer - 1; l >= context_.first_layer; --l) AddLayer(sequence, l, Pass::kBackward);
-    if (context_.has_embedding()) {
+    for (int32_t l = slice_.end_layer - 1; l >= slice_.first_layer; --l) AddLayer(sequence, l, Pass::kBackward);
+    if (slice_.has_embedding) {
       AddLayer(sequence, kEmbeddingLayer, Pass::kBackward);
     } else {
       AddBoundary(sequence, kSendBackwardStart);
@@ -160,28 +164,28 @@ class StageValidator {
   // The stage's layers, embedding and head included.
   std::vector<int32_t> Layers() const {
     std::vector<int32_t> layers;
-    if (context_.has_embedding()) layers.push_back(kEmbeddingLayer);
-    for (int32_t l = context_.first_layer; l < context_.end_layer; ++l) layers.push_back(l);
-    if (context_.has_head()) layers.push_back(kHeadLayer);
+    if (slice_.has_embedding) layers.push_back(kEmbeddingLayer);
+    for (int32_t l = slice_.first_layer; l < slice_.end_layer; ++l) layers.push_back(l);
+    if (slice_.has_head) layers.push_back(kHeadLayer);
     return layers;
   }
 
   bool OnStage(int32_t layer) const {
-    if (layer == kEmbeddingLayer) return context_.has_embedding();
-    if (layer == kHeadLayer) return context_.has_head();
-    return layer >= context_.first_layer && layer < context_.end_layer;
+    if (layer == kEmbeddingLayer) return slice_.has_embedding;
+    if (layer == kHeadLayer) return slice_.has_head;
+    return layer >= slice_.first_layer && layer < slice_.end_layer;
   }
 
   // Whether the fields are in range and name something that exists on this stage.
   absl::Status CheckFields(const Action& action) const {
     const ActionInfo& info = InfoOf(action.kind);
-    if (action.stage != context_.stage) return Fail(absl::StrCat("the program is of stage ", context_.stage));
+    if (action.stage != slice_.stage) return Fail(absl::StrCat("the program is of stage ", slice_.stage));
     const bool microbatch = info.has_microbatch ? action.microbatch >= 0 && action.microbatch < context_.microbatches
                                                 : action.microbatch == kNoMicrobatch;
     if (!microbatch) return Fail(absl::StrCat("microbatches are 0 to ", context_.microbatches - 1));
     if (info.has_layer ? !OnStage(action.layer) : action.layer != kNoLayer) {
-      return Fail(absl::StrCat("the layer is not on this stage, which has layers ", context_.first_layer, " to ",
-                               context_.end_layer - 1));
+      return Fail(absl::StrCat("the layer is not on this stage, which has layers ", slice_.first_layer, " to ",
+                               slice_.end_layer - 1));
     }
     if (!info.has_segment && action.segment != Segment::kNone) return Fail("the kind has no segment");
     if (info.operands != Operands::kOps && action.ops != 0) return Fail("the kind has no ops");
@@ -231,11 +235,11 @@ class StageValidator {
       case Group::kTensor:
         return collectives() ? absl::OkStatus() : Fail("there is no tensor-parallel group with tp 1");
       case Group::kNextStage:
-        return context_.has_head() ? Fail("the last stage has no next stage") : absl::OkStatus();
+        return slice_.has_head ? Fail("the last stage has no next stage") : absl::OkStatus();
       case Group::kPreviousStage:
-        return context_.has_embedding() ? Fail("the first stage has no previous stage") : absl::OkStatus();
+        return slice_.has_embedding ? Fail("the first stage has no previous stage") : absl::OkStatus();
       case Group::kData:
-        return context_.layout.dp > 1 ? absl::OkStatus() : Fail("there is no data-parallel group with dp 1");
+        return context_.gradient_ranks() > 1 ? absl::OkStatus() : Fail("there is no data-parallel group with dp 1");
       case Group::kNone:
       case Group::kWorld:
       case Group::kHost:
@@ -281,7 +285,7 @@ class StageValidator {
         if (next == context_.microbatches) continue;
         return lacks(OfStage({.kind = kWeight, .segment = segment, .microbatch = next, .layer = layer}));
       }
-      if (context_.layout.dp > 1 && !reduced_.contains(layer)) {
+      if (context_.gradient_ranks() > 1 && !reduced_.contains(layer)) {
         return lacks(OfStage({.kind = kDataReduceStart, .layer = layer}));
       }
     }
@@ -362,7 +366,7 @@ class StageValidator {
 
   // Whether the microbatch's last forward segment on this stage has run (a send may still be under way).
   bool ForwardComputed(int32_t microbatch) const {
-    return Past(Pass::kForward, microbatch, context_.has_head() ? kHeadLayer : context_.end_layer - 1, Segment::kEnd);
+    return Past(Pass::kForward, microbatch, slice_.has_head ? kHeadLayer : slice_.end_layer - 1, Segment::kEnd);
   }
 
   absl::Status CheckWeight(const Action& action) {
@@ -489,6 +493,7 @@ class StageValidator {
 
   const Program& program_;
   const StageContext& context_;
+  const StageSlice& slice_;
   const LayerGraph& graph_;
   const Sequence forward_, backward_;
   size_t at_ = 0;
@@ -517,12 +522,13 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs, const std::v
   const StageContext& first = contexts.front();
   for (size_t s = 0; s < contexts.size(); ++s) {
     const StageContext& c = contexts[s];
-    if (c.stage != static_cast<int32_t>(s) || c.model != first.model || c.layout != first.layout ||
+    if (c.pipeline_rank != static_cast<int32_t>(s) || c.slices.size() != 1 || c.model != first.model || c.layout != first.layout ||
         c.micro_batch != first.micro_batch || c.microbatches != first.microbatches ||
         c.layout.pp != static_cast<int32_t>(contexts.size()) ||
-        (s > 0 && c.first_layer != contexts[s - 1].end_layer)) {
-      return absl::FailedPreconditionError(absl::StrCat("context ", s, " (stage ", c.stage, ", layers [",
-                                                        c.first_layer, ", ", c.end_layer, "), ", LayoutText(c.layout),
+        (s > 0 && c.slices[0].first_layer != contexts[s - 1].slices[0].end_layer)) {
+      return absl::FailedPreconditionError(absl::StrCat("context ", s, " (stage ", c.pipeline_rank, ", layers [",
+                                                        c.slices.empty() ? 0 : c.slices[0].first_layer, ", ",
+                                                        c.slices.empty() ? 0 : c.slices[0].end_layer, "), ", LayoutText(c.layout),
                                                         ") does not continue the stages before it"));
     }
     LYNX_RETURN_IF_ERROR(ValidateProgram(programs[s], c));

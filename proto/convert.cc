@@ -282,7 +282,7 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "dp"), message.dp(), 1, kMaxWireRanks));
   const int32_t cp = std::max(1, message.cp());
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cp"), message.cp(), 0, kMaxWireRanks));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "virtual_stages"), message.virtual_stages(), 0, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "virtual_stages"), message.virtual_stages(), 0, kMaxPipelineChunks));
   // Each factor is at most 2^16, so the product of three fits.
   const int64_t replica = int64_t{message.tp()} * message.pp() * message.dp();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp * pp * dp"), replica, 1, kMaxWireRanks));

@@ -120,11 +120,10 @@ absl::StatusOr<StageContext> ContextOf(const v1::RankAssignment& m, const JobSpe
   }
   context.micro_batch = m.micro_batch();
   context.microbatches = m.microbatches();
-  context.stage = CoordinatesOf(context.layout, m.rank()).stage;
+  context.pipeline_rank = CoordinatesOf(context.layout, m.rank()).stage;
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), m.end_layer(), 0, spec.model.layers));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), m.first_layer(), 0, m.end_layer()));
-  context.first_layer = m.first_layer();
-  context.end_layer = m.end_layer();
+  context.slices = {SliceOf(context.layout, context.pipeline_rank, m.first_layer(), m.end_layer())};
   return context;
 }
 
@@ -212,7 +211,7 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cores", i), message.cores(i), 0, kMaxCore - 1));
     config.cores.push_back(message.cores(i));
   }
-  LYNX_ASSIGN_OR_RETURN(config.program, ProgramOf(message, config.context.stage, path));
+  LYNX_ASSIGN_OR_RETURN(config.program, ProgramOf(message, config.context.pipeline_rank, path));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_bytes"), message.arena_bytes(), 0, kMaxWireBytes));
   config.arena = Bytes(message.arena_bytes());
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "plan_digest"), message.plan_digest()));

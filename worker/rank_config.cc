@@ -121,9 +121,11 @@ static void Describe(Fields& fields, StageContext& context) {
   fields.Object("layout", context.layout);
   fields.Field("micro_batch", context.micro_batch);
   fields.Field("microbatches", context.microbatches);
-  fields.Field("stage", context.stage);
-  fields.Field("first_layer", context.first_layer);
-  fields.Field("end_layer", context.end_layer);
+  // The engine runs one slice a rank; what else it is follows from the layout, once that is known to be sound.
+  context.slices.resize(1);
+  fields.Field("stage", context.pipeline_rank);
+  fields.Field("first_layer", context.slices[0].first_layer);
+  fields.Field("end_layer", context.slices[0].end_layer);
 }
 
 template <class Fields>
@@ -171,6 +173,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
   const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
   if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) || layout.cp != 1 ||
+      layout.virtual_stages < 1 || layout.virtual_stages > kMaxPipelineChunks ||
       int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
     fields.Fail("context.layout",
                 absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
@@ -186,9 +189,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
     fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ",
                                       layout.ranks(), " ranks"));
   }
-  if (config.context.stage != CoordinatesOf(layout, config.rank).stage) {
+  if (config.context.pipeline_rank != CoordinatesOf(layout, config.rank).stage) {
     fields.Fail("context.stage",
-                absl::StrCat("is ", config.context.stage, "; rank ", config.rank, " of ", LayoutText(layout),
+                absl::StrCat("is ", config.context.pipeline_rank, "; rank ", config.rank, " of ", LayoutText(layout),
                              " belongs to stage ", CoordinatesOf(layout, config.rank).stage));
   }
   if (config.arena.value < 0) fields.Fail("arena_bytes", absl::StrCat("is ", config.arena.value, ", below 0"));
@@ -223,6 +226,10 @@ absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
   JsonReader reader(text, kWhat);
   DescribeAll(reader, format, config, program);
   if (reader.ok()) CheckValues(reader, format, config);
+  if (reader.ok()) {
+    StageSlice& slice = config.context.slices[0];
+    slice = SliceOf(config.context.layout, config.context.pipeline_rank, slice.first_layer, slice.end_layer);
+  }
   if (reader.ok()) {
     absl::StatusOr<Program> parsed = ParseProgram(program);
     if (parsed.ok()) {

@@ -181,6 +181,19 @@ TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
   const CostModel with(profile, model, {}, 1, 1);
   EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)"), context), Nanos(5 + 2 * 4 * 640));
   EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)"), context), Nanos(5 + 4 * 640));
+TEST(CostModel, TheLastRankOfAPipelineReachesTheFirstOverItsOwnLink) {
+  const ModelSpec model = TinyModel(6);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(1000), 1'000'000'000};
+  const ParallelLayout layout{.pp = 3, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  // Ranks 0 and 1 share a node.
+  const CostModel costs(profile, model, layout, 1, 2);
+  const std::vector<StageContext> contexts = PipelineContexts(model, layout, 1, 3, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0"), contexts[0]), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("4SB+0"), contexts[1]), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("1SF+0"), contexts[1]), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("2SF+0"), contexts[2]), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("3RF+0"), contexts[0]), Nanos(1640));
 }
 
 TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {

@@ -46,7 +46,7 @@ std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {
     const StageContext& c = pipeline.contexts[s];
-    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(LayerGraph::Of({}), pipeline.policies[s], c.first_layer);
+    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(LayerGraph::Of({}), pipeline.policies[s], c.only_slice().first_layer);
     for (const Action& action : pipeline.programs[s]) {
       const bool starts_line = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
                                action.kind == ActionKind::kNormStart || &action == &pipeline.programs[s].front();

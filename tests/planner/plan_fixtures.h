@@ -48,9 +48,9 @@ inline StageContext TinyContext(const ModelSpec& model, const ParallelLayout& la
           .layout = layout,
           .micro_batch = 1,
           .microbatches = microbatches,
-          .stage = stage,
-          .first_layer = model.layers * stage / layout.pp,
-          .end_layer = model.layers * (stage + 1) / layout.pp};
+          .pipeline_rank = stage,
+          .slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
+                             model.layers * (stage + 1) / layout.pp)}};
 }
 
 inline Program Parse(const std::string& text) {

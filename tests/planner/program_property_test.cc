@@ -115,7 +115,7 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
       for (const BufferInstance& buffer : plan->buffers) {
         const auto it = std::find(tensors.begin(), tensors.end(), buffer.key.tensor);
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
-        const Placement placement = p.policies[s].layers[static_cast<size_t>(buffer.key.layer - context.first_layer)]
+        const Placement placement = p.policies[s].layers[static_cast<size_t>(buffer.key.layer - context.only_slice().first_layer)]
                                                         [static_cast<size_t>(it - tensors.begin())];
         const bool forward_only = program[static_cast<size_t>(buffer.last)].kind == ActionKind::kForward;
         ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
@@ -133,13 +133,13 @@ TEST_F(ProgramProperty, HoldsTheMicrobatchesInFlight) {
       ASSERT_TRUE(plan.ok());
       std::vector<int> change(p.programs[s].size() + 1);
       for (const BufferInstance& buffer : plan->buffers) {
-        if (buffer.key.tensor != Tensor::kX || buffer.key.layer != c.first_layer) continue;
+        if (buffer.key.tensor != Tensor::kX || buffer.key.layer != c.only_slice().first_layer) continue;
         ++change[static_cast<size_t>(buffer.first)];
         --change[static_cast<size_t>(buffer.last) + 1];
       }
       int live = 0, most = 0;
       for (const int by : change) most = std::max(most, live += by);
-      const int32_t in_flight = InFlight(c.stage, c.layout.pp, c.microbatches);
+      const int32_t in_flight = InFlight(c.pipeline_rank, c.layout.pp, c.microbatches);
       EXPECT_GE(most, in_flight);
       EXPECT_LE(most, std::min(in_flight + (c.has_embedding() ? 0 : 1), c.microbatches));
     }

@@ -28,9 +28,9 @@ inline std::vector<StageContext> ContextsOf(const ModelSpec& model, const Parall
                         .layout = layout,
                         .micro_batch = 2,
                         .microbatches = microbatches,
-                        .stage = s,
-                        .first_layer = model.layers * s / layout.pp,
-                        .end_layer = model.layers * (s + 1) / layout.pp});
+                        .pipeline_rank = s,
+                        .slices = {SliceOf(layout, s, model.layers * s / layout.pp,
+                                           model.layers * (s + 1) / layout.pp)}});
   }
   return contexts;
 }
@@ -47,7 +47,7 @@ inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const Parallel
                               int32_t microbatches) {
   std::vector<StageContext> contexts = ContextsOf(SmallModel(layers), layout, microbatches);
   std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(LayerGraph::Of({}), mode, c.end_layer - c.first_layer));
+  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(LayerGraph::Of({}), mode, c.only_slice().layers()));
   return Lowered(std::move(contexts), std::move(policies));
 }
 
@@ -76,7 +76,7 @@ inline Pipeline RandomPipeline(std::mt19937_64& rng) {
   if (Draw(rng, 0, 3) == 0) model.dropout = 0;
   std::vector<StageContext> contexts = ContextsOf(model, layout, Draw(rng, 1, 9));
   std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(RandomPolicy(rng, c.end_layer - c.first_layer));
+  for (const StageContext& c : contexts) policies.push_back(RandomPolicy(rng, c.only_slice().layers()));
   return Lowered(std::move(contexts), std::move(policies));
 }
 

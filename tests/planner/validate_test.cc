@@ -234,12 +234,12 @@ TEST(ValidateTest, ContextsThatCannotBeAreRejected) {
     return std::string(status.message());
   };
   EXPECT_THAT(with([](StageContext& c) { c.layout.tp = 0; }), HasSubstr("tp0 pp2 dp2 has a degree below 1"));
-  EXPECT_THAT(with([](StageContext& c) { c.stage = 2; }), HasSubstr("stage 2: there are 2 stages"));
+  EXPECT_THAT(with([](StageContext& c) { c.pipeline_rank = 2; }), HasSubstr("stage 2: there are 2 stages"));
   EXPECT_THAT(with([](StageContext& c) { c.microbatches = 0; }), HasSubstr("0 microbatches of 2 samples"));
   EXPECT_THAT(with([](StageContext& c) { c.model.heads = 3; }), HasSubstr("tp 2 does not divide"));
-  EXPECT_THAT(with([](StageContext& c) { c.end_layer = 0; }), HasSubstr("layers [0, 0) of 4"));
-  EXPECT_THAT(with([](StageContext& c) { c.end_layer = 4; }), HasSubstr("layers [0, 4) of 4"));
-  EXPECT_THAT(with([](StageContext& c) { c.first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
+  EXPECT_THAT(with([](StageContext& c) { c.slices[0].end_layer = 0; }), HasSubstr("layers [0, 0) of 4"));
+  EXPECT_THAT(with([](StageContext& c) { c.slices[0].end_layer = 4; }), HasSubstr("layers [0, 4) of 4"));
+  EXPECT_THAT(with([](StageContext& c) { c.slices[0].first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
 }
 
 TEST(ValidateProgramsTest, StagesMustMatch) {
@@ -252,7 +252,7 @@ TEST(ValidateProgramsTest, StagesMustMatch) {
               HasSubstr("does not continue the stages before it"));
 
   std::vector<StageContext> gap = full.contexts;
-  gap[1].first_layer = 3;
+  gap[1].slices[0].first_layer = 3;
   EXPECT_THAT(std::string(ValidatePrograms(full.programs, gap).message()),
               HasSubstr("context 1 (stage 1, layers [3, 4), tp2 pp2 dp2) does not continue"));
   std::vector<StageContext> other_batch = full.contexts;

@@ -126,9 +126,9 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   EXPECT_EQ(config->generation, Generation(2));
   EXPECT_EQ(config->rank, 3);
   EXPECT_EQ(config->spec.train.global_batch, 16);
-  EXPECT_EQ(config->context.stage, 1);
-  EXPECT_EQ(config->context.first_layer, 2);
-  EXPECT_EQ(config->context.end_layer, 4);
+  EXPECT_EQ(config->context.pipeline_rank, 1);
+  EXPECT_EQ(config->context.only_slice().first_layer, 2);
+  EXPECT_EQ(config->context.only_slice().end_layer, 4);
   EXPECT_EQ(config->context.layout, (ParallelLayout{2, 2, 1}));
   EXPECT_EQ(ProgramText(config->program), GoodAssignment().program());
   EXPECT_EQ(config->arena, Bytes(1 << 20));

@@ -36,7 +36,7 @@ RankConfig SomeConfig() {
   config.spec.recompute = RecomputeMode::kFullKeepCollectives;
   config.spec.checkpoint = {"checkpoints", 50, 3};
   config.spec.max_restarts = 5;
-  config.context = {config.spec.model, {2, 2, 1}, 2, 4, 1, 2, 4};
+  config.context = {config.spec.model, {2, 2, 1}, 2, 4, 1, {SliceOf({2, 2, 1}, 1, 2, 4)}};
   config.program = *ParseProgram("1RF+0 1RF-0 1F0:2.attn 1AR+0:2.attn 1AR-0:2.attn 1OPT");
   config.arena = Bytes(1) * (int64_t{1} << 40);
   config.plan_digest = "0123abcd";
@@ -77,6 +77,7 @@ TEST(RankConfigTest, AWorldOfOneComesBack) {
   RankConfig config;
   config.job = JobId("j");
   config.generation = Generation(1);
+  config.context.slices = {SliceOf({}, 0, 0, 1)};
   config.peers = {{"127.0.0.1", 0}};
   const absl::StatusOr<RankConfig> parsed = ParseRankConfig(RankConfigText(config));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
@@ -133,7 +134,8 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
 
 TEST(RankConfigTest, LayoutsThatMakeNoSenseAreRejected) {
   for (const ParallelLayout& layout : {ParallelLayout{0, 2, 1}, ParallelLayout{2, -1, 1},
-                                       ParallelLayout{65536, 65536, 65536}, ParallelLayout{1, 65536, 2}}) {
+                                       ParallelLayout{65536, 65536, 65536}, ParallelLayout{1, 65536, 2},
+                                       ParallelLayout{.virtual_stages = 0}, ParallelLayout{.virtual_stages = 257}}) {
     RankConfig config = SomeConfig();
     config.context.layout = layout;
     ExpectRejected(RankConfigText(config), "context.layout");

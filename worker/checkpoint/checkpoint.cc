@@ -155,7 +155,7 @@ absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const Check
                                        FileSystem& files) {
   LYNX_CHECK(identity.step >= 0 && identity.model == context.model && identity.layout == context.layout);
   const std::string attempt = AttemptPath(directory, identity);
-  const std::string name = ShardFile(context.stage, tp_rank);
+  const std::string name = ShardFile(context.pipeline_rank, tp_rank);
   LYNX_RETURN_IF_ERROR(files.CreateFolders(attempt));
   LYNX_ASSIGN_OR_RETURN(ShardRecord record, WriteShardFile(files, attempt, name, identity, context, tp_rank, state));
   LYNX_RETURN_IF_ERROR(VerifyShardFile(files, attempt, record));
@@ -204,7 +204,7 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
                             const StageContext& context, int32_t tp_rank, ModelState& state, FileSystem& files) {
   LYNX_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint, ReadSummary(files, directory, identity.step));
   LYNX_RETURN_IF_ERROR(CheckSameRun(checkpoint, identity, "resume with what it was written with"));
-  const auto shard = static_cast<size_t>(context.stage * context.layout.tp + tp_rank);
+  const auto shard = static_cast<size_t>(context.pipeline_rank * context.layout.tp + tp_rank);
   return ReadShardFile(files, checkpoint.path, checkpoint.files[shard], identity, context, tp_rank, state);
 }
 

@@ -56,7 +56,7 @@ std::string PlaceText(const ParameterSlot& slot) {
 }
 
 std::string LayersText(const StageContext& context) {
-  return absl::StrCat("[", context.first_layer, ", ", context.end_layer, ")");
+  return absl::StrCat("[", context.only_slice().first_layer, ", ", context.only_slice().end_layer, ")");
 }
 
 // All but the generation: what a file must say to be this rank's part of the checkpoint.
@@ -66,7 +66,7 @@ SafetensorsHeader PartHeader(const CheckpointIdentity& identity, const StageCont
   header.metadata = {{"format", kShardFormat},
                      {"job", identity.job.value},
                      {"step", absl::StrCat(identity.step)},
-                     {"stage", absl::StrCat(context.stage)},
+                     {"stage", absl::StrCat(context.pipeline_rank)},
                      {"tp_rank", absl::StrCat(tp_rank)},
                      {"layers", LayersText(context)}};
   for (const ParameterSlot& slot : state.slots()) header.metadata["place." + slot.name] = PlaceText(slot);

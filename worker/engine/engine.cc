@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
   if (memory.arena != config.arena) {
-    return absl::FailedPreconditionError(absl::StrCat("the plan gives stage ", config.context.stage, " an arena of ",
+    return absl::FailedPreconditionError(absl::StrCat("the plan gives stage ", config.context.pipeline_rank, " an arena of ",
                                                       config.arena.value, " bytes, but its program needs ",
                                                       memory.arena.value, " bytes; plan the job again"));
   }

@@ -227,9 +227,10 @@ void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, 
 // Embedding first, transformer layers in order, head last.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
   if (layer == kEmbeddingLayer) return 0;
-  if (layer == kHeadLayer) return context.end_layer - context.first_layer + 1;
-  LYNX_CHECK(layer >= context.first_layer && layer < context.end_layer);
-  return layer - context.first_layer + 1;
+  const StageSlice& slice = context.only_slice();
+  if (layer == kHeadLayer) return slice.layers() + 1;
+  LYNX_CHECK(layer >= slice.first_layer && layer < slice.end_layer);
+  return layer - slice.first_layer + 1;
 }
 
 }  // namespace
@@ -239,14 +240,15 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   const int32_t tp = context.layout.tp;
   LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
   LYNX_CHECK(model.heads % tp == 0 && model.hidden % model.heads == 0 && model.ffn % tp == 0);
+  const StageSlice& slice = context.only_slice();
   std::vector<ParameterSlot> slots;
-  if (context.has_embedding()) {
+  if (slice.has_embedding) {
     AppendLayer(context, tp_rank, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
   }
-  for (int32_t layer = context.first_layer; layer < context.end_layer; ++layer) {
+  for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
     AppendLayer(context, tp_rank, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
   }
-  if (context.has_head()) {
+  if (slice.has_head) {
     AppendLayer(context, tp_rank, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
   }
   return slots;
@@ -266,13 +268,13 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
   state.slots_ = ParameterSlotsOf(context, tp_rank);
   const int64_t elements = state.slots_.empty() ? 0 : state.slots_.back().offset + state.slots_.back().count;
   const Bytes bytes(elements * static_cast<int64_t>(sizeof(float)));
-  const std::string of_rank = absl::StrCat(" of stage ", context.stage, ", tensor-parallel rank ", tp_rank);
+  const std::string of_rank = absl::StrCat(" of stage ", context.pipeline_rank, ", tensor-parallel rank ", tp_rank);
   LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(bytes, "weights" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.gradients_, backend.Allocate(bytes, "gradients" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(bytes, "first AdamW moments" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(bytes, "second AdamW moments" + of_rank));
 
-  const int32_t layer_positions = context.end_layer - context.first_layer + 2;
+  const int32_t layer_positions = context.only_slice().layers() + 2;
   state.index_.assign(static_cast<size_t>(layer_positions * kParameterCount), -1);
   for (size_t i = 0; i < state.slots_.size(); ++i) {
     const ParameterSlot& slot = state.slots_[i];

@@ -38,8 +38,7 @@ StageContext ContextOf(const LayerShape& shape) {
                    .dropout = shape.dropout ? kDropoutRate : 0};
   context.layout = {.tp = shape.tp, .pp = 1, .dp = 1};
   context.micro_batch = shape.micro_batch;
-  context.first_layer = kLayer;
-  context.end_layer = kLayer + 1;
+  context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};
   return context;
 }
 

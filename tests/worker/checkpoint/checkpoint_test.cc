@@ -311,7 +311,7 @@ TEST(Checkpoint, AnotherModelLayoutOrDivisionIsRefusedByName) {
   CheckpointWorld deep({1, 2, 1}, deeper);  // Layers [0, 1) and [1, 3).
   ASSERT_EQ(deep.WriteAndPublish(folder.Path("deep"), deep.Identity(10), 2), absl::OkStatus());
   StageContext context = deep.ranks()[0].context;
-  context.end_layer = 2;
+  context.slices[0].end_layer = 2;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   absl::StatusOr<ModelState> state = ModelState::Create(context, 0, 1, *backend);
   ASSERT_TRUE(state.ok());

@@ -41,9 +41,9 @@ class CheckpointWorld {
         StageContext context;
         context.model = model;
         context.layout = layout;
-        context.stage = stage;
-        context.first_layer = model.layers * stage / layout.pp;
-        context.end_layer = model.layers * (stage + 1) / layout.pp;
+        context.pipeline_rank = stage;
+        context.slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
+                                  model.layers * (stage + 1) / layout.pp)};
         absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 7, *backend_);
         EXPECT_TRUE(state.ok()) << state.status();
         ranks_.push_back({context, tp_rank, *std::move(state)});

@@ -15,8 +15,8 @@ constexpr int64_t kSteps = 6;
 
 // Any placement for any tensor: lowering moves what a placement cannot have to where it can be.
 StagePolicy RandomPolicy(const StageContext& context, uint64_t seed) {
-  StagePolicy policy = NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, context.end_layer - context.first_layer);
-  uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(context.stage) << 32);
+  StagePolicy policy = NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, context.only_slice().layers());
+  uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(context.pipeline_rank) << 32);
   for (LayerPolicy& layer : policy.layers) {
     for (Placement& placement : layer) {
       draw = Mix64(draw);

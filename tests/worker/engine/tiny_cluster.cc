@@ -87,9 +87,9 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
                                .layout = layout,
                                .micro_batch = train.micro_batch,
                                .microbatches = train.global_batch / layout.dp / train.micro_batch,
-                               .stage = stage,
-                               .first_layer = model.layers * stage / layout.pp,
-                               .end_layer = model.layers * (stage + 1) / layout.pp};
+                               .pipeline_rank = stage,
+                               .slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
+                                                  model.layers * (stage + 1) / layout.pp)}};
     Program program = LowerStage(context, policy_of(context));
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(program, context);
     LYNX_CHECK(memory.ok());
@@ -99,7 +99,7 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
 
 void TinyJob::Lower(const ParallelLayout& new_layout, RecomputeMode mode) {
   Lower(new_layout,
-        [&](const StageContext& context) { return NamedPolicy(LayerGraph::Of({}), mode, context.end_layer - context.first_layer); });
+        [&](const StageContext& context) { return NamedPolicy(LayerGraph::Of({}), mode, context.only_slice().layers()); });
 }
 
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body) {

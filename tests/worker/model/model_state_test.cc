@@ -26,9 +26,8 @@ StageContext ContextOf(const ModelSpec& model, int32_t tp, int32_t pp, int32_t s
   StageContext context;
   context.model = model;
   context.layout = {tp, pp, 1};
-  context.stage = stage;
-  context.first_layer = model.layers * stage / pp;
-  context.end_layer = model.layers * (stage + 1) / pp;
+  context.pipeline_rank = stage;
+  context.slices = {SliceOf(context.layout, stage, model.layers * stage / pp, model.layers * (stage + 1) / pp)};
   return context;
 }
 
@@ -122,7 +121,7 @@ TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
         const StageContext context = ContextOf(model, tp, pp, stage);
         const LayerShape shape = context.shape();
         int64_t expected =
-            LayerParameters(LayerType::kTransformer, shape) * (context.end_layer - context.first_layer);
+            LayerParameters(LayerType::kTransformer, shape) * context.only_slice().layers();
         if (context.has_embedding()) expected += LayerParameters(LayerType::kEmbedding, shape);
         if (context.has_head()) expected += LayerParameters(LayerType::kHead, shape);
         for (int32_t r = 0; r < tp; ++r) EXPECT_EQ(ElementsOf(ParameterSlotsOf(context, r)), expected);

@@ -91,9 +91,8 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
                     .layout = kLayout,
                     .micro_batch = 1,
                     .microbatches = 4,
-                    .stage = stage,
-                    .first_layer = 2 * stage,
-                    .end_layer = 2 * stage + 2};
+                    .pipeline_rank = stage,
+                    .slices = {SliceOf(kLayout, stage, 2 * stage, 2 * stage + 2)}};
   config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, 2));
   config.arena = PlanMemory(config.program, config.context)->arena;
   config.checkpoint_directory = folder.path() + "/checkpoints";
