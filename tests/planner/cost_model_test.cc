@@ -181,6 +181,8 @@ TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
   const CostModel with(profile, model, {}, 1, 1);
   EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)"), context), Nanos(5 + 2 * 4 * 640));
   EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)"), context), Nanos(5 + 4 * 640));
+}
+
 TEST(CostModel, TheLastRankOfAPipelineReachesTheFirstOverItsOwnLink) {
   const ModelSpec model = TinyModel(6);
   HardwareProfile profile = RoundProfile(model);

@@ -36,7 +36,7 @@ Nanos Simulated(const StepRequest& request) {
   std::vector<Program> programs;
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
     StageContext context = TinyContext(request.model, layout, request.microbatches, stage);
-    const int32_t layers = context.end_layer - context.first_layer;
+    const int32_t layers = context.only_slice().layers();
     contexts.push_back(context);
     programs.push_back(LowerStage(context, NamedPolicy(context.graph(), request.recompute, layers)));
   }

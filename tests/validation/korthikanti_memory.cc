@@ -59,9 +59,10 @@ struct Alive {
 };
 
 Alive AliveAfterForward(const StepRequest& run, bool tensor_parallel, bool sequence_parallel, RecomputeMode mode) {
-  StageContext context{.model = run.model, .micro_batch = run.micro_batch, .microbatches = 1, .end_layer = 2};
+  StageContext context{.model = run.model, .micro_batch = run.micro_batch, .microbatches = 1};
   context.model.layers = 2;
   if (tensor_parallel) context.layout = {.tp = run.layout.tp, .sequence_parallel = sequence_parallel};
+  context.slices = {SliceOf(context.layout, 0, 0, 2)};
   const Program program = LowerStage(context, NamedPolicy(context.graph(), mode, 2));
   const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());

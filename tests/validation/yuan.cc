@@ -76,7 +76,7 @@ struct Memory {
 Memory MemoryOf(const StepRequest& request) {
   const ParallelLayout& layout = request.layout;
   const int32_t rank_layers = request.model.layers / layout.pp;
-  const StageContext first{.model = request.model, .layout = layout, .end_layer = rank_layers};
+  const StageContext first{.model = request.model, .layout = layout, .slices = {SliceOf(layout, 0, 0, rank_layers)}};
   const LayerShape shape = first.shape();
   const LayerGraph& graph = first.graph();
   const LayerPolicy policy = NamedPolicy(graph, request.recompute, 1).layers.front();
