@@ -272,9 +272,12 @@ void LayerGraph::FindRecomputable() {
     if (info.layer_type != kT || made == kX) continue;
     std::vector<Op>& producers = producers_[Index(made)];
     if (producers.empty()) {
-      recomputable_.push_back(made);
       made_with_[Index(made)] = {made};
+    } else {
+      // It is made when its last producer has run, which may read what was made since the first.
+      std::erase(recomputable_, made);
     }
+    recomputable_.push_back(made);
     producers.push_back(info.op);
     std::vector<Tensor>& with = made_with_[Index(made)];
     with.insert(with.end(), info.side_outputs.begin(), info.side_outputs.end());

@@ -229,7 +229,8 @@ class LayerGraph {
   // Segments of a transformer layer that a collective ends, in the order of the pass: their windows. At most 4.
   const std::vector<Segment>& WindowsOf(Pass pass) const { return windows_[pass == Pass::kForward ? 0 : 1]; }
 
-  // Forward tensors of a transformer layer that may be recomputed, in forward order; at most kMaxRecomputable.
+  // Forward tensors of a transformer layer that may be recomputed, each after what its producers read; at most
+  // kMaxRecomputable.
   const std::vector<Tensor>& recomputable() const { return recomputable_; }
   int RecomputableIndex(Tensor tensor) const;  // -1: it is not one
   // The ops that make a recomputable tensor again from the tensors they read. x1: proj and add1 with the collective

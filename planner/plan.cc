@@ -74,9 +74,44 @@ class Search {
   std::vector<Entry> entries_;
 };
 
+absl::Status NotPlanned(const std::string& what, const std::string& instead) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
+}
+
+// What the search space knows of layouts, but lowering does not yet.
+absl::Status CheckLowered(const ParallelLayout& layout) {
+  if (layout.cp > 1) return NotPlanned("parallel.cp above 1", "use 1 or auto");
+  if (layout.virtual_stages > 1) return NotPlanned("parallel.virtualStages above 1", "use 1 or auto");
+  if (layout.zero != ZeroStage::kNone) return NotPlanned("parallel.zero", "use none or auto");
+  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    return NotPlanned(absl::StrCat("parallel.schedule ", ScheduleKindName(layout.schedule)), "use 1f1b or auto");
+  }
+  return absl::OkStatus();
+}
+
+// The same of policies.
+absl::Status CheckLowered(const JobSpec& spec) {
+  if (spec.recompute == RecomputeMode::kOpt) return NotPlanned("recompute opt", "use heu");
+  if (spec.recompute == RecomputeMode::kUniform && spec.recompute_options.layers > 1) {
+    return NotPlanned(absl::StrCat("recompute uniform with recomputeOptions.layers ", spec.recompute_options.layers),
+                      "use 1, which is recompute full");
+  }
+  if (spec.recompute_options.offload_permille > 0) return NotPlanned("recomputeOptions.offloadShare", "leave it at 0");
+  return CheckLowered(PinnedLayout(spec.parallel));
+}
+
+// Those of the search space that can be lowered; never empty.
+absl::StatusOr<std::vector<Candidate>> LoweredCandidates(const PlanRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(request.spec, request.cluster, request.target));
+  const absl::Status refusal = CheckLowered(candidates.front().layout);
+  std::erase_if(candidates, [](const Candidate& c) { return !CheckLowered(c.layout).ok(); });
+  if (candidates.empty()) return refusal;
+  return candidates;
+}
+
 // nullopt: nothing fits into memory, or there is no candidate.
 std::optional<Plan> FastestPlan(const PlanRequest& request, FrontCache& fronts) {
-  const absl::StatusOr<std::vector<Candidate>> candidates = Candidates(request.spec, request.cluster, request.target);
+  const absl::StatusOr<std::vector<Candidate>> candidates = LoweredCandidates(request);
   if (!candidates.ok()) return std::nullopt;
   return Search(request, *candidates, fronts).Fastest();
 }
@@ -181,36 +216,13 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
   return infeasible;
 }
 
-// What the search space and the layer graph know, but lowering does not yet.
-absl::Status CheckLowered(const JobSpec& spec, PlanTarget target) {
-  const auto unknown = [](const std::string& what, const std::string& instead) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
-  };
-  const ParallelLayout pinned = PinnedLayout(spec.parallel);
-  if (target != PlanTarget::kLynxEngine) return unknown("a plan for other frameworks' schedules", "plan for the engine");
-  if (pinned.cp > 1) return unknown("parallel.cp above 1", "use 1 or auto");
-  if (pinned.virtual_stages > 1) return unknown("parallel.virtualStages above 1", "use 1 or auto");
-  if (pinned.sequence_parallel) return unknown("parallel.sequenceParallel on", "use off or auto");
-  if (pinned.zero != ZeroStage::kNone) return unknown("parallel.zero", "use none or auto");
-  if (pinned.schedule != ScheduleKind::kOneForwardOneBackward) {
-    return unknown(absl::StrCat("parallel.schedule ", ScheduleKindName(pinned.schedule)), "use 1f1b or auto");
-  }
-  if (spec.recompute == RecomputeMode::kOpt) return unknown("recompute opt", "use heu");
-  if (spec.recompute == RecomputeMode::kUniform && spec.recompute_options.layers > 1) {
-    return unknown(absl::StrCat("recompute uniform with recomputeOptions.layers ", spec.recompute_options.layers),
-                   "use 1, which is recompute full");
-  }
-  if (spec.recompute_options.offload_permille > 0) return unknown("recomputeOptions.offloadShare", "leave it at 0");
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates,
-                        Candidates(request.spec, request.cluster, request.target));
-  LYNX_RETURN_IF_ERROR(CheckLowered(request.spec, request.target));
+  LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target).status());
+  LYNX_RETURN_IF_ERROR(CheckLowered(request.spec));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, LoweredCandidates(request));
   FrontCache fronts;
   std::optional<Plan> plan = Search(request, candidates, fronts).Fastest();
   if (!plan) return PlanResult(ExplainInfeasible(request, candidates, fronts));

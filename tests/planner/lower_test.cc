@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "planner/lower_recompute.h"
-#include "tests/golden/golden.h"
+#include "tests/planner/golden_programs.h"
 #include "tests/planner/stage_programs.h"
 
 namespace lynx {
@@ -39,32 +37,6 @@ TEST(ScheduleTest, InFlight) {
   EXPECT_EQ(InFlight(0, 4, 8), 4);
   EXPECT_EQ(InFlight(3, 4, 8), 1);
   EXPECT_EQ(InFlight(0, 4, 2), 2);
-}
-
-// One line per forward or backward segment, with what follows it.
-std::string ReadableText(const Pipeline& pipeline) {
-  std::string text;
-  for (size_t s = 0; s < pipeline.programs.size(); ++s) {
-    const StageContext& c = pipeline.contexts[s];
-    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(LayerGraph::Of({}), pipeline.policies[s], c.only_slice().first_layer);
-    for (const Action& action : pipeline.programs[s]) {
-      const bool starts_line = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
-                               action.kind == ActionKind::kNormStart || &action == &pipeline.programs[s].front();
-      text += (starts_line ? "\n" : " ") + ActionText(action);
-    }
-    text += "\n\n";
-  }
-  return text;
-}
-
-void ExpectGoldenPrograms(const std::string& name, const Pipeline& pipeline) {
-  const std::string text = ReadableText(pipeline);
-  ExpectGolden(name, text);
-  const absl::StatusOr<Program> parsed = ParseProgram(text);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  Program all;
-  for (const Program& program : pipeline.programs) all.insert(all.end(), program.begin(), program.end());
-  EXPECT_EQ(*parsed, all);
 }
 
 constexpr ParallelLayout kTp2Pp2{.tp = 2, .pp = 2};

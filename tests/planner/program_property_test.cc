@@ -62,7 +62,7 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
       const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s]);
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_GE(plan->arena, plan->live_peak);
-      EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.06);
+      EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.08);
       const std::vector<BufferInstance>& buffers = plan->buffers;
       for (size_t i = 0; i < buffers.size(); ++i) {
         const BufferInstance& a = buffers[i];
@@ -111,13 +111,16 @@ TEST_F(ProgramProperty, StoresExactlyWhatThePolicyStores) {
       const StageContext& context = p.contexts[s];
       const absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
       ASSERT_TRUE(plan.ok());
-      const std::vector<Tensor>& tensors = LayerGraph::Of({}).recomputable();
+      const std::vector<Tensor>& tensors = context.graph().recomputable();
       for (const BufferInstance& buffer : plan->buffers) {
         const auto it = std::find(tensors.begin(), tensors.end(), buffer.key.tensor);
         if (it == tensors.end() || program[static_cast<size_t>(buffer.first)].kind != ActionKind::kForward) continue;
         const Placement placement = p.policies[s].layers[static_cast<size_t>(buffer.key.layer - context.only_slice().first_layer)]
                                                         [static_cast<size_t>(it - tensors.begin())];
-        const bool forward_only = program[static_cast<size_t>(buffer.last)].kind == ActionKind::kForward;
+        const ActionInfo& last = InfoOf(program[static_cast<size_t>(buffer.last)].kind);
+        const bool forward_collective =
+            last.group == Group::kTensor && last.segment_pass == Pass::kForward && !last.repeated;
+        const bool forward_only = last.kind == ActionKind::kForward || forward_collective;
         ASSERT_EQ(forward_only, placement != Placement::kStore) << BufferKeyText(buffer.key);
       }
     }
@@ -153,6 +156,8 @@ TEST_F(ProgramProperty, WindowsHoldWeightPassesThenRecomputation) {
       bool window = false, recomputed = false;
       for (const Action& action : program) {
         const ActionInfo& info = InfoOf(action.kind);
+        // What is gathered for weight gradients is gathered behind the input gradient.
+        if (info.repeated && info.collective == Collective::kAllGather) continue;
         if (info.group == Group::kTensor) {
           ASSERT_EQ(window, info.phase == Phase::kWait);
           window = !window;

@@ -43,12 +43,17 @@ inline Pipeline Lowered(std::vector<StageContext> contexts, std::vector<StagePol
   return pipeline;
 }
 
+inline Pipeline NamedPipeline(RecomputeMode mode, const ModelSpec& model, const ParallelLayout& layout,
+                              int32_t microbatches) {
+  std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
+  std::vector<StagePolicy> policies;
+  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(c.graph(), mode, c.only_slice().layers()));
+  return Lowered(std::move(contexts), std::move(policies));
+}
+
 inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout,
                               int32_t microbatches) {
-  std::vector<StageContext> contexts = ContextsOf(SmallModel(layers), layout, microbatches);
-  std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(LayerGraph::Of({}), mode, c.only_slice().layers()));
-  return Lowered(std::move(contexts), std::move(policies));
+  return NamedPipeline(mode, SmallModel(layers), layout, microbatches);
 }
 
 inline int32_t Draw(std::mt19937_64& rng, int32_t low, int32_t high) {
@@ -56,12 +61,12 @@ inline int32_t Draw(std::mt19937_64& rng, int32_t low, int32_t high) {
 }
 
 // Any placement for any tensor of any layer, legal or not: the lowering has an answer to all.
-inline StagePolicy RandomPolicy(std::mt19937_64& rng, int32_t layers) {
+inline StagePolicy RandomPolicy(std::mt19937_64& rng, const LayerGraph& graph, int32_t layers) {
   StagePolicy policy;
   for (int32_t l = 0; l < layers; ++l) {
     LayerPolicy layer{};
     const bool mostly_stored = Draw(rng, 0, 2) == 0;
-    for (size_t i = 0; i < LayerGraph::Of({}).recomputable().size(); ++i) {
+    for (size_t i = 0; i < graph.recomputable().size(); ++i) {
       const bool store = mostly_stored && Draw(rng, 0, 2) > 0;
       layer[i] = store ? Placement::kStore : static_cast<Placement>(Draw(rng, 0, static_cast<int>(Placement::kCritical)));
     }
@@ -70,13 +75,25 @@ inline StagePolicy RandomPolicy(std::mt19937_64& rng, int32_t layers) {
   return policy;
 }
 
-inline Pipeline RandomPipeline(std::mt19937_64& rng) {
-  const ParallelLayout layout{.tp = 1 << Draw(rng, 0, 2), .pp = Draw(rng, 1, 4), .dp = Draw(rng, 1, 2)};
-  ModelSpec model = SmallModel(layout.pp * Draw(rng, 1, 3) + Draw(rng, 0, layout.pp - 1));
+// Of every kind that has a graph of its own.
+inline ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
+  ModelSpec model = SmallModel(layers);
   if (Draw(rng, 0, 3) == 0) model.dropout = 0;
+  if (Draw(rng, 0, 1) == 0) return model;
+  if (Draw(rng, 0, 1) == 0) model.attention = AttentionKernel::kFused;
+  if (Draw(rng, 0, 1) == 0) model.dtype = DataType::kBfloat16;
+  if (Draw(rng, 0, 1) == 0) model.dropout_masks = DropoutMasks::kStored;
+  if (Draw(rng, 0, 1) == 0) model.family = ModelFamily::kLlama, model.dropout = 0;
+  return model;
+}
+
+inline Pipeline RandomPipeline(std::mt19937_64& rng) {
+  ParallelLayout layout{.tp = 1 << Draw(rng, 0, 2), .pp = Draw(rng, 1, 4), .dp = Draw(rng, 1, 2)};
+  layout.sequence_parallel = layout.tp > 1 && Draw(rng, 0, 1) == 1;
+  const ModelSpec model = RandomModel(rng, layout.pp * Draw(rng, 1, 3) + Draw(rng, 0, layout.pp - 1));
   std::vector<StageContext> contexts = ContextsOf(model, layout, Draw(rng, 1, 9));
   std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(RandomPolicy(rng, c.only_slice().layers()));
+  for (const StageContext& c : contexts) policies.push_back(RandomPolicy(rng, c.graph(), c.only_slice().layers()));
   return Lowered(std::move(contexts), std::move(policies));
 }
 
