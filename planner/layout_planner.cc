@@ -34,10 +34,11 @@ bool IsHeuristic(RecomputeMode mode) { return mode == RecomputeMode::kAuto || mo
 
 }  // namespace
 
-const std::vector<LayerChoice>& FrontCache::Solve(const LayerProblem& problem) {
-  auto [it, inserted] = fronts_.try_emplace(problem);
-  if (inserted) it->second = SolveLayer(problem);
-  return it->second;
+const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
+  problem.budget = Bytes(0);
+  if (problem.stall.value == 0 && problem.host_budget.value == 0) problem.layers = 1;
+  const auto it = fronts_.find(problem);
+  return it != fronts_.end() ? it->second : fronts_.emplace(problem, StageHeu(problem)).first->second;
 }
 
 bool Faster(const Draft& a, const Draft& b) {
@@ -184,40 +185,38 @@ Bytes LayoutPlanner::Arena(int32_t stage, const StagePolicy& policy) const {
   return memory->arena;
 }
 
-LayerProblem LayoutPlanner::Problem(RecomputeMode mode, int32_t stage, int32_t layers, bool top) const {
-  LayerPosition position = LayerPosition::kInner;
-  if (top) position = stage == stages() - 1 ? LayerPosition::kTopBelowHead : LayerPosition::kTop;
-  LayerProblem problem = MakeLayerProblem(costs_.Of(stage), shape_, InFlightOf(stage), position, stalls_[stage] / layers);
-  if (mode != RecomputeMode::kNoOverlap) return problem;
-  problem.capacity.fill(Nanos(0));
-  problem.early = Nanos(0);
-  return problem;
+RecomputeProblem LayoutPlanner::Problem(RecomputeMode mode, int32_t stage, int32_t layers) const {
+  RecomputeProblem problem = MakeStageProblem(costs_.Of(stage), shape_,
+                                              {.layers = layers,
+                                               .in_flight = InFlightOf(stage),
+                                               .below_head = stage == stages() - 1,
+                                               .stall = stalls_[stage]});
+  return mode == RecomputeMode::kNoOverlap ? WithoutWindows(problem) : problem;
 }
 
-const StageMixer& LayoutPlanner::Mixer(RecomputeMode mode, int32_t stage, int32_t layers) {
-  // Without stalls a mixer serves all numbers of layers.
+const StageHeu& LayoutPlanner::Heu(RecomputeMode mode, int32_t stage, int32_t layers) {
+  // Without stalls the fronts serve all numbers of layers.
   const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : layers};
-  auto it = mixers_.find(key);
-  if (it == mixers_.end()) {
-    it = mixers_.emplace(key, StageMixer(fronts_.Solve(Problem(mode, stage, layers, false)),
-                                         fronts_.Solve(Problem(mode, stage, layers, true)))).first;
-  }
-  return it->second;
+  auto [it, inserted] = heus_.try_emplace(key, nullptr);
+  if (inserted) it->second = &fronts_.Solve(Problem(mode, stage, layers));
+  return *it->second;
 }
 
 Bytes LayoutPlanner::LayerInputs(int32_t stage, int32_t layers) const {
   return TensorBytes(Tensor::kX, shape_) * layers * InFlightOf(stage);
 }
 
-const LayoutPlanner::NamedChoices& LayoutPlanner::ChoicesOf(RecomputeMode mode, int32_t stage) {
+const LayoutPlanner::NamedUses& LayoutPlanner::UsesOf(RecomputeMode mode, int32_t stage) {
   auto [it, inserted] = named_.try_emplace({mode, stage});
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share it does not matter.
     const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
-    const std::optional<LayerChoice> inner = EvaluateLayer(Problem(mode, stage, 1, false), policy);
-    const std::optional<LayerChoice> top = EvaluateLayer(Problem(mode, stage, 1, true), policy);
-    LYNX_CHECK(inner && top);
-    it->second = {*inner, *top};
+    it->second.problem = Problem(mode, stage, 1);
+    const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, false);
+    const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, true);
+    LYNX_CHECK(inner.ok() && top.ok());
+    it->second.inner = *inner;
+    it->second.top = *top;
   }
   return it->second;
 }
@@ -236,21 +235,24 @@ StagePolicy LayoutPlanner::PolicyOf(RecomputeMode mode, int32_t layers) const {
 }
 
 LayoutPlanner::Estimate LayoutPlanner::EstimateBlock(int32_t stage, int32_t layers) {
+  const NamedUses& full = UsesOf(RecomputeMode::kFull, stage);
+  const NamedUses& stored = UsesOf(RecomputeMode::kNone, stage);
   const int32_t recomputed = std::min(layers, block_layers_);
-  if (recomputed == layers) return EstimateNamed(RecomputeMode::kFull, stage, layers);
-  const Estimate stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
-  if (recomputed == 0) return stored;
-  const LayerChoice& full = ChoicesOf(RecomputeMode::kFull, stage).inner;
-  const Bytes per_layer = ChoicesOf(RecomputeMode::kNone, stage).inner.held - full.held;
-  return {full.exposed * recomputed, stored.bytes - per_layer * recomputed + full.transient};
+  std::vector<LayerUse> uses(static_cast<size_t>(layers), stored.inner);
+  std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
+  uses.back() = recomputed == layers ? full.top : stored.top;
+  const StageValue value = Combine(full.problem, uses);
+  return {value.exposed, value.bytes()};
 }
 
 LayoutPlanner::Estimate LayoutPlanner::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
   if (mode == RecomputeMode::kUniform) mode = RecomputeMode::kFull;
   if (mode == RecomputeMode::kBlock) return EstimateBlock(stage, layers);
-  const auto& [inner, top] = ChoicesOf(mode, stage);
-  const Bytes transient = layers == 1 ? top.transient : std::max(inner.transient, top.transient);
-  return {inner.exposed * (layers - 1) + top.exposed, inner.held * (layers - 1) + top.held + transient};
+  const NamedUses& named = UsesOf(mode, stage);
+  std::vector<LayerUse> uses(static_cast<size_t>(layers), named.inner);
+  uses.back() = named.top;
+  const StageValue value = Combine(named.problem, uses);
+  return {value.exposed, value.bytes()};
 }
 
 Bytes LayoutPlanner::Fixed(int32_t stage) {
@@ -265,15 +267,13 @@ Bytes LayoutPlanner::Fixed(int32_t stage) {
 }
 
 LayoutPlanner::Estimate LayoutPlanner::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const StageMixer& mixer = Mixer(mode, stage, layers);
-  const Bytes least = mixer.LeastBytes(layers);
+  const StageHeu& heu = Heu(mode, stage, layers);
   Bytes budget = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes;
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
     budget = std::min(budget, *limit - Fixed(stage) - LayerInputs(stage, layers));
   }
-  const std::optional<StageChoice> choice = mixer.Best(layers, std::max(budget, least));
-  LYNX_CHECK(choice.has_value());
-  return {choice->exposed, choice->bytes()};
+  const StageValue value = heu.Estimate(layers, budget);
+  return {value.exposed, value.bytes()};
 }
 
 int64_t LayoutPlanner::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
@@ -309,29 +309,31 @@ std::optional<LayoutPlanner::Fit> LayoutPlanner::FitNamed(RecomputeMode mode, in
 // of what is known to fit and not to fit, the budget halves the interval.
 std::optional<LayoutPlanner::Fit> LayoutPlanner::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers,
                                                           Bytes limit) {
-  const StageMixer& mixer = Mixer(mode, stage, layers);
-  const Bytes least = mixer.LeastBytes(layers);
+  const StageHeu& heu = Heu(mode, stage, layers);
+  const Bytes least = heu.LeastBytes(layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
   const Bytes most = std::max(least, exceeds - Bytes(1));
   Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, most);
   std::optional<Fit> best;
   for (int i = 0; i < kBudgetTries; ++i) {
-    const std::optional<StageChoice> choice = mixer.Best(layers, budget);
+    const std::optional<StageSolution> choice = heu.Best(layers, budget);
     LYNX_CHECK(choice.has_value());
+    const Nanos exposed = choice->value.exposed;
+    const Bytes bytes = choice->value.bytes();
     const Bytes peak = Peak(stage, choice->policy);
     const Bytes spare = limit - peak;
-    fixed_[stage] = peak - choice->bytes() - LayerInputs(stage, layers);
+    fixed_[stage] = peak - bytes - LayerInputs(stage, layers);
     if (spare.value >= 0) {
-      if (!best || std::tie(choice->exposed, peak) < std::tie(best->exposed, best->peak)) {
-        best = Fit{choice->policy, choice->exposed, peak};
+      if (!best || std::tie(exposed, peak) < std::tie(best->exposed, best->peak)) {
+        best = Fit{choice->policy, exposed, peak};
       }
       fits = budget;
     } else {
-      exceeds = choice->bytes();
+      exceeds = bytes;
     }
     if (exceeds - fits <= Bytes(1)) break;
-    budget = choice->bytes() + spare;
+    budget = bytes + spare;
     if (budget <= fits || budget >= exceeds) budget = fits + (exceeds - fits) / 2;
   }
   return best;
@@ -515,7 +517,7 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   }
   if (!any) return std::nullopt;
   fits_.clear();
-  mixers_.clear();
+  heus_.clear();
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers);
   if (!better || !Faster(*better, draft)) return std::nullopt;
   return better;
@@ -538,10 +540,9 @@ Bytes LayoutPlanner::LeastArena(int32_t stage, int32_t layers, bool estimate) {
                                      : Arena(stage, PolicyOf(mode, layers)));
   }
   if (heuristic) {
-    const StageMixer& mixer =
-        Mixer(wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted, stage, layers);
-    const Bytes bytes = mixer.LeastBytes(layers);
-    least = std::min(least, estimate ? bytes + rest : Arena(stage, mixer.Best(layers, bytes)->policy));
+    const StageHeu& heu = Heu(wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted, stage, layers);
+    const Bytes bytes = heu.LeastBytes(layers);
+    least = std::min(least, estimate ? bytes + rest : Arena(stage, heu.Best(layers, bytes)->policy));
   }
   return least;
 }

@@ -15,21 +15,23 @@
 #include <vector>
 
 #include "planner/cost_model.h"
-#include "planner/heu.h"
 #include "planner/plan.h"
 #include "planner/search.h"
 #include "planner/simulate.h"
 #include "planner/stage_costs.h"
+#include "planner/stage_heu.h"
+#include "planner/stage_problem.h"
 
 namespace lynx {
 
-// Solved layer problems. Candidates that share a problem share its solution.
+// HEU's fronts of stages. Candidates that share a problem share them.
 class FrontCache {
  public:
-  const std::vector<LayerChoice>& Solve(const LayerProblem& problem);
+  // The budget does not matter; nor do the layers, unless the stage shares a stall or copies among them.
+  const StageHeu& Solve(RecomputeProblem problem);
 
  private:
-  std::map<LayerProblem, std::vector<LayerChoice>> fronts_;
+  std::map<RecomputeProblem, StageHeu> fronts_;
 };
 
 // What remains to be assembled into a plan.
@@ -98,12 +100,14 @@ class LayoutPlanner {
   Bytes Peak(int32_t stage, const StagePolicy& policy);
   Bytes Arena(int32_t stage, const StagePolicy& policy) const;
 
-  LayerProblem Problem(RecomputeMode mode, int32_t stage, int32_t layers, bool top) const;
-  struct NamedChoices {
-    LayerChoice inner, top;
+  RecomputeProblem Problem(RecomputeMode mode, int32_t stage, int32_t layers) const;
+  const StageHeu& Heu(RecomputeMode mode, int32_t stage, int32_t layers);
+  // What a stage's layers take under a mode that treats them alike, but for the top layer.
+  struct NamedUses {
+    RecomputeProblem problem;
+    LayerUse inner, top;
   };
-  const NamedChoices& ChoicesOf(RecomputeMode mode, int32_t stage);
-  const StageMixer& Mixer(RecomputeMode mode, int32_t stage, int32_t layers);
+  const NamedUses& UsesOf(RecomputeMode mode, int32_t stage);
   // Of the stage's memory under the mode, all but what HEU's model counts: gradients, workspace, the embedding's and
   // the head's tensors. Learnt from the last peak found for the stage.
   Bytes Fixed(int32_t stage);
@@ -145,9 +149,9 @@ class LayoutPlanner {
   std::vector<Bytes> reserves_;   // per stage: taken off the limit
   int32_t block_layers_ = 0;      // N of kBlock, at the moment
   std::map<int32_t, Bytes> fixed_;
-  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, StageMixer> mixers_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, const StageHeu*> heus_;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
-  std::map<std::pair<RecomputeMode, int32_t>, NamedChoices> named_;
+  std::map<std::pair<RecomputeMode, int32_t>, NamedUses> named_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;
 };
 

@@ -40,6 +40,24 @@ RecomputePoint PointOf(const LayerGraph& graph, Placement placement, RecomputePo
   return std::min(OwnWindowPoint(BackwardSegmentIndex(graph, segment)), deadline);
 }
 
+// Of each tensor, the last point before a segment that serves all that reads it: also what own windows make from it.
+std::array<RecomputePoint, kMaxRecomputable> CriticalPoints(
+    const LayerGraph& graph, const LayerPolicy& policy, const std::array<TensorSet, kMaxRecomputable>& inputs,
+    const std::array<RecomputePoint, kMaxRecomputable>& deadlines, const RecomputeSituation& situation) {
+  const std::vector<Tensor>& tensors = graph.recomputable();
+  std::array<RecomputePoint, kMaxRecomputable> points = deadlines;
+  for (size_t i = tensors.size(); i-- > 0;) {
+    for (size_t reader = i + 1; reader < tensors.size(); ++reader) {
+      if (!Contains(inputs[reader], tensors[i])) continue;
+      if (policy[reader] == Placement::kCritical) points[i] = std::min(points[i], points[reader]);
+      if (!IsOwnWindow(policy[reader])) continue;
+      const RecomputePoint point = PointOf(graph, policy[reader], deadlines[reader], situation);
+      points[i] = std::min(points[i], point < deadlines[reader] ? point - 1 : point);  // just before the window
+    }
+  }
+  return points;
+}
+
 }  // namespace
 
 int BackwardSegmentIndex(const LayerGraph& graph, Segment segment) {
@@ -61,13 +79,18 @@ RecomputeOps ResolveRecomputation(const LayerGraph& graph, const LayerPolicy& po
       deadlines[i] = std::min(deadlines[i], deadlines[reader]);
     }
   }
+  const auto critical = CriticalPoints(graph, policy, inputs, deadlines, situation);
   RecomputeOps result{};
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!IsRecomputed(policy[i])) continue;
-    points[i] = PointOf(graph, policy[i], deadlines[i], situation);
+    RecomputePoint inputs_there = 0;
     for (size_t input = 0; input < i; ++input) {
-      if (IsRecomputed(policy[input]) && Contains(inputs[i], tensors[input])) points[i] = std::max(points[i], points[input]);
+      if (IsRecomputed(policy[input]) && Contains(inputs[i], tensors[input])) {
+        inputs_there = std::max(inputs_there, points[input]);
+      }
     }
+    if (policy[i] == Placement::kCritical && inputs_there <= critical[i]) deadlines[i] = critical[i];
+    points[i] = std::max(PointOf(graph, policy[i], deadlines[i], situation), inputs_there);
     if (graph.RepeatsCollective(tensors[i]) && points[i] != kStallPoint) points[i] = deadlines[i];
     for (const Op op : graph.ProducersOf(tensors[i])) result[static_cast<size_t>(points[i])] |= Bit(op);
   }

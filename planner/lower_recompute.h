@@ -13,7 +13,8 @@ namespace lynx {
 
 // Where a program can recompute for layer l and microbatch k, in the order of time: forward windows, the stall, windows
 // of the layer above, then for each backward segment of the layer itself the point before it and the window after it.
-// The critical placement is the points before segments: which one follows from the segment that reads the tensor first.
+// The critical placement is the points before segments: the last one that serves the segments that read the tensor, what
+// else is critical, and what own windows make from it.
 using RecomputePoint = int;
 inline constexpr int kMaxBackwardSegments = 5;
 constexpr RecomputePoint ForwardWindowPoint(int window) { return window; }

@@ -122,6 +122,15 @@ TEST(ResolveRecomputationTest, OwnWindowIsTooLateForWhatItsSegmentReads) {
             "before mlp: gelu; o1: probs");
 }
 
+TEST(ResolveRecomputationTest, CriticalComesBeforeTheOwnWindowThatReadsIt) {
+  EXPECT_EQ(ResolvedText({kCritical, kCritical, kOwn1, kStore, kStore, kStore, kStore, kStore}, kSteady),
+            "before mlp: ln1 qkv; o1: probs");
+  RecomputeSituation situation = kSteady;
+  situation.collectives = false;
+  EXPECT_EQ(ResolvedText({kCritical, kCritical, kOwn1, kStore, kStore, kStore, kStore, kStore}, situation),
+            "before attn: ln1 qkv probs");
+}
+
 TEST(ResolveRecomputationTest, NothingRunsBeforeItsInputs) {
   EXPECT_EQ(ResolvedText({kAbove2, kForward1, kStore, kStore, kStore, kStore, kStore, kStore}, kSteady),
             "b2: ln1 qkv");

@@ -1,0 +1,532 @@
+#include "planner/layer_parts.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace lynx {
+namespace {
+
+constexpr bool Has(unsigned set, int i) { return (set >> i & 1) != 0; }
+constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
+constexpr Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
+
+// Moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ...
+constexpr int kFirstCritical = kMaxWindows;
+constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
+
+// One small number for each item, packed.
+class ItemNumbers {
+ public:
+  int Get(int i) const { return static_cast<int>(bits_ >> (4 * i) & 15); }
+  void Set(int i, int value) { bits_ = (bits_ & ~(uint64_t{15} << (4 * i))) | uint64_t(value) << (4 * i); }
+  uint64_t bits() const { return bits_; }
+
+ private:
+  static_assert(kMaxItems <= 16 && kFirstCritical + 2 * kMaxWindows < 16);
+  uint64_t bits_ = 0;
+};
+
+// What all parts of a layer need to know of its items. Arrays by set of items.
+struct ItemTables {
+  ItemTables(const RecomputeProblem& problem, bool top) {
+    const int count = static_cast<int>(problem.items.size());
+    bytes.resize(size_t{1} << count);
+    inputs.resize(size_t{1} << count);
+    for (unsigned set = 1; set < bytes.size(); ++set) {
+      const int i = std::countr_zero(set);
+      bytes[set] = bytes[set & (set - 1)] + problem.items[i].bytes;
+      inputs[set] = inputs[set & (set - 1)] | problem.items[i].inputs;
+    }
+    for (int i = 0; i < count; ++i) {
+      possible.push_back(PossiblePlacements(problem, i, top));
+      if (problem.items[i].read_by != 0) read |= ItemBit(i);
+    }
+    all = static_cast<ItemSet>(bytes.size() - 1);
+  }
+
+  std::vector<Bytes> bytes;
+  std::vector<ItemSet> inputs;
+  std::vector<PlacementSet> possible;  // by item
+  ItemSet read = 0;                    // by segments
+  ItemSet all = 0;
+};
+
+// A late part in the making. Items are decided from the last to the first, so that all that reads an item is decided
+// before it. Undecided items know when they are due and until when they are read.
+struct LateState {
+  LatePart part;
+  ItemSet set = 0;    // late items
+  ItemNumbers due;    // of undecided items: the last moment that serves what reads them
+  ItemNumbers last;   // of undecided items: the last phase in which something reads them, plus one
+};
+
+class LateMaking {
+ public:
+  LateMaking(const RecomputeProblem& problem, const ItemTables& tables, bool top)
+      : problem_(problem), tables_(tables), top_(top), windows_(static_cast<int>(problem.backward.size())) {}
+
+  int windows() const { return windows_; }
+
+  LateState Root() const {
+    LateState root;
+    for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) {
+      const SegmentSet readers = problem_.items[i].read_by;
+      root.due.Set(i, kFirstCritical + 2 * (readers == 0 ? windows_ : std::countr_zero(readers)));
+      root.last.Set(i, static_cast<int>(std::bit_width(readers)));
+    }
+    return root;
+  }
+
+  // Calls visit(state) for every moment at which item i can be made again after `state`.
+  template <class Visit>
+  void ForEachMoment(int i, const LateState& state, const Visit& visit) const {
+    if (!Has(tables_.read | tables_.inputs[state.set], i)) return;
+    const int due = state.due.Get(i);
+    const PlacementSet possible = tables_.possible[i];
+    for (int w = 0; w < windows_ && w <= due; ++w) {
+      if (Contains(possible, AboveWindow(w))) visit(Make(i, AboveWindow(w), w, state));
+    }
+    for (int w = 0; w < windows_; ++w) {
+      const int moment = kFirstCritical + 2 * w + 1;
+      if (moment <= due && Contains(possible, OwnWindow(w))) visit(Make(i, OwnWindow(w), moment, state));
+    }
+    if (due >= kFirstCritical && Contains(possible, Placement::kCritical)) {
+      visit(Make(i, Placement::kCritical, due - (due - kFirstCritical) % 2, state));
+    }
+  }
+
+ private:
+  LateState Make(int i, Placement placement, int moment, const LateState& state) const {
+    LateState next = state;
+    LatePart& part = next.part;
+    const RecomputeItem& item = problem_.items[i];
+    const int phase = PhaseOf(moment);
+    next.set |= ItemBit(i);
+    next.due.Set(i, 0);
+    next.last.Set(i, 0);
+    part.policy[i] = placement;
+    for (int k = phase; k <= std::max(phase, state.last.Get(i) - 1); ++k) part.live[k] += item.bytes;
+    if (placement == Placement::kCritical) {
+      part.exposed += item.cost;
+      if (top_ && moment == kFirstCritical) part.early = item.collective ? Nanos(0) : part.early + item.cost;
+    } else if (IsOwnWindow(placement)) {
+      part.own_work[IndexOf(placement, Placement::kOwn1)] += item.cost;
+    } else {
+      part.above_work[moment] += item.cost;
+      for (int k = moment + 1; k <= windows_; ++k) part.above[k] += item.bytes;
+    }
+    for (unsigned inputs = item.inputs; inputs != 0; inputs &= inputs - 1) {
+      const int input = std::countr_zero(inputs);
+      next.due.Set(input, std::min(next.due.Get(input), moment));
+      next.last.Set(input, std::max(next.last.Get(input), phase + 1));
+    }
+    return next;
+  }
+
+  const RecomputeProblem& problem_;
+  const ItemTables& tables_;
+  const bool top_;
+  const int windows_;
+};
+
+// The late parts of every set for Neighbours::kAny: all states of one item are found before the next item is decided,
+// and those that agree in due, last and set compete.
+class LateFrontSearch {
+ public:
+  LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making)
+      : items_(static_cast<int>(problem.items.size())), making_(making) {}
+
+  // Indexed by the set of late items: of all sets, or of `only` one.
+  std::vector<std::vector<LatePart>> Run(std::optional<ItemSet> only = std::nullopt) {
+    std::vector<Node> nodes{{making_.Root()}};
+    for (int i = items_ - 1; i >= 0; --i) {
+      grown_.clear();
+      heads_.clear();
+      for (const Node& node : nodes) {
+        if (node.dominated) continue;
+        LateState not_late = node.state;
+        not_late.due.Set(i, 0);
+        not_late.last.Set(i, 0);
+        if (!only || !Has(*only, i)) Add(not_late);
+        if (only && !Has(*only, i)) continue;
+        making_.ForEachMoment(i, node.state, [&](const LateState& state) { Add(state); });
+      }
+      nodes.swap(grown_);
+    }
+    std::vector<std::vector<LatePart>> parts(size_t{1} << items_);
+    for (const Node& node : nodes) {
+      if (!node.dominated) parts[node.state.set].push_back(node.state.part);
+    }
+    return parts;
+  }
+
+ private:
+  struct Node {
+    LateState state;
+    bool dominated = false;
+    int32_t next = -1;  // in grown_: another of the same group
+  };
+
+  void Add(const LateState& state) {
+    const auto [head, inserted] =
+        heads_.try_emplace(std::tuple(state.set, state.due.bits(), state.last.bits()), -1);
+    for (int32_t n = head->second; n >= 0; n = grown_[n].next) {
+      if (!grown_[n].dominated && Dominates(grown_[n].state.part, state.part)) return;
+    }
+    for (int32_t n = head->second; n >= 0; n = grown_[n].next) {
+      if (Dominates(state.part, grown_[n].state.part)) grown_[n].dominated = true;
+    }
+    grown_.push_back({state, false, head->second});
+    head->second = static_cast<int32_t>(grown_.size()) - 1;
+  }
+
+  bool Dominates(const LatePart& a, const LatePart& b) const {
+    Nanos exposed = a.exposed + Positive(b.early - a.early);
+    if (exposed > b.exposed) return false;
+    for (int k = 0; k <= making_.windows(); ++k) {
+      if (a.live[k] > b.live[k] || a.above[k] > b.above[k]) return false;
+    }
+    for (int w = 0; w < making_.windows(); ++w) {
+      exposed += Positive(a.above_work[w] - b.above_work[w]) + Positive(a.own_work[w] - b.own_work[w]);
+    }
+    return exposed <= b.exposed;
+  }
+
+  const int items_;
+  const LateMaking& making_;
+  std::vector<Node> grown_;
+  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
+};
+
+// The late parts of one set for Neighbours::kAlike, by branch and bound: transient memory and exposed time only grow
+// while items are decided.
+class AlikeSearch {
+ public:
+  AlikeSearch(const RecomputeProblem& problem, const ItemTables& tables, const LateMaking& making, bool top)
+      : problem_(problem), tables_(tables), making_(making), top_(top) {
+    for (Nanos window : problem.backward) capacity_ += window;
+    if (top) capacity_ += problem.early;
+  }
+
+  std::vector<LatePart> Run(ItemSet set) {
+    set_ = set;
+    found_.clear();
+    // No part of the set has less of either: each item lives at least while a segment reads it, and what no window may
+    // hold, or all windows together cannot hold, is exposed.
+    std::array<Bytes, kMaxPhases> live{};
+    Nanos forced, rest;
+    for (unsigned items = set; items != 0; items &= items - 1) {
+      const int i = std::countr_zero(items);
+      for (int k = 0; k <= making_.windows(); ++k) {
+        if (Has(problem_.items[i].read_by, k)) live[k] += problem_.items[i].bytes;
+      }
+      (problem_.items[i].collective && !top_ ? forced : rest) += problem_.items[i].cost;
+    }
+    least_ = {*std::max_element(live.begin(), live.end()), forced + Positive(rest - capacity_)};
+    Decide(static_cast<int>(problem_.items.size()) - 1, making_.Root());
+    std::vector<LatePart> parts;
+    for (const Found& found : found_) parts.push_back(found.part);
+    return parts;
+  }
+
+ private:
+  struct Value {
+    Bytes transient;
+    Nanos exposed;
+  };
+  struct Found {
+    Value value;
+    LatePart part;
+  };
+  static bool Dominates(const Value& a, const Value& b) {
+    return a.transient <= b.transient && a.exposed <= b.exposed;
+  }
+
+  void Decide(int i, const LateState& state) {
+    const Value value{AlikeTransient(problem_, state.part), AlikeExposed(problem_, top_, state.part)};
+    const Value bound{std::max(value.transient, least_.transient), std::max(value.exposed, least_.exposed)};
+    for (const Found& found : found_) {
+      if (Dominates(found.value, bound)) return;
+    }
+    while (i >= 0 && !Has(set_, i)) --i;
+    if (i < 0) {
+      std::erase_if(found_, [&](const Found& found) { return Dominates(value, found.value); });
+      found_.push_back({value, state.part});
+      return;
+    }
+    making_.ForEachMoment(i, state, [&](const LateState& next) { Decide(i - 1, next); });
+  }
+
+  const RecomputeProblem& problem_;
+  const ItemTables& tables_;
+  const LateMaking& making_;
+  const bool top_;
+  Nanos capacity_;
+  ItemSet set_ = 0;
+  Value least_;
+  std::vector<Found> found_;
+};
+
+// Where early items are made again.
+struct EarlyPart {
+  LayerPolicy policy{};
+  std::array<Nanos, kMaxWindows> work{};
+  Nanos stall;
+  Nanos exposed;
+};
+
+// Finds the early parts of every set of early items, in the same order as LateSearch.
+class EarlySearch {
+ public:
+  EarlySearch(const RecomputeProblem& problem, const ItemTables& tables)
+      : problem_(problem), tables_(tables), parts_(tables.bytes.size()) {}
+
+  std::vector<std::vector<EarlyPart>> Run() && {
+    ItemNumbers due;
+    for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) due.Set(i, kMaxWindows);
+    Decide(static_cast<int>(problem_.items.size()) - 1, 0, EarlyPart{}, due);
+    return std::move(parts_);
+  }
+
+ private:
+  // Moments: the windows, then the stall.
+  void Decide(int i, ItemSet set, const EarlyPart& part, ItemNumbers due) {
+    if (i < 0) return Add(set, part);
+    Decide(i - 1, set, part, due);
+    for (int moment = 0; moment <= due.Get(i); ++moment) {
+      const Placement placement = moment == kMaxWindows ? Placement::kStall : ForwardWindow(moment);
+      if (!Contains(tables_.possible[i], placement)) continue;
+      EarlyPart next = part;
+      next.policy[i] = placement;
+      (moment == kMaxWindows ? next.stall : next.work[moment]) += problem_.items[i].cost;
+      ItemNumbers inputs_due = due;
+      for (unsigned inputs = problem_.items[i].inputs; inputs != 0; inputs &= inputs - 1) {
+        const int input = std::countr_zero(inputs);
+        inputs_due.Set(input, std::min(due.Get(input), moment));
+      }
+      Decide(i - 1, set | ItemBit(i), next, inputs_due);
+    }
+  }
+
+  void Add(ItemSet set, EarlyPart part) {
+    for (size_t w = 0; w < problem_.forward.size(); ++w) part.exposed += Positive(part.work[w] - problem_.forward[w]);
+    const auto dominates = [](const EarlyPart& a, const EarlyPart& b) {
+      return a.exposed + Positive(a.stall - b.stall) <= b.exposed;
+    };
+    std::vector<EarlyPart>& list = parts_[set];
+    if (std::any_of(list.begin(), list.end(), [&](const EarlyPart& other) { return dominates(other, part); })) return;
+    std::erase_if(list, [&](const EarlyPart& other) { return dominates(part, other); });
+    list.push_back(part);
+  }
+
+  const RecomputeProblem& problem_;
+  const ItemTables& tables_;
+  std::vector<std::vector<EarlyPart>> parts_;
+};
+
+// Finds the kept parts beside a set of late items.
+class KeptSearch {
+ public:
+  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables, Neighbours neighbours)
+      : problem_(problem), tables_(tables), every_offload_(neighbours == Neighbours::kAny),
+        early_(EarlySearch(problem, tables).Run()) {
+    for (size_t set = 0; set < early_.size(); ++set) {
+      if (!early_[set].empty()) may_be_early_ |= static_cast<ItemSet>(set);
+    }
+    for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
+      if (Contains(tables.possible[i], Placement::kOffload) && problem.in_flight > problem.resident) by_copy_.push_back(i);
+    }
+    // Items that nothing is copied for, then those that save most for their copy time.
+    std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return CopyPerByte(a) < CopyPerByte(b); });
+    for (int i : by_copy_) offloadable_ |= ItemBit(i);
+  }
+
+  std::vector<KeptPart> Run(ItemSet late) {
+    found_.clear();
+    const ItemSet others = tables_.all & ~late & may_be_early_;
+    for (ItemSet early = others;; early = (early - 1) & others) {
+      if (!early_[early].empty() && (tables_.inputs[early] & late) == 0) AddEarly(late, early);
+      if (early == 0) break;
+    }
+    const auto order = [](const Found& f) { return std::tuple(f.held, f.exposed, f.stall, f.host, f.copy_out); };
+    std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) { return order(a) < order(b); });
+    std::vector<KeptPart> parts;
+    std::vector<Found> kept;
+    for (const Found& candidate : found_) {
+      const auto dominates = [&](const Found& known) { return Dominates(known, candidate); };
+      if (std::any_of(kept.rbegin(), kept.rend(), dominates)) continue;
+      kept.push_back(candidate);
+      parts.push_back(PartOf(candidate));
+    }
+    return parts;
+  }
+
+ private:
+  struct Found {
+    Bytes held;
+    Nanos exposed, stall;
+    Nanos copy_out, copy_in;
+    Bytes host;
+    ItemSet early, offloaded;
+    uint32_t part;  // of early_[early]
+  };
+
+  double CopyPerByte(int i) const {
+    const RecomputeItem& item = problem_.items[i];
+    return static_cast<double>(std::max(item.copy_out, item.copy_in).value) /
+           static_cast<double>(std::max<int64_t>(1, item.bytes.value));
+  }
+
+  void AddEarly(ItemSet late, ItemSet early) {
+    const ItemSet needed = tables_.read | tables_.inputs[early | late];
+    if ((early & ~needed) != 0) return;  // nothing would read it
+    const ItemSet stored = needed & ~(early | late);
+    const Bytes held = tables_.bytes[stored] * problem_.in_flight + tables_.bytes[early];
+    for (uint32_t p = 0; p < early_[early].size(); ++p) {
+      Found found{.held = held, .exposed = early_[early][p].exposed, .stall = early_[early][p].stall, .early = early};
+      found.part = p;
+      AddOffloads(found, stored & offloadable_);
+    }
+  }
+
+  void AddOffloads(const Found& found, ItemSet offloadable) {
+    found_.push_back(found);
+    if (offloadable == 0) return;
+    if (every_offload_) {
+      for (ItemSet set = offloadable; set != 0; set = (set - 1) & offloadable) found_.push_back(Offload(found, set));
+      return;
+    }
+    ItemSet set = 0;
+    for (int i : by_copy_) {
+      if (!Has(offloadable, i)) continue;
+      set |= ItemBit(i);
+      found_.push_back(Offload(found, set));
+    }
+  }
+
+  Found Offload(Found found, ItemSet set) const {
+    found.offloaded = set;
+    found.held -= tables_.bytes[set] * (problem_.in_flight - problem_.resident);
+    found.host = tables_.bytes[set] * problem_.in_flight;
+    for (unsigned rest = set; rest != 0; rest &= rest - 1) {
+      found.copy_out += problem_.items[std::countr_zero(rest)].copy_out;
+      found.copy_in += problem_.items[std::countr_zero(rest)].copy_in;
+    }
+    return found;
+  }
+
+  static bool Dominates(const Found& a, const Found& b) {
+    if (a.held > b.held || a.host > b.host) return false;
+    const Nanos copies = std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
+    return a.exposed + Positive(a.stall - b.stall) + copies <= b.exposed;
+  }
+
+  KeptPart PartOf(const Found& found) const {
+    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .exposed = found.exposed,
+                  .stall = found.stall, .copy_out = found.copy_out, .copy_in = found.copy_in, .host = found.host};
+    for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
+      part.policy[std::countr_zero(rest)] = Placement::kOffload;
+    }
+    return part;
+  }
+
+  const RecomputeProblem& problem_;
+  const ItemTables& tables_;
+  const bool every_offload_;
+  const std::vector<std::vector<EarlyPart>> early_;
+  ItemSet may_be_early_ = 0;
+  ItemSet offloadable_ = 0;
+  std::vector<int> by_copy_;
+  std::vector<Found> found_;
+};
+
+}  // namespace
+
+LayerPolicy JoinPolicies(const LatePart& late, const KeptPart& kept) {
+  LayerPolicy policy = kept.policy;
+  for (int i = 0; i < kMaxItems; ++i) {
+    if (late.policy[i] != Placement::kStore) policy[i] = late.policy[i];
+  }
+  return policy;
+}
+
+LayerUse JoinUses(const LatePart& late, const KeptPart& kept) {
+  return {.held = kept.held,
+          .live = late.live,
+          .above = late.above,
+          .above_work = late.above_work,
+          .own_work = late.own_work,
+          .stall = kept.stall,
+          .exposed = late.exposed + kept.exposed,
+          .early = late.early,
+          .copy_out = kept.copy_out,
+          .copy_in = kept.copy_in,
+          .host = kept.host};
+}
+
+Bytes AlikeTransient(const RecomputeProblem& problem, const LatePart& late) {
+  Bytes transient;
+  for (int k = 0; k < problem.segments(); ++k) transient = std::max(transient, late.live[k] + late.above[k]);
+  return transient;
+}
+
+Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const LatePart& late) {
+  Nanos exposed = late.exposed - (top ? std::min(late.early, problem.early) : Nanos(0));
+  for (size_t w = 0; w < problem.backward.size(); ++w) {
+    exposed += Positive(late.own_work[w] + late.above_work[w] - problem.backward[w]);
+  }
+  return exposed;
+}
+
+namespace {
+
+// `known`: parts of another layer of the stage; kept parts are the same for all layers.
+std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top,
+                                  Neighbours neighbours, KeptSearch& kept, const std::vector<PartsOfSet>& known) {
+  const LateMaking making(problem, tables, top);
+  std::vector<std::vector<LatePart>> late;
+  if (neighbours == Neighbours::kAny) late = LateFrontSearch(problem, making).Run();
+  AlikeSearch alike(problem, tables, making, top);
+  auto next_known = known.begin();
+  std::vector<PartsOfSet> parts;
+  for (size_t set = 0; set < tables.bytes.size(); ++set) {
+    PartsOfSet of_set{.late_items = static_cast<ItemSet>(set)};
+    of_set.late = neighbours == Neighbours::kAny ? std::move(late[set]) : alike.Run(of_set.late_items);
+    if (of_set.late.empty()) continue;
+    while (next_known != known.end() && next_known->late_items < set) ++next_known;
+    const bool is_known = next_known != known.end() && next_known->late_items == set;
+    of_set.kept = is_known ? next_known->kept : kept.Run(of_set.late_items);
+    if (!of_set.kept.empty()) parts.push_back(std::move(of_set));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top, Neighbours neighbours) {
+  const ItemTables tables(problem, top);
+  KeptSearch kept(problem, tables, neighbours);
+  return PartsWith(problem, tables, top, neighbours, kept, {});
+}
+
+StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours) {
+  const ItemTables inner_tables(problem, false), top_tables(problem, true);
+  KeptSearch kept(problem, inner_tables, neighbours);
+  StageParts parts;
+  parts.inner = PartsWith(problem, inner_tables, false, neighbours, kept, {});
+  parts.top = PartsWith(problem, top_tables, true, neighbours, kept, parts.inner);
+  return parts;
+}
+
+std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items) {
+  const ItemTables tables(problem, top);
+  const LateMaking making(problem, tables, top);
+  return std::move(LateFrontSearch(problem, making).Run(late_items)[late_items]);
+}
+
+}  // namespace lynx

@@ -1,0 +1,415 @@
+#include "planner/stage_heu.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+// Mixes of best estimate that are looked at closely.
+constexpr size_t kMixes = 6;
+// Late parts of one set that are tried beside each other.
+constexpr size_t kPlacings = 32;
+constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
+
+Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
+
+// Of the points with at most that transient memory, those that are worth their held memory; in order of held.
+std::vector<const FrontPoint*> Worthwhile(const std::vector<FrontPoint>& front, Bytes transient) {
+  std::vector<const FrontPoint*> sorted;
+  for (const FrontPoint& point : front) {
+    if (point.transient <= transient) sorted.push_back(&point);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const FrontPoint* a, const FrontPoint* b) {
+    return std::tie(a->held, a->exposed) < std::tie(b->held, b->exposed);
+  });
+  std::vector<const FrontPoint*> kept;
+  for (const FrontPoint* point : sorted) {
+    if (kept.empty() || point->exposed < kept.back()->exposed) kept.push_back(point);
+  }
+  return kept;
+}
+
+// Of points in order of held, those on the lower convex hull of exposed over held.
+std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points) {
+  std::vector<const FrontPoint*> hull;
+  for (const FrontPoint* c : points) {
+    // The middle one of three leaves the hull unless the slope before it is steeper than the slope after it.
+    const auto above = [&](const FrontPoint* a, const FrontPoint* b) {
+      return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
+             static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
+    };
+    while (hull.size() >= 2 && above(hull[hull.size() - 2], hull.back())) hull.pop_back();
+    hull.push_back(c);
+  }
+  return hull;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, bool top, const std::vector<PartsOfSet>& all) {
+  // A layer's equal share of what the stage shares.
+  const Nanos stall = problem.stall / problem.layers;
+  const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
+  const Bytes host = problem.host_budget / problem.layers;
+  std::vector<FrontPoint> points;
+  for (const PartsOfSet& parts : all) {
+    for (const LatePart& late : parts.late) {
+      const Bytes transient = AlikeTransient(problem, late);
+      const Nanos exposed = AlikeExposed(problem, top, late);
+      for (const KeptPart& kept : parts.kept) {
+        if (kept.host > host) continue;
+        FrontPoint point{.late_items = parts.late_items, .held = kept.held, .transient = transient};
+        point.exposed = exposed + kept.exposed + Excess(kept.stall, stall) +
+                        std::max(Excess(kept.copy_out, copy_out), Excess(kept.copy_in, copy_in));
+        point.policy = JoinPolicies(late, kept);
+        point.use = JoinUses(late, kept);
+        point.kept_exposed = kept.exposed;
+        points.push_back(point);
+      }
+    }
+  }
+  std::stable_sort(points.begin(), points.end(), [](const FrontPoint& a, const FrontPoint& b) {
+    return std::tie(a.exposed, a.held, a.transient) < std::tie(b.exposed, b.held, b.transient);
+  });
+  // In this order a point is bettered only by one before it: by one with no more held and transient memory.
+  std::map<Bytes, Bytes> least;  // transient memory of the points so far by their held memory, falling
+  std::vector<FrontPoint> front;
+  for (const FrontPoint& point : points) {
+    auto after = least.upper_bound(point.held);
+    if (after != least.begin() && std::prev(after)->second <= point.transient) continue;
+    while (after != least.end() && after->second >= point.transient) after = least.erase(after);
+    least[point.held] = point.transient;
+    front.push_back(point);
+  }
+  return front;
+}
+
+}  // namespace
+
+std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top) {
+  return FrontOf(problem, top, LayerParts(problem, top, Neighbours::kAlike));
+}
+
+// `fast_count` inner layers have `fast`, one `filler`, the others `slow`.
+struct StageHeu::Mix {
+  const FrontPoint* slow = nullptr;
+  const FrontPoint* fast = nullptr;
+  const FrontPoint* filler = nullptr;
+  const FrontPoint* top = nullptr;
+  int64_t fast_count = 0;
+  Nanos exposed;
+  Bytes bytes;
+
+  auto key() const { return std::tuple(exposed, bytes); }
+};
+
+// Finds the mixes of best estimate: the estimate takes neighbours to be alike.
+class StageHeu::MixSearch {
+ public:
+  MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count) : inner_layers_(layers - 1), count_(count) {
+    // Levels of best bound come first, so that most of the others need no search.
+    std::vector<std::pair<Nanos, const Level*>> order;
+    for (const Level& level : heu.levels_) {
+      const Bytes left = budget - level.transient - level.top.front()->held;
+      if (left < LeastHeld(level)) continue;
+      order.emplace_back(level.top.back()->exposed + LeastExposed(level, inner_layers_, left), &level);
+    }
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.first, a.second->transient) < std::tuple(b.first, b.second->transient);
+    });
+    for (const auto& [bound, level] : order) {
+      if (full() && bound > best_.back().exposed) break;
+      Search(*level, budget);
+    }
+  }
+
+  const std::vector<Mix>& best() const { return best_; }
+
+ private:
+  bool full() const { return best_.size() == count_; }
+  Bytes LeastHeld(const Level& level) const {
+    return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
+  }
+
+  void Search(const Level& level, Bytes budget) {
+    for (const FrontPoint* top : level.top) {
+      const Bytes left = budget - level.transient - top->held;
+      if (left < LeastHeld(level)) break;  // points further on need even more memory
+      if (full() && top->exposed + LeastExposed(level, inner_layers_, left) > best_.back().exposed) continue;
+      if (inner_layers_ == 0) {
+        Add({.top = top, .exposed = top->exposed, .bytes = top->held + level.transient});
+      } else {
+        TryPairs(level, *top, left);
+      }
+    }
+  }
+
+  // As many layers as fit get the faster point of each pair; one more gets the best point that then fits.
+  void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
+    for (size_t s = 0; s < level.inner.size(); ++s) {
+      const FrontPoint& slow = *level.inner[s];
+      const Bytes slack = left - slow.held * inner_layers_;
+      if (slack < Bytes(0)) break;
+      for (size_t f = s; f < level.inner.size(); ++f) {
+        const FrontPoint& fast = *level.inner[f];
+        const Bytes step = fast.held - slow.held;
+        const int64_t fit = step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
+        if (f > s && fit == 0 && slack < step) break;  // points further on need even more memory
+        const Bytes filled = slow.held + slack - step * fit;
+        const auto after = std::upper_bound(level.inner.begin(), level.inner.end(), filled,
+                                            [](Bytes bytes, const FrontPoint* point) { return bytes < point->held; });
+        const FrontPoint& filler = **std::prev(after);
+        const int64_t slow_count = inner_layers_ - 1 - fit;
+        Add({.slow = &slow, .fast = &fast, .filler = &filler, .top = &top, .fast_count = fit,
+             .exposed = top.exposed + slow.exposed * slow_count + fast.exposed * fit + filler.exposed,
+             .bytes = top.held + slow.held * slow_count + fast.held * fit + filler.held + level.transient});
+      }
+    }
+  }
+
+  void Add(const Mix& mix) {
+    if (full() && mix.key() >= best_.back().key()) return;
+    const auto after = std::upper_bound(best_.begin(), best_.end(), mix,
+                                        [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
+    // Mixes of the same value are most often the same mix, found by way of another pair.
+    if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
+    best_.insert(after, mix);
+    if (best_.size() > count_) best_.pop_back();
+  }
+
+  const int32_t inner_layers_;
+  const size_t count_;
+  std::vector<Mix> best_;  // in order
+};
+
+// Chooses late parts for layers whose late items are given, with their true neighbours in view: the least exposed time
+// with transient memory up to a cap, by dynamic programming from the top layer down.
+class StageHeu::Placing {
+ public:
+  explicit Placing(const RecomputeProblem& problem) : problem_(problem) {}
+
+  // The points from the bottom layer on, each with another late part where that is better; nullopt if nothing fits.
+  std::optional<StageSolution> Solve(const std::vector<const FrontPoint*>& points) {
+    const size_t layers = points.size();
+    Bytes held;
+    for (const FrontPoint* point : points) held += point->use.held;
+    const Bytes cap = problem_.budget - held;
+    std::vector<const Choices*> choices(layers);
+    for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
+    // least[a]: of this layer and all above it, if this one has its part a. above[l][a]: then the part of layer l + 1.
+    std::vector<Nanos> least = choices[layers - 1]->exposed;
+    std::vector<std::vector<int32_t>> above(layers);
+    for (size_t l = layers - 1; l-- > 0;) {
+      const Pairing& pairing = PairingOf(*choices[l + 1], *choices[l]);
+      std::vector<Nanos> next(choices[l]->parts.size(), kNever);
+      above[l].assign(next.size(), -1);
+      for (size_t lower = 0; lower < next.size(); ++lower) {
+        const auto* pair = &pairing.pairs[lower * least.size()];
+        for (size_t upper = 0; upper < least.size(); ++upper) {
+          const Nanos exposed = least[upper] + pair[upper].exposed;
+          if (exposed >= next[lower] || pair[upper].transient > cap) continue;
+          next[lower] = exposed;
+          above[l][lower] = static_cast<int32_t>(upper);
+        }
+        next[lower] = std::min(kNever, next[lower] + choices[l]->exposed[lower]);
+      }
+      least = std::move(next);
+    }
+    int32_t part = -1;
+    Nanos best = kNever;
+    for (size_t a = 0; a < least.size(); ++a) {
+      const auto [exposed, transient] = PairValue(choices[0]->parts[a], kNoPart);
+      if (transient > cap || least[a] + exposed >= best) continue;
+      best = least[a] + exposed;
+      part = static_cast<int32_t>(a);
+    }
+    if (part < 0) return std::nullopt;
+    StageSolution solution;
+    std::vector<LayerUse> uses;
+    for (size_t l = 0; l < layers; ++l) {
+      Take(*points[l], choices[l]->parts[static_cast<size_t>(part)], solution, uses);
+      if (l + 1 < layers) part = above[l][static_cast<size_t>(part)];
+    }
+    solution.value = Combine(problem_, uses);
+    if (!Fits(problem_, solution.value)) return std::nullopt;
+    return solution;
+  }
+
+ private:
+  struct PairCost {
+    Nanos exposed;
+    Bytes transient;
+  };
+  struct Choices {
+    std::vector<LatePart> parts;
+    std::vector<Nanos> exposed;  // of each, but for backward windows
+  };
+  struct Pairing {
+    std::vector<PairCost> pairs;  // [lower * upper parts + upper]
+  };
+  static const LatePart kNoPart;
+
+  const Choices& ChoicesOf(const FrontPoint& point, bool top) {
+    auto [it, inserted] = choices_.try_emplace({top, point.late_items});
+    Choices& choices = it->second;
+    if (!inserted) return choices;
+    std::vector<std::tuple<Nanos, Bytes, size_t>> order;
+    std::vector<LatePart> parts = LatePartsOf(problem_, top, point.late_items);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      order.emplace_back(AlikeExposed(problem_, top, parts[i]), AlikeTransient(problem_, parts[i]), i);
+    }
+    std::sort(order.begin(), order.end());
+    if (order.size() > kPlacings) order.resize(kPlacings);
+    for (const auto& [exposed, transient, i] : order) {
+      choices.parts.push_back(parts[i]);
+      choices.exposed.push_back(parts[i].exposed - (top ? std::min(parts[i].early, problem_.early) : Nanos(0)));
+    }
+    return choices;
+  }
+
+  // What a part and the one of the layer below take of what they share.
+  PairCost PairValue(const LatePart& upper, const LatePart& lower) const {
+    PairCost cost;
+    for (size_t w = 0; w < problem_.backward.size(); ++w) {
+      cost.exposed += Excess(upper.own_work[w] + lower.above_work[w], problem_.backward[w]);
+    }
+    for (int k = 0; k < problem_.segments(); ++k) {
+      cost.transient = std::max(cost.transient, upper.live[k] + lower.above[k]);
+    }
+    return cost;
+  }
+
+  const Pairing& PairingOf(const Choices& upper, const Choices& lower) {
+    auto [it, inserted] = pairings_.try_emplace({&upper, &lower});
+    if (!inserted) return it->second;
+    it->second.pairs.reserve(upper.parts.size() * lower.parts.size());
+    for (const LatePart& below : lower.parts) {
+      for (const LatePart& above : upper.parts) it->second.pairs.push_back(PairValue(above, below));
+    }
+    return it->second;
+  }
+
+  static void Take(const FrontPoint& point, const LatePart& part, StageSolution& solution,
+                   std::vector<LayerUse>& uses) {
+    LayerPolicy policy = point.policy;
+    for (int i = 0; i < kMaxItems; ++i) {
+      if (part.policy[i] != Placement::kStore) policy[i] = part.policy[i];
+    }
+    solution.policy.layers.push_back(policy);
+    LayerUse use = point.use;
+    use.live = part.live;
+    use.above = part.above;
+    use.above_work = part.above_work;
+    use.own_work = part.own_work;
+    use.exposed = point.kept_exposed + part.exposed;
+    use.early = part.early;
+    uses.push_back(use);
+  }
+
+  const RecomputeProblem& problem_;
+  std::map<std::pair<bool, ItemSet>, Choices> choices_;
+  std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings_;
+};
+
+const LatePart StageHeu::Placing::kNoPart;
+
+StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem) {
+  const StageParts parts = PartsOfStage(problem, Neighbours::kAlike);
+  inner_ = FrontOf(problem, false, parts.inner);
+  top_ = FrontOf(problem, true, parts.top);
+  std::set<Bytes> transients;
+  for (const FrontPoint& point : inner_) transients.insert(point.transient);
+  for (const FrontPoint& point : top_) transients.insert(point.transient);
+  for (Bytes transient : transients) {
+    Level level{transient, Worthwhile(inner_, transient), Worthwhile(top_, transient), {}};
+    if (level.inner.empty() || level.top.empty()) continue;
+    level.hull = Hull(level.inner);
+    levels_.push_back(std::move(level));
+  }
+}
+
+// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be
+// divided. It exists if `held` suffices for the point of least memory.
+Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
+  if (layers == 0) return Nanos(0);
+  const std::vector<const FrontPoint*>& hull = level.hull;
+  size_t after = 1;
+  while (after < hull.size() && hull[after]->held * layers <= held) ++after;
+  const FrontPoint& low = *hull[after - 1];
+  if (after == hull.size()) return low.exposed * layers;
+  const FrontPoint& high = *hull[after];
+  const __int128 saved = static_cast<__int128>((low.exposed - high.exposed).value) * (held - low.held * layers).value;
+  return low.exposed * layers - Nanos(static_cast<int64_t>(saved / (high.held - low.held).value) + 1);
+}
+
+StageSolution StageHeu::LeastMemory(int32_t layers) const {
+  StageSolution least;
+  for (const Level& level : levels_) {
+    StageSolution solution;
+    std::vector<LayerUse> uses;
+    for (int32_t l = 0; l < layers; ++l) {
+      const FrontPoint& point = l + 1 == layers ? *level.top.front() : *level.inner.front();
+      solution.policy.layers.push_back(point.policy);
+      uses.push_back(point.use);
+    }
+    solution.value = Combine(problem_, uses);
+    if (least.policy.layers.empty() || solution.value.bytes() < least.value.bytes()) least = std::move(solution);
+  }
+  return least;
+}
+
+Bytes StageHeu::LeastBytes(int32_t layers) const { return LeastMemory(layers).value.bytes(); }
+
+StageValue StageHeu::Estimate(int32_t layers, Bytes budget) const {
+  const MixSearch search(*this, layers, budget, 1);
+  if (search.best().empty()) return LeastMemory(layers).value;
+  return {.held = search.best().front().bytes, .exposed = search.best().front().exposed};
+}
+
+std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const {
+  LYNX_CHECK(layers >= 1);
+  RecomputeProblem problem = problem_;
+  problem.layers = layers;
+  problem.budget = budget;
+  std::optional<StageSolution> best;
+  const auto consider = [&](const std::optional<StageSolution>& solution) {
+    if (solution && Fits(problem, solution->value) && (!best || Better(solution->value, best->value))) best = solution;
+  };
+  Placing placing(problem);
+  std::vector<const FrontPoint*> points;
+  const MixSearch search(*this, layers, budget, kMixes);
+  for (const Mix& mix : search.best()) {
+    // Layers that recompute more come first: their backward comes last, when the others' memory is already free.
+    points.clear();
+    const int64_t slow = layers - 2 - mix.fast_count;
+    for (int64_t i = 0; i < slow; ++i) points.push_back(mix.slow);
+    if (layers > 1) points.push_back(mix.filler);
+    for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
+    points.push_back(mix.top);
+    consider(placing.Solve(points));
+    if (slow == 0 || mix.fast_count == 0) continue;
+    // Unlike neighbours can share windows and transient memory better.
+    points.clear();
+    for (int64_t i = 0, fast = 0; i < slow + mix.fast_count; ++i) {
+      const bool is_fast = (i + 1) * mix.fast_count / (slow + mix.fast_count) > fast;
+      fast += is_fast ? 1 : 0;
+      points.push_back(is_fast ? mix.fast : mix.slow);
+    }
+    points.insert(points.begin(), mix.filler);
+    points.push_back(mix.top);
+    consider(placing.Solve(points));
+  }
+  if (!best) consider(LeastMemory(layers));
+  return best;
+}
+
+}  // namespace lynx

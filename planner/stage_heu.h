@@ -1,0 +1,80 @@
+// HEU: heuristic scheduling of recomputation. For one layer it finds, exactly, every worthwhile trade of memory against
+// exposed time if its neighbours are like it: the *front*. For a stage it mixes the front's points over the stage's
+// identical layers so that they use the memory that one policy for all would leave, and then places each layer's late
+// items again with its true neighbours in view. Well under a millisecond for a stage; see docs/formulation.md for what
+// it gives up against an optimum.
+//
+// Immutable after construction; thread-safe.
+#ifndef LYNX_PLANNER_STAGE_HEU_H_
+#define LYNX_PLANNER_STAGE_HEU_H_
+
+#include <optional>
+#include <vector>
+
+#include "planner/layer_parts.h"
+#include "planner/recompute_problem.h"
+
+namespace lynx {
+
+struct FrontPoint {
+  LayerPolicy policy{};
+  ItemSet late_items = 0;
+  LayerUse use;
+  Nanos kept_exposed;  // part of use.exposed: not by late items
+  // If the neighbours are alike, with the layer's equal share of the stall and of the copy time.
+  Bytes held;
+  Bytes transient;
+  Nanos exposed;
+};
+
+// All points that no other betters in held, transient and exposed at once, one for each such triple; in order of
+// exposed, then held. Not empty. Offloading takes at most the layer's equal share of the host's memory.
+std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top);
+
+struct StageSolution {
+  StagePolicy policy;
+  StageValue value;  // EvaluateStage's
+};
+
+class StageHeu {
+ public:
+  // `problem` is valid. Its layers say how large a layer's share of the stall, the copy time and the host's memory is;
+  // its budget is not read.
+  explicit StageHeu(const RecomputeProblem& problem);
+  StageHeu(const StageHeu&) = delete;
+  StageHeu& operator=(const StageHeu&) = delete;
+  StageHeu(StageHeu&&) = default;
+  StageHeu& operator=(StageHeu&&) = default;
+
+  // A policy of little exposed time with bytes() <= budget; nullopt if HEU finds none that fits. Where the problem has a
+  // stall or offloading, `layers` is the problem's.
+  std::optional<StageSolution> Best(int32_t layers, Bytes budget) const;
+  // What the best mix of points is worth if neighbours are alike: a quick estimate of Best's value. Below LeastBytes:
+  // the value there.
+  StageValue Estimate(int32_t layers, Bytes budget) const;
+  // Memory of the policy of least memory that HEU knows: Best finds one for any budget from here on.
+  Bytes LeastBytes(int32_t layers) const;
+
+ private:
+  // Points whose transient memory is at most `transient`, without those that another betters in held and exposed; in
+  // order of held.
+  struct Level {
+    Bytes transient;
+    std::vector<const FrontPoint*> inner, top;
+    std::vector<const FrontPoint*> hull;  // the lower convex hull of inner
+  };
+  struct Mix;
+  class MixSearch;
+  class Placing;
+
+  static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
+  StageSolution LeastMemory(int32_t layers) const;
+
+  RecomputeProblem problem_;
+  std::vector<FrontPoint> inner_, top_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_STAGE_HEU_H_

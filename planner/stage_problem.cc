@@ -1,0 +1,80 @@
+#include "planner/stage_problem.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr LayerType kLayer = LayerType::kTransformer;
+
+ItemSet SetOf(const LayerGraph& graph, TensorSet tensors) {
+  ItemSet set = 0;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (Contains(tensors, graph.recomputable()[i])) set |= static_cast<ItemSet>(1 << i);
+  }
+  return set;
+}
+
+Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType type, Segment segment) {
+  Nanos weight;
+  for (Op op : graph.OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
+  const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(type, segment, Pass::kBackward));
+  return std::clamp(capacity - weight, Nanos(0), kLongestWork);
+}
+
+// The producers' time, with the collectives that what they read is gathered by, and the one between them.
+Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
+  const std::vector<Op>& producers = graph.ProducersOf(tensor);
+  const Segment first = graph.InfoOf(producers.front()).forward_segment;
+  Nanos cost;
+  for (Op op : producers) {
+    cost += costs.OpTime(op, Pass::kForward);
+    for (Tensor read : graph.InfoOf(op).reads) {
+      cost += costs.WindowTime(kLayer, graph.GatherSegmentOf(read), Pass::kForward);
+    }
+  }
+  if (graph.InfoOf(producers.back()).forward_segment != first) {
+    cost += costs.WindowTime(kLayer, first, Pass::kForward);
+  }
+  return std::min(cost, kLongestWork);
+}
+
+}  // namespace
+
+RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits) {
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  RecomputeProblem problem{.layers = traits.layers, .in_flight = std::min(traits.in_flight, kMostInFlight)};
+  const std::vector<Segment>& segments = graph.SegmentsOf(kLayer, Pass::kBackward);
+  LYNX_CHECK(segments.size() == graph.WindowsOf(Pass::kBackward).size() + 1);
+  for (Tensor tensor : graph.recomputable()) {
+    RecomputeItem item{.bytes = std::min(StoredBytes(tensor, shape), kLargestItem),
+                       .cost = CostOf(costs, graph, tensor),
+                       .inputs = SetOf(graph, graph.InputsOf(tensor)),
+                       .collective = graph.RepeatsCollective(tensor)};
+    for (size_t k = 0; k < segments.size(); ++k) {
+      if (Contains(graph.ReadBy(segments[k]), tensor)) item.read_by |= static_cast<SegmentSet>(1 << k);
+    }
+    problem.items.push_back(item);
+  }
+  for (Segment segment : graph.WindowsOf(Pass::kForward)) {
+    const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(kLayer, segment, Pass::kForward));
+    problem.forward.push_back(traits.in_flight > 1 ? std::min(capacity, kLongestWork) : Nanos(0));
+  }
+  for (Segment segment : graph.WindowsOf(Pass::kBackward)) {
+    problem.backward.push_back(BackwardWindow(costs, graph, kLayer, segment));
+  }
+  if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kLongestWork);
+  if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
+  return problem;
+}
+
+RecomputeProblem WithoutWindows(RecomputeProblem problem) {
+  std::fill(problem.forward.begin(), problem.forward.end(), Nanos(0));
+  std::fill(problem.backward.begin(), problem.backward.end(), Nanos(0));
+  problem.stall = problem.early = Nanos(0);
+  return problem;
+}
+
+}  // namespace lynx

@@ -1,0 +1,29 @@
+// The RecomputeProblem of a pipeline stage, from the layer graph and the cost model. Pure; thread-safe.
+#ifndef LYNX_PLANNER_STAGE_PROBLEM_H_
+#define LYNX_PLANNER_STAGE_PROBLEM_H_
+
+#include "planner/cost_model.h"
+#include "planner/recompute_problem.h"
+
+namespace lynx {
+
+struct StageTraits {
+  int32_t layers = 1;
+  int32_t in_flight = 1;    // microbatches
+  bool below_head = false;  // the head stands on the stage's top layer
+  Nanos stall;              // the stage's steady wait for the gradient of a microbatch; 0: none
+};
+
+// Items are LayerGraph::recomputable(), segments the transformer layer's backward segments in their order. A window
+// holds CostModel::OverlapCapacity of its length, less the weight gradients that run there first. The top layer's
+// `early` is the window of the head's backward, where the lowering puts what the top layer needs first. With one
+// microbatch in flight there is no other one whose forward or stall could hide anything. Nothing is offloaded. Sizes
+// and times beyond a problem's limits are cut to them: nothing of that size fits or hides anywhere.
+RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
+
+// The same with nothing hidden anywhere: everything that is recomputed is exposed.
+RecomputeProblem WithoutWindows(RecomputeProblem problem);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_STAGE_PROBLEM_H_

@@ -1,0 +1,113 @@
+#include "planner/stage_problem.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/stage_heu.h"
+#include "tests/planner/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr ParallelLayout kTp2{.tp = 2};
+
+RecomputeProblem TinyProblem(const HardwareProfile& profile, const ParallelLayout& layout, const StageTraits& traits) {
+  const ModelSpec model = TinyModel(2);
+  return MakeStageProblem(CostModel(profile, model, layout, 1, 2), ShapeOf(model, layout, 1), traits);
+}
+
+TEST(StageProblem, FollowsFromTheLayerGraphAndTheCosts) {
+  const RecomputeProblem problem =
+      TinyProblem(RoundProfile(TinyModel(2)), kTp2, {.layers = 3, .in_flight = 2, .stall = Nanos(30)});
+  EXPECT_TRUE(ValidateProblem(problem).ok());
+  std::vector<ItemSet> inputs;
+  std::vector<SegmentSet> readers;
+  for (const RecomputeItem& item : problem.items) {
+    inputs.push_back(item.inputs);
+    readers.push_back(item.read_by);
+  }
+  // Order: ln1 qkv probs context x1 ln2 fc1 gelu. Segments: mlp attn end.
+  EXPECT_THAT(inputs, ElementsAre(0, 0b1, 0b10, 0b110, 0b1000, 0b10000, 0b100000, 0b1000000));
+  EXPECT_THAT(readers, ElementsAre(0b10, 0b10, 0b10, 0b10, 0b10, 0b01, 0b01, 0b01));
+  EXPECT_TRUE(problem.items[4].collective);
+  EXPECT_EQ(problem.items[4].cost, Nanos(200 + 640));  // proj, add1 and the all-reduce between them
+  EXPECT_EQ(problem.items[7].bytes, Bytes(1280));      // 10 * 32 floats, a multiple of the alignment
+  EXPECT_THAT(problem.forward, ElementsAre(Nanos(640), Nanos(640)));
+  // Three weight gradients of 100 ns run in each backward window first.
+  EXPECT_THAT(problem.backward, ElementsAre(Nanos(340), Nanos(340)));
+  EXPECT_EQ(problem.stall, Nanos(30));
+  EXPECT_EQ(problem.early, Nanos(0));
+  EXPECT_EQ(problem.layers, 3);
+  EXPECT_EQ(problem.in_flight, 2);
+}
+
+TEST(StageProblem, TheHeadsWindowHidesTheTopLayersFirstWork) {
+  const RecomputeProblem problem =
+      TinyProblem(RoundProfile(TinyModel(2)), kTp2, {.in_flight = 1, .below_head = true, .stall = Nanos(30)});
+  // The head's window of 640 ns, less the weight gradient of the logits.
+  EXPECT_EQ(problem.early, Nanos(540));
+  // One microbatch in flight: no other one runs forward, and none is waited for.
+  EXPECT_THAT(problem.forward, ElementsAre(Nanos(0), Nanos(0)));
+  EXPECT_EQ(problem.stall, Nanos(0));
+}
+
+TEST(StageProblem, SequenceParallelismHasFourWindowsAPass) {
+  const RecomputeProblem problem = TinyProblem(
+      RoundProfile(TinyModel(2)), {.tp = 2, .sequence_parallel = true}, {.layers = 2, .in_flight = 2});
+  EXPECT_TRUE(ValidateProblem(problem).ok());
+  EXPECT_EQ(problem.forward.size(), 4u);
+  EXPECT_EQ(problem.backward.size(), 4u);
+  EXPECT_EQ(problem.segments(), 5);
+  // qkv and fc1 read gathered tensors, x1's partial sum is scattered.
+  std::vector<int> collectives;
+  for (size_t i = 0; i < problem.items.size(); ++i) {
+    if (problem.items[i].collective) collectives.push_back(static_cast<int>(i));
+  }
+  EXPECT_THAT(collectives, ElementsAre(1, 4, 6));
+}
+
+TEST(StageProblem, WithoutTensorParallelismThereAreNoWindows) {
+  const RecomputeProblem problem = TinyProblem(RoundProfile(TinyModel(2)), {}, {.layers = 2, .in_flight = 3});
+  for (const bool top : {false, true}) {
+    for (const FrontPoint& point : LayerFront(problem, top)) {
+      for (Placement p : point.policy) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
+    }
+  }
+}
+
+TEST(StageProblem, WithoutWindowsEverythingRecomputedIsExposed) {
+  const RecomputeProblem problem = WithoutWindows(TinyProblem(
+      RoundProfile(TinyModel(2)), kTp2, {.in_flight = 2, .below_head = true, .stall = Nanos(30)}));
+  LayerPolicy all;
+  all.fill(Placement::kStore);
+  std::fill(all.begin(), all.begin() + 8, Placement::kCritical);
+  const absl::StatusOr<StageValue> value = EvaluateStage(problem, {{all}});
+  ASSERT_TRUE(value.ok()) << value.status().message();
+  EXPECT_EQ(value->exposed, Nanos(9 * 100 + 640));
+}
+
+TEST(StageProblem, WideWindowsHideWhatTheyMay) {
+  HardwareProfile profile = RoundProfile(TinyModel(2));
+  profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
+  const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
+  // Everything but x1 can be made again for nothing.
+  const std::vector<FrontPoint> front = LayerFront(problem, false);
+  EXPECT_EQ(front.front().exposed, Nanos(0));
+  EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
+}
+
+TEST(StageProblem, SizesBeyondTheLimitsAreCut) {
+  ModelSpec model = TinyModel(2);
+  model.seq = 1 << 20;
+  const CostModel costs(RoundProfile(TinyModel(2)), model, kTp2, 4096, 2);
+  const RecomputeProblem problem =
+      MakeStageProblem(costs, ShapeOf(model, kTp2, 4096), {.in_flight = 1 << 20, .stall = kLongestWork * 3});
+  EXPECT_TRUE(ValidateProblem(problem).ok()) << ValidateProblem(problem).message();
+  EXPECT_EQ(problem.items[2].bytes, kLargestItem);  // probs
+  EXPECT_EQ(problem.in_flight, kMostInFlight);
+}
+
+}  // namespace
+}  // namespace lynx
