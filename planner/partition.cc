@@ -1,6 +1,7 @@
 #include "planner/partition.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/check.h"
 
@@ -46,10 +47,34 @@ std::optional<std::vector<int32_t>> Solve(int32_t stages, int32_t layers, const 
 }  // namespace
 
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost) {
+  return BalancedPartition(stages, layers, cost, [](int32_t, int32_t) { return std::numeric_limits<int64_t>::min(); });
+}
+
+std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
+                                                      const StageFloor& floor) {
   LYNX_CHECK(stages >= 1 && stages <= layers);
-  CostTable costs(stages, std::vector<std::optional<int64_t>>(layers - stages + 2));
+  // No stage of the best partition costs more than the largest of any one partition.
+  int64_t limit = std::numeric_limits<int64_t>::min();
+  const std::vector<int32_t> even = EvenPartition(stages, layers);
   for (int32_t stage = 0; stage < stages; ++stage) {
-    for (int32_t mine = 1; mine <= layers - stages + 1; ++mine) costs[stage][mine] = cost(stage, mine);
+    const std::optional<int64_t> of_even = cost(stage, even[stage]);
+    limit = of_even ? std::max(limit, *of_even) : std::numeric_limits<int64_t>::max();
+    if (!of_even) break;
+  }
+  std::vector<int32_t> most(stages, 0);
+  int64_t most_of_all = 0;
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    int32_t& mine = most[stage];
+    while (mine < layers - stages + 1 && floor(stage, mine + 1) <= limit) ++mine;
+    most_of_all += mine;
+  }
+  CostTable costs(stages);
+  for (int32_t stage = 0; stage < stages; ++stage) {
+    costs[stage].resize(most[stage] + 1);
+    const int64_t least = std::max<int64_t>(1, layers - (most_of_all - most[stage]));
+    for (int64_t mine = least; mine <= most[stage]; ++mine) {
+      costs[stage][mine] = cost(stage, static_cast<int32_t>(mine));
+    }
   }
   int64_t largest = 0, sum = 0;
   if (!Solve(stages, layers, costs, Objective::kLargest, &largest)) return std::nullopt;

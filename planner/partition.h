@@ -19,6 +19,12 @@ using StageCost = std::function<std::optional<int64_t>(int32_t stage, int32_t la
 // dynamic programming over (stage, layers so far). nullopt when nothing fits. Precondition: 1 <= stages <= layers.
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost);
 
+// The same partition, with fewer calls of a `cost` that takes time: `floor(stage, layers)` is cheap, never above `cost`,
+// and does not fall with the layers. Numbers of layers that it shows to be in no best partition are not asked for.
+using StageFloor = std::function<int64_t(int32_t stage, int32_t layers)>;
+std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
+                                                      const StageFloor& floor);
+
 // Equal shares; what is left over goes to the later stages, which hold fewer microbatches.
 std::vector<int32_t> EvenPartition(int32_t stages, int32_t layers);
 

@@ -70,6 +70,33 @@ TEST(Partition, EqualsBruteForce) {
   EXPECT_LT(fitting, 200);
 }
 
+// A floor changes nothing but how often the cost is asked for.
+TEST(Partition, IsTheSameWithAFloor) {
+  int64_t asked = 0, asked_with_floor = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 rng(seed);
+    const int32_t stages = 1 + static_cast<int32_t>(rng() % 4);
+    const int32_t layers = stages + static_cast<int32_t>(rng() % 8);
+    std::vector<std::vector<std::optional<int64_t>>> table(stages, std::vector<std::optional<int64_t>>(layers + 1));
+    const auto floor = [](int32_t stage, int32_t n) { return int64_t{n} * (3 + stage); };
+    for (int32_t stage = 0; stage < stages; ++stage) {
+      for (int32_t n = 0; n <= layers; ++n) {
+        if (rng() % 8 != 0) table[stage][n] = floor(stage, n) + static_cast<int64_t>(rng() % 4);
+      }
+    }
+    const auto counting = [&](int64_t& count) {
+      return [&](int32_t stage, int32_t n) {
+        ++count;
+        return table[stage][n];
+      };
+    };
+    EXPECT_EQ(BalancedPartition(stages, layers, counting(asked_with_floor), floor),
+              BalancedPartition(stages, layers, counting(asked)));
+  }
+  EXPECT_LT(asked_with_floor, asked * 9 / 10);
+}
+
 TEST(Partition, BalancesWhatRecomputationCosts) {
   // Stage 0 pays half again for each layer, as one that must recompute does; the head costs stage 1 as much as a
   // layer.

@@ -1,0 +1,234 @@
+#include "planner/candidate_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/check.h"
+#include "planner/memory_model.h"
+#include "planner/stage_problem.h"
+
+namespace lynx {
+namespace {
+
+constexpr LayerType kLayer = LayerType::kTransformer;
+// Rounding of the doubles below is far less.
+constexpr double kRoundedDown = 0.999;
+
+Nanos WholeTime(const CostModel& costs, LayerType type) {
+  return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
+}
+
+// Forward and input gradient, alone.
+Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
+  Nanos passes;
+  for (const Segment segment : graph.SegmentsOf(kLayer, Pass::kForward)) {
+    for (const Op op : graph.OpsOf(kLayer, segment, Pass::kForward)) {
+      passes += costs.OpTime(op, Pass::kForward) + costs.OpTime(op, Pass::kBackward);
+    }
+  }
+  return passes;
+}
+
+// Least microbatches, times chunks, that a rank holds at once; 1 where no formula is known to hold from below.
+int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
+  const int64_t p = layout.pp, v = layout.virtual_stages;
+  switch (layout.schedule) {
+    case ScheduleKind::kGpipe:
+      return microbatches;
+    case ScheduleKind::kInterleaved:
+      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
+    case ScheduleKind::kOneForwardOneBackward:
+    case ScheduleKind::kZeroBubble:
+      return std::min(p - rank, microbatches);
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
+    : layer_(WholeTime(costs, kLayer)),
+      embedding_(WholeTime(costs, LayerType::kEmbedding)),
+      head_(WholeTime(costs, LayerType::kHead)),
+      input_(TensorBytes(Tensor::kX, shape)) {
+  const int64_t passes = PassTime(costs, LayerGraph::Of(shape)).value;
+  pass_permille_ = std::clamp<int64_t>(passes / std::max<int64_t>(1, layer_.value / 1000), 0, 1000);
+  const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
+  for (const Nanos window : problem.forward) windows_ += window;
+  for (const Nanos window : problem.backward) windows_ += window;
+  for (const RecomputeItem& item : problem.items) {
+    stored_ += item.bytes;
+    items_.push_back({item.bytes, item.cost});
+  }
+  SortByPrice();
+}
+
+void LayerFloor::SortByPrice() {
+  by_price_ = items_;
+  std::stable_sort(by_price_.begin(), by_price_.end(), [](const Item& a, const Item& b) {
+    return static_cast<__int128>(a.cost.value) * b.bytes.value < static_cast<__int128>(b.cost.value) * a.bytes.value;
+  });
+}
+
+void LayerFloor::Lower(const LayerFloor& other) {
+  LYNX_CHECK(items_.size() == other.items_.size());
+  layer_ = std::min(layer_, other.layer_);
+  embedding_ = std::min(embedding_, other.embedding_);
+  head_ = std::min(head_, other.head_);
+  pass_permille_ = std::min(pass_permille_, other.pass_permille_);
+  windows_ = std::max(windows_, other.windows_);
+  for (size_t i = 0; i < items_.size(); ++i) items_[i].cost = std::min(items_[i].cost, other.items_[i].cost);
+  SortByPrice();
+}
+
+Nanos LayerFloor::Exposed(Bytes stored) const {
+  int64_t left = (stored_ - stored).value;
+  double cost = 0;
+  for (const Item& item : by_price_) {
+    if (left <= 0) break;
+    if (item.bytes.value <= left) {
+      cost += static_cast<double>(item.cost.value);
+    } else {
+      cost += static_cast<double>(item.cost.value) * static_cast<double>(left) / static_cast<double>(item.bytes.value);
+    }
+    left -= item.bytes.value;
+  }
+  return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
+}
+
+CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, const LayerFloor& floor)
+    : request_(request), candidate_(candidate), floor_(floor) {
+  const PipelineShape pipeline = PipelineOf(candidate.layout);
+  chunks_ = pipeline.chunks;
+  if (pipeline.placement == StagePlacement::kLooping) {
+    before_share_ = static_cast<double>(floor.pass_permille()) / 1000 / chunks_;
+  }
+  total_ = floor.layer() * request.spec.model.layers + floor.embedding() + floor.head();
+}
+
+// All x_r equal, which is best: with g the share of a rank's time that delays those after it, M x_r + g (x_0 + ... +
+// x_{r-1}) is the same for all r when x_r falls by the factor 1 - g/M from rank to rank; what they add up to is known.
+Nanos CandidateBound::Quick() const {
+  const double total = static_cast<double>(total_.value);
+  const double microbatches = candidate_.microbatches;
+  const int32_t p = candidate_.layout.pp;
+  if (before_share_ <= 0) return Nanos(static_cast<int64_t>(microbatches * total / p * kRoundedDown));
+  const double rest = std::pow(1 - before_share_ / microbatches, p);
+  return Nanos(static_cast<int64_t>(before_share_ * total / (1 - rest) * kRoundedDown));
+}
+
+CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
+  const ParallelLayout& layout = candidate_.layout;
+  const PipelineShape pipeline = PipelineOf(layout);
+  const auto states = [&](int32_t layers) {
+    StageContext context{.model = request_.spec.model,
+                         .layout = layout,
+                         .micro_batch = candidate_.micro_batch,
+                         .microbatches = candidate_.microbatches,
+                         .pipeline_rank = rank,
+                         .slices = {}};
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      context.slices.push_back(SliceOf(layout, pipeline.StageOn(rank, chunk), 0, chunk == 0 ? layers : 0));
+    }
+    return StatesOf(context).total();
+  };
+  Rank result{.chunks_in_flight = ChunksInFlight(layout, rank, candidate_.microbatches)};
+  for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    const int32_t stage = pipeline.StageOn(rank, chunk);
+    if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
+    if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
+  }
+  if (pipeline.bidirectional()) result.ends = Nanos(0);  // each end sees half of the microbatches: not counted
+  result.states = states(0);
+  result.states_per_layer = states(1) - result.states;
+  const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
+  if (device.value > 0) result.memory = device;
+  return result;
+}
+
+const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
+  for (auto rank = static_cast<int32_t>(ranks_.size()); rank < candidate_.layout.pp; ++rank) {
+    ranks_.push_back(RankAt(rank));
+  }
+  return ranks_;
+}
+
+std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
+  const Bytes limit = request_.spec.resources.activation_memory_per_rank;
+  std::optional<Bytes> budget;
+  if (rank.memory) budget = *rank.memory - rank.states - rank.states_per_layer * layers;
+  if (limit.value > 0) budget = budget ? std::min(*budget, limit) : limit;
+  return budget;
+}
+
+Bytes CandidateBound::Lacking() const {
+  Bytes most(std::numeric_limits<int64_t>::min() / 2);
+  for (const Rank& rank : Ranks()) {
+    const int32_t layers = request_.spec.model.layers / candidate_.layout.pp;
+    const std::optional<Bytes> budget = Budget(rank, layers);
+    if (!budget) continue;
+    most = std::max(most, floor_.input() * (rank.chunks_in_flight * (layers / chunks_)) - *budget);
+  }
+  return most;
+}
+
+std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers) const {
+  const std::optional<Bytes> budget = Budget(rank, layers);
+  const Nanos busy = Busy(rank, layers);
+  if (!budget) return busy;
+  // Chunks of unlike size hold at least what the smallest does.
+  const int64_t held_layers = rank.chunks_in_flight * (layers / chunks_);
+  if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
+  const Bytes each = *budget / held_layers - floor_.input();
+  if (each.value < 0) return std::nullopt;
+  return busy + floor_.Exposed(each) * layers;
+}
+
+bool CandidateBound::MayTake(Nanos step) const {
+  const int32_t p = candidate_.layout.pp;
+  const int32_t pipes = PipelineOf(candidate_.layout).pipes();
+  const int32_t model_layers = request_.spec.model.layers * pipes;
+  const int32_t least = chunks_, most = model_layers - (p - 1) * least;
+  double before = before_share_ * static_cast<double>(total_.value);  // of the ranks before those not yet looked at
+  int64_t taken = 0;
+  for (int32_t r = p - 1; r >= 0; --r) {
+    const Rank& rank = Ranks()[static_cast<size_t>(r)];
+    const auto fits = [&](int32_t layers) {
+      const std::optional<Nanos> time = Least(rank, layers);
+      if (!time) return false;
+      const double ahead = std::max(0.0, before - before_share_ * static_cast<double>(Busy(rank, layers).value));
+      return static_cast<double>(candidate_.microbatches) * static_cast<double>(time->value) / pipes + ahead <=
+             static_cast<double>(step.value) / kRoundedDown;
+    };
+    if (!fits(least)) return false;
+    int32_t low = least, high = most + 1;  // fits at low, not at high
+    while (high - low > 1) {
+      const int32_t middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    before -= before_share_ * static_cast<double>(Busy(rank, low).value);
+    taken += low;
+  }
+  return taken >= model_layers;
+}
+
+std::optional<Nanos> CandidateBound::Bound() const {
+  Nanos low = Quick();
+  if (MayTake(low)) return low;
+  Nanos high = low * 2;
+  for (int i = 0; !MayTake(high); ++i) {
+    // Everything recomputed is less than three times the layer's time.
+    if (i == 8) return std::nullopt;
+    low = high;
+    high = high * 2;
+  }
+  while (high - low > low / 1000 + Nanos(1)) {
+    const Nanos middle = low + (high - low) / 2;
+    (MayTake(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+}  // namespace lynx

@@ -1,0 +1,22 @@
+// What of the search space can be planned whole, that is lowered: the rest is refused by name. Pure.
+#ifndef LYNX_PLANNER_LOWERED_H_
+#define LYNX_PLANNER_LOWERED_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "planner/plan.h"
+#include "planner/search.h"
+
+namespace lynx {
+
+// InvalidArgument naming the field that the spec pins and what to do.
+absl::Status CheckLowered(const JobSpec& spec);
+
+// Those of the search space that can be lowered; never empty. InvalidArgument as Candidates, or as above.
+absl::StatusOr<std::vector<Candidate>> LoweredCandidates(const PlanRequest& request);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_LOWERED_H_

@@ -1,0 +1,64 @@
+#include "planner/plan_caches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/check.h"
+#include "planner/cost_model.h"
+#include "planner/schedule_generate.h"
+
+namespace lynx {
+
+const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
+  problem.budget = Bytes(0);
+  if (problem.stall.value == 0 && problem.host_budget.value == 0) problem.layers = 1;
+  const auto it = fronts_.find(problem);
+  return it != fronts_.end() ? it->second : fronts_.emplace(problem, StageHeu(problem)).first->second;
+}
+
+StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
+  const ModelSpec& model = request_.spec.model;
+  const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
+  const auto it = peaks_.find(shape);
+  return it != peaks_.end()
+             ? it->second
+             : peaks_.emplace(shape, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
+}
+
+const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
+  const ModelSpec& model = request_.spec.model;
+  const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
+  auto it = floors_.find(shape);
+  if (it != floors_.end()) return it->second;
+  // The first tensor-parallel group of a node: no other one has better links.
+  const ParallelLayout layout{.tp = candidate.layout.tp,
+                              .cp = candidate.layout.cp,
+                              .sequence_parallel = candidate.layout.sequence_parallel};
+  std::optional<LayerFloor> floor;
+  for (const NodeGroup& group : request_.cluster.groups) {
+    const LayerFloor of_group(
+        CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node), shape);
+    if (floor) {
+      floor->Lower(of_group);
+    } else {
+      floor = of_group;
+    }
+  }
+  return floors_.emplace(shape, *std::move(floor)).first->second;
+}
+
+const SlotOrder& PlanCaches::Slots(const Candidate& candidate) {
+  const ParallelLayout& l = candidate.layout;
+  auto [it, inserted] = slots_.try_emplace({l.schedule, l.pp, l.virtual_stages, candidate.microbatches});
+  if (inserted) {
+    const absl::StatusOr<Schedule> schedule =
+        GenerateSchedule(l.schedule, l.pp, PipelineOf(l).chunks, candidate.microbatches);
+    LYNX_CHECK(schedule.ok());
+    absl::StatusOr<SlotOrder> order = OrderSlots(*schedule);
+    LYNX_CHECK(order.ok());
+    it->second = *std::move(order);
+  }
+  return it->second;
+}
+
+}  // namespace lynx

@@ -1,0 +1,129 @@
+#include "planner/plan_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "planner/candidate_bound.h"
+#include "planner/lowered.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+constexpr int kAssemblyTries = 4;
+// How far a guess may be above the step that is simulated: candidates are looked at within these of the best.
+constexpr int64_t kGuessAllowancePercent = 4;
+constexpr int64_t kMostGuesses = 256;
+// Tier 4 takes up no further candidate after so many actions in simulated programs.
+constexpr int64_t kMostActions = 3'000'000;
+// Candidates that seem not to fit: so many are tried before the request counts as infeasible.
+constexpr int kMostDoubtful = 16;
+
+enum class Tier : uint8_t { kQuick, kBound };
+
+struct Entry {
+  Nanos bound;
+  Tier tier = Tier::kQuick;
+  size_t candidate = 0;
+
+  // For a queue whose top is least.
+  bool operator<(const Entry& o) const {
+    return std::tie(bound, tier, candidate) > std::tie(o.bound, o.tier, o.candidate);
+  }
+};
+
+Nanos Allowed(Nanos step) { return step + step / 100 * kGuessAllowancePercent; }
+
+}  // namespace
+
+PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches)
+    : request_(request), candidates_(candidates), caches_(caches) {
+  counts_.candidates = static_cast<int64_t>(candidates.size());
+}
+
+// Tiers 1 to 3. Afterwards every candidate that is not in guessed_ has a bound above the best guess that fits, with its
+// allowance, or does not fit.
+void PlanSearch::GuessAll() {
+  std::priority_queue<Entry> queue;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    queue.push({CandidateBound(request_, candidates_[i], caches_.Floor(candidates_[i])).Quick(), Tier::kQuick, i});
+  }
+  Nanos best = kForever;
+  while (!queue.empty() && counts_.guessed < kMostGuesses) {
+    const Entry entry = queue.top();
+    queue.pop();
+    if (best != kForever && entry.bound > Allowed(best)) break;
+    const Candidate& candidate = candidates_[entry.candidate];
+    if (entry.tier == Tier::kQuick) {
+      const CandidateBound bound(request_, candidate, caches_.Floor(candidate));
+      ++counts_.bounded;
+      if (best != kForever && !bound.MayTake(Allowed(best))) continue;
+      if (const std::optional<Nanos> step = bound.Bound()) queue.push({*step, Tier::kBound, entry.candidate});
+      continue;
+    }
+    auto planner = std::make_unique<LayoutPlanner>(request_, candidate, caches_);
+    const StepGuess guess = planner->Guess();
+    ++counts_.guessed;
+    if (guess.fits) best = std::min(best, guess.step);
+    guessed_.push_back({guess, entry.candidate, std::move(planner)});
+  }
+  std::sort(guessed_.begin(), guessed_.end(), [](const Guessed& a, const Guessed& b) {
+    if (a.guess < b.guess || b.guess < a.guess) return a.guess < b.guess;
+    return a.candidate < b.candidate;
+  });
+}
+
+std::optional<Plan> PlanSearch::Fastest() {
+  if (guessed_.empty()) GuessAll();
+  while (true) {
+    std::optional<Draft> best;
+    size_t winner = 0;
+    int64_t actions = 0;
+    int doubtful = 0;
+    for (size_t i = 0; i < guessed_.size(); ++i) {
+      Guessed& entry = guessed_[i];
+      if (entry.planner == nullptr) continue;
+      if (best && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
+      if (best && entry.guess.step > Allowed(best->simulation.step)) {
+        if (entry.guess.fits) continue;
+        break;
+      }
+      if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
+      const int64_t before = entry.planner->simulated_actions();
+      std::optional<Draft> draft = entry.planner->Best(best ? best->simulation.step : kForever);
+      ++counts_.simulated;
+      actions += entry.planner->simulated_actions() - before;
+      if (!draft || (best && !Faster(*draft, *best))) continue;
+      best = std::move(draft);
+      winner = i;
+    }
+    if (!best) return std::nullopt;
+    if (std::optional<Plan> plan = Assembled(*guessed_[winner].planner, *std::move(best))) return plan;
+    guessed_[winner].planner = nullptr;
+  }
+}
+
+std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
+  if (draft.mode == RecomputeMode::kAuto) {
+    if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
+  }
+  for (int i = 0; i < kAssemblyTries; ++i) {
+    if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
+    std::optional<Draft> next = planner.Best(kForever);
+    if (!next) break;
+    draft = *std::move(next);
+  }
+  return std::nullopt;
+}
+
+std::optional<Plan> FastestPlan(const PlanRequest& request) {
+  const absl::StatusOr<std::vector<Candidate>> candidates = LoweredCandidates(request);
+  if (!candidates.ok()) return std::nullopt;
+  PlanCaches caches(request);
+  return PlanSearch(request, *candidates, caches).Fastest();
+}
+
+}  // namespace lynx

@@ -1,0 +1,129 @@
+// StageFits: what each pipeline rank of one candidate (parallel layout and micro-batch) would recompute, and what that
+// costs, for any number of layers on it: quick estimates for the search, and policies whose peak is known to fit. No
+// step is lowered or simulated here.
+//
+// A rank's layers are spread evenly over its virtual stages. Not thread-safe; keeps references to the request and the
+// caches, which outlive it.
+#ifndef LYNX_PLANNER_STAGE_FITS_H_
+#define LYNX_PLANNER_STAGE_FITS_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planner/cost_model.h"
+#include "planner/plan.h"
+#include "planner/plan_caches.h"
+#include "planner/search.h"
+#include "planner/stage_costs.h"
+#include "planner/stage_heu.h"
+#include "planner/stage_problem.h"
+
+namespace lynx {
+
+// Estimated cost of a stage that seems not to fit: worse than any that does, and the worse the more it lacks; sums
+// over a thousand stages stay within 64 bits. Only the memory model shows that it really does not fit.
+inline constexpr int64_t kSeemsNotToFit = int64_t{1} << 52;
+
+// Whether the mode's policies come from HEU: with its windows, or without.
+constexpr bool IsHeuristic(RecomputeMode mode) {
+  return mode == RecomputeMode::kAuto || mode == RecomputeMode::kNoOverlap;
+}
+
+class StageFits {
+ public:
+  struct Fit {
+    StagePolicy policy;
+    Nanos exposed;  // per microbatch, by HEU's model
+    Bytes peak;
+  };
+
+  StageFits(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
+
+  int32_t stages() const { return candidate_.layout.pp; }
+  const StageCosts& costs() const { return costs_; }
+  const LayerGraph& graph() const { return graph_; }
+  const LayerShape& shape() const { return shape_; }
+
+  StageContext Context(int32_t stage, int32_t first_layer, int32_t layers) const;
+  // Forward and backward of one microbatch, nothing recomputed.
+  Nanos BusyTime(int32_t stage, int32_t layers) const;
+  StateBytes States(int32_t stage, int32_t layers) const;
+  // nullopt: no limit.
+  std::optional<Bytes> Limit(int32_t stage, int32_t layers) const;
+  Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
+  // From now on the stage's limit is lower by so much more. Forgets all fits.
+  void Reserve(int32_t stage, Bytes bytes);
+  // What a microbatch's backward waits for its gradient on each stage: a window of its own. Forgets all fits.
+  void SetStalls(std::vector<Nanos> stalls);
+  // N of kBlock from now on.
+  void SetBlockLayers(int32_t layers);
+
+  // Whether the request lets the planner choose the mode.
+  bool Allowed(RecomputeMode mode) const;
+  // BusyTime with the exposed recomputation, per microbatch; kSeemsNotToFit and above where it seems not to fit.
+  int64_t EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers);
+  // By estimate, with an allowance. `mode` is not heuristic.
+  bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
+  // nullopt: nothing of that mode fits.
+  const std::optional<Fit>& FitOf(RecomputeMode mode, int32_t stage, int32_t layers);
+  // The least memory that the request's mode needs: its own policy, or for auto the least of HEU's and of both ways to
+  // recompute everything. By estimate, or the arena.
+  Bytes LeastArena(int32_t stage, int32_t layers, bool estimate);
+
+ private:
+  struct Estimate {
+    Nanos exposed;
+    Bytes bytes;
+  };
+  // What a stage's layers take under a mode that treats them alike, but for the top layer.
+  struct NamedUses {
+    RecomputeProblem problem;
+    LayerUse inner, top;
+  };
+
+  SliceEnds Ends(int32_t stage) const { return {stage == 0, stage == stages() - 1}; }
+  int32_t InFlightOf(int32_t stage) const;
+  Bytes Peak(int32_t stage, const StagePolicy& policy);
+  Bytes Arena(int32_t stage, const StagePolicy& policy) const;
+  RecomputeProblem Problem(RecomputeMode mode, int32_t stage, int32_t layers) const;
+  const StageHeu& Heu(RecomputeMode mode, int32_t stage, int32_t layers);
+  const NamedUses& UsesOf(RecomputeMode mode, int32_t stage);
+  // Of the stage's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
+  // embedding's and the head's tensors. Learnt from the last peak found for the stage.
+  Bytes Fixed(int32_t stage);
+  Bytes LayerInputs(int32_t stage, int32_t layers) const;
+  // Of any mode that names its policies; kBlock with block_layers_.
+  StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
+  Estimate EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers);
+  Estimate EstimateBlock(int32_t stage, int32_t layers);
+  Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
+  std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);
+  std::optional<Fit> FitHeu(RecomputeMode mode, int32_t stage, int32_t layers);
+  std::optional<Fit> FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
+
+  const PlanRequest& request_;
+  const Candidate& candidate_;
+  const StageCosts costs_;
+  const LayerShape shape_;
+  const LayerGraph& graph_;
+  FrontCache& fronts_;
+  StagePeaks& peaks_;
+  std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // per stage and type: forward and backward of a layer
+  std::vector<Bytes> device_memory_;                            // per stage; 0 = unknown
+  std::vector<Nanos> stalls_;                                   // per stage and microbatch
+  std::vector<Bytes> reserves_;                                 // per stage: taken off the limit
+  int32_t block_layers_ = 0;
+  std::map<int32_t, Bytes> fixed_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, const StageHeu*> heus_;
+  std::map<std::pair<RecomputeMode, int32_t>, NamedUses> named_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_STAGE_FITS_H_

@@ -1,0 +1,82 @@
+#include "planner/stage_peaks.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "planner/layer_graph.h"
+#include "planner/lower.h"
+#include "planner/memory_model.h"
+
+namespace lynx {
+namespace {
+
+// From this many on, each microbatch in flight adds the same.
+constexpr int32_t kFewInFlight = 2;
+// Microbatches beyond those in flight: by then a step repeats itself.
+constexpr int32_t kFurther = 2;
+
+Bytes Padded(Bytes bytes) {
+  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
+}
+
+// The shape of a layer without what the pipeline, its replicas and the schedule make of it.
+ParallelLayout LayerLayout(const ParallelLayout& layout) {
+  return {.tp = layout.tp, .cp = layout.cp, .sequence_parallel = layout.sequence_parallel};
+}
+
+}  // namespace
+
+StagePeaks::StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch)
+    : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch),
+      shape_(ShapeOf(model, layout_, micro_batch)) {}
+
+Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
+  const LayerGraph& graph = LayerGraph::Of(shape_);
+  const Bytes input = Padded(TensorBytes(Tensor::kX, shape_));
+  Bytes sum;
+  for (const LayerPolicy& layer : policy.layers) {
+    sum += input;
+    for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+      if (layer[i] == Placement::kStore) sum += StoredBytes(graph.recomputable()[i], shape_);
+    }
+  }
+  return sum;
+}
+
+// A rank of that kind in the shortest pipeline that gives it so many microbatches in flight.
+Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t more) const {
+  const auto layers = static_cast<int32_t>(policy.layers.size());
+  const int32_t rank = ends.embedding ? 0 : 1;
+  ParallelLayout layout = layout_;
+  layout.pp = ends.head ? rank + 1 : std::max(rank + 2, rank + in_flight);
+  const StageContext context{.model = model_,
+                             .layout = layout,
+                             .micro_batch = micro_batch_,
+                             .microbatches = in_flight + more,
+                             .pipeline_rank = rank,
+                             .slices = {SliceOf(layout, rank, 0, layers)}};
+  const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
+  LYNX_CHECK(memory.ok());
+  return memory->live_peak;
+}
+
+Bytes StagePeaks::StoredOf(SliceEnds ends, const StagePolicy& policy) {
+  auto [it, inserted] = beside_layers_.try_emplace(ends);
+  if (inserted && !ends.head) {
+    const StagePolicy one = NamedPolicy(LayerGraph::Of(shape_), RecomputeMode::kNone, 1);
+    it->second = Probe(ends, one, kFewInFlight + 1, kFurther) - Probe(ends, one, kFewInFlight, kFurther) -
+                 StoredLayers(one);
+  }
+  return StoredLayers(policy) + it->second;
+}
+
+Bytes StagePeaks::Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches) {
+  LYNX_CHECK(in_flight >= 1 && in_flight <= microbatches && (!ends.head || in_flight == 1));
+  const int32_t few = std::min(in_flight, kFewInFlight);
+  const int32_t more = std::min(microbatches - in_flight, kFurther);
+  auto [it, inserted] = peaks_.try_emplace({ends, few, more, policy.layers});
+  if (inserted) it->second = Probe(ends, policy, few, more);
+  return in_flight == few ? it->second : it->second + StoredOf(ends, policy) * (in_flight - few);
+}
+
+}  // namespace lynx

@@ -1,0 +1,58 @@
+// StagePeaks: the peak of a pipeline rank's activations without lowering its whole step. In a 1F1B pipeline the rank's
+// memory repeats itself microbatch by microbatch, and each further microbatch in flight adds exactly what one stores; so
+// a program of few microbatches in a short pipeline says the rest:
+//
+//     peak(n in flight) = peak(2 in flight) + (n - 2) * stored
+//
+// with `stored` the padded bytes of what the policy stores of a microbatch, layer inputs included. The arena that holds
+// the live buffers is rarely larger than their peak. Not thread-safe.
+#ifndef LYNX_PLANNER_STAGE_PEAKS_H_
+#define LYNX_PLANNER_STAGE_PEAKS_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/units.h"
+#include "planner/layout.h"
+#include "planner/recompute_policy.h"
+#include "planner/stage_context.h"
+
+namespace lynx {
+
+// Which ends of the model a rank has.
+struct SliceEnds {
+  bool embedding = false;
+  bool head = false;
+  auto operator<=>(const SliceEnds&) const = default;
+};
+
+class StagePeaks {
+ public:
+  // Of the layout only what shapes a layer is read: tp, cp and sequence parallelism.
+  StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
+
+  // Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <= microbatches; a
+  // rank with the head has one in flight.
+  Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
+  Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);  // of one microbatch
+
+ private:
+  Bytes Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t more) const;
+  Bytes StoredLayers(const StagePolicy& policy) const;
+
+  ModelSpec model_;
+  ParallelLayout layout_;
+  int32_t micro_batch_;
+  LayerShape shape_;
+  std::map<SliceEnds, Bytes> beside_layers_;  // stored of a microbatch, not by transformer layers
+  // Probes by ends, in flight, further microbatches and policy.
+  std::map<std::tuple<SliceEnds, int32_t, int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_STAGE_PEAKS_H_
