@@ -332,14 +332,16 @@ class EarlySearch {
 // Finds the kept parts beside a set of late items.
 class KeptSearch {
  public:
-  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables, Neighbours neighbours)
-      : problem_(problem), tables_(tables), every_offload_(neighbours == Neighbours::kAny),
+  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables, Neighbours neighbours, InFlightUse in_flight)
+      : problem_(problem), tables_(tables), any_in_flight_(in_flight == InFlightUse::kAny),
+        every_offload_(neighbours == Neighbours::kAny),
         early_(EarlySearch(problem, tables).Run()) {
     for (size_t set = 0; set < early_.size(); ++set) {
       if (!early_[set].empty()) may_be_early_ |= static_cast<ItemSet>(set);
     }
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-      if (Contains(tables.possible[i], Placement::kOffload) && problem.in_flight > problem.resident) by_copy_.push_back(i);
+      if (!Contains(tables.possible[i], Placement::kOffload)) continue;
+      if (any_in_flight_ || problem.in_flight > problem.resident) by_copy_.push_back(i);
     }
     // Items that nothing is copied for, then those that save most for their copy time.
     std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return CopyPerByte(a) < CopyPerByte(b); });
@@ -353,7 +355,11 @@ class KeptSearch {
       if (!early_[early].empty() && (tables_.inputs[early] & late) == 0) AddEarly(late, early);
       if (early == 0) break;
     }
-    const auto order = [](const Found& f) { return std::tuple(f.held, f.exposed, f.stall, f.host, f.copy_out); };
+    // What dominates comes first.
+    const auto order = [&](const Found& f) {
+      const Bytes first = any_in_flight_ ? f.stored : f.held, second = any_in_flight_ ? f.once : Bytes(0);
+      return std::tuple(first, second, f.exposed, f.stall, f.host, f.copy_out);
+    };
     std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) { return order(a) < order(b); });
     std::vector<KeptPart> parts;
     std::vector<Found> kept;
@@ -368,7 +374,7 @@ class KeptSearch {
 
  private:
   struct Found {
-    Bytes held;
+    Bytes held, stored, once;
     Nanos exposed, stall;
     Nanos copy_out, copy_in;
     Bytes host;
@@ -388,7 +394,10 @@ class KeptSearch {
     const ItemSet stored = needed & ~(early | late);
     const Bytes held = tables_.bytes[stored] * problem_.in_flight + tables_.bytes[early];
     for (uint32_t p = 0; p < early_[early].size(); ++p) {
-      Found found{.held = held, .exposed = early_[early][p].exposed, .stall = early_[early][p].stall, .early = early};
+      Found found{.held = held, .stored = tables_.bytes[stored], .once = tables_.bytes[early]};
+      found.exposed = early_[early][p].exposed;
+      found.stall = early_[early][p].stall;
+      found.early = early;
       found.part = p;
       AddOffloads(found, stored & offloadable_);
     }
@@ -411,7 +420,8 @@ class KeptSearch {
 
   Found Offload(Found found, ItemSet set) const {
     found.offloaded = set;
-    found.held -= tables_.bytes[set] * (problem_.in_flight - problem_.resident);
+    found.stored -= tables_.bytes[set];
+    found.held -= tables_.bytes[set] * std::max(0, problem_.in_flight - problem_.resident);
     found.host = tables_.bytes[set] * problem_.in_flight;
     for (unsigned rest = set; rest != 0; rest &= rest - 1) {
       found.copy_out += problem_.items[std::countr_zero(rest)].copy_out;
@@ -420,14 +430,17 @@ class KeptSearch {
     return found;
   }
 
-  static bool Dominates(const Found& a, const Found& b) {
-    if (a.held > b.held || a.host > b.host) return false;
+  bool Dominates(const Found& a, const Found& b) const {
+    // Of what is offloaded, `host` is a multiple.
+    if (any_in_flight_ ? a.stored > b.stored || a.once > b.once : a.held > b.held) return false;
+    if (a.host > b.host) return false;
     const Nanos copies = std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
     return a.exposed + Positive(a.stall - b.stall) + copies <= b.exposed;
   }
 
   KeptPart PartOf(const Found& found) const {
-    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .exposed = found.exposed,
+    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .stored = found.stored,
+                  .once = found.once, .offloaded = tables_.bytes[found.offloaded], .exposed = found.exposed,
                   .stall = found.stall, .copy_out = found.copy_out, .copy_in = found.copy_in, .host = found.host};
     for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
       part.policy[std::countr_zero(rest)] = Placement::kOffload;
@@ -437,6 +450,7 @@ class KeptSearch {
 
   const RecomputeProblem& problem_;
   const ItemTables& tables_;
+  const bool any_in_flight_;
   const bool every_offload_;
   const std::vector<std::vector<EarlyPart>> early_;
   ItemSet may_be_early_ = 0;
@@ -510,13 +524,23 @@ std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTab
 
 std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top, Neighbours neighbours) {
   const ItemTables tables(problem, top);
-  KeptSearch kept(problem, tables, neighbours);
+  KeptSearch kept(problem, tables, neighbours, InFlightUse::kGiven);
   return PartsWith(problem, tables, top, neighbours, kept, {});
 }
 
-StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours) {
+Bytes HeldInFlight(Bytes stored, Bytes once, Bytes offloaded, const RecomputeProblem& problem) {
+  return stored * problem.in_flight + once + offloaded * std::min(problem.in_flight, problem.resident);
+}
+
+KeptPart InFlight(KeptPart part, const RecomputeProblem& problem) {
+  part.held = HeldInFlight(part.stored, part.once, part.offloaded, problem);
+  part.host = part.offloaded * problem.in_flight;
+  return part;
+}
+
+StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours, InFlightUse in_flight) {
   const ItemTables inner_tables(problem, false), top_tables(problem, true);
-  KeptSearch kept(problem, inner_tables, neighbours);
+  KeptSearch kept(problem, inner_tables, neighbours, in_flight);
   StageParts parts;
   parts.inner = PartsWith(problem, inner_tables, false, neighbours, kept, {});
   parts.top = PartsWith(problem, top_tables, true, neighbours, kept, parts.inner);

@@ -34,7 +34,8 @@ struct LatePart {
 
 struct KeptPart {
   LayerPolicy policy{};  // of the early and offloaded items; kStore elsewhere
-  Bytes held;
+  Bytes held;            // HeldInFlight of the next three
+  Bytes stored, once, offloaded;
   Nanos exposed;  // beyond the forward windows
   Nanos stall;
   Nanos copy_out, copy_in;
@@ -56,6 +57,13 @@ struct PartsOfSet {
   std::vector<KeptPart> kept;
 };
 
+// kGiven: dominance looks at the memory held with the problem's microbatches in flight. kAny: at each of its terms, so that
+// the parts serve any number of them (see InFlight).
+enum class InFlightUse : uint8_t { kGiven, kAny };
+Bytes HeldInFlight(Bytes stored, Bytes once, Bytes offloaded, const RecomputeProblem& problem);
+// The part with the problem's microbatches in flight.
+KeptPart InFlight(KeptPart part, const RecomputeProblem& problem);
+
 // For every set of late items that has parts, in ascending order; those that dominance leaves. `problem` is valid (see
 // ValidateProblem). With kAlike only the cheapest ways to offload are looked at: items in the order of copy time per
 // byte saved.
@@ -65,7 +73,8 @@ std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top, Ne
 struct StageParts {
   std::vector<PartsOfSet> inner, top;
 };
-StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours);
+StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours,
+                        InFlightUse in_flight = InFlightUse::kGiven);
 
 // The late parts of one set of late items that dominance leaves with any neighbours; empty if the set has none.
 std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items);

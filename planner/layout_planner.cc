@@ -282,6 +282,13 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   return better;
 }
 
+std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
+  // A draft in which everything happens to be stored came from HEU where that is the request's mode.
+  const RecomputeMode wanted = request_.spec.recompute;
+  const bool heu = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu;
+  return TryPartition(heu && mode == RecomputeMode::kNone ? RecomputeMode::kAuto : mode, layers);
+}
+
 Shortfall LayoutPlanner::LeastShortfall() {
   const auto lacking = [&](int32_t stage, int32_t layers, bool estimate) {
     const std::optional<Bytes> limit = fits_.Limit(stage, layers);

@@ -61,6 +61,8 @@ class LayoutPlanner {
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
+  // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
+  std::optional<Draft> Again(RecomputeMode mode, const std::vector<int32_t>& layers);
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }

@@ -12,8 +12,15 @@ namespace lynx {
 const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
   problem.budget = Bytes(0);
   if (problem.stall.value == 0 && problem.host_budget.value == 0) problem.layers = 1;
-  const auto it = fronts_.find(problem);
-  return it != fronts_.end() ? it->second : fronts_.emplace(problem, StageHeu(problem)).first->second;
+  const auto known = fronts_.find(problem);
+  if (known != fronts_.end()) return known->second;
+  RecomputeProblem any = problem;
+  any.in_flight = any.layers = 1;
+  any.stall = std::min(any.stall, Nanos(1));
+  auto shared = of_any_stage_.find(any);
+  if (shared == of_any_stage_.end()) shared = of_any_stage_.emplace(any, StageHeu(any)).first;
+  return fronts_.emplace(problem, shared->second.ForStage(problem.layers, problem.in_flight, problem.stall))
+      .first->second;
 }
 
 StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {

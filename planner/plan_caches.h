@@ -24,6 +24,7 @@ class FrontCache {
   const StageHeu& Solve(RecomputeProblem problem);
 
  private:
+  std::map<RecomputeProblem, StageHeu> of_any_stage_;  // what the fronts share, by problems of one layer in flight
   std::map<RecomputeProblem, StageHeu> fronts_;
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 4;
-// How far a guess may be above the step that is simulated: candidates are looked at within these of the best.
-constexpr int64_t kGuessAllowancePercent = 4;
+// How far a guess may be above another one that turns out slower.
+constexpr int64_t kGuessAllowancePercent = 3;
 constexpr int64_t kMostGuesses = 256;
 // Tier 4 takes up no further candidate after so many actions in simulated programs.
 constexpr int64_t kMostActions = 3'000'000;
@@ -82,21 +82,23 @@ std::optional<Plan> PlanSearch::Fastest() {
     std::optional<Draft> best;
     size_t winner = 0;
     int64_t actions = 0;
+    double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses, so far
     int doubtful = 0;
     for (size_t i = 0; i < guessed_.size(); ++i) {
       Guessed& entry = guessed_[i];
       if (entry.planner == nullptr) continue;
       if (best && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
-      if (best && entry.guess.step > Allowed(best->simulation.step)) {
-        if (entry.guess.fits) continue;
-        break;
-      }
+      const double promised = least_ratio * static_cast<double>(entry.guess.step.value);
+      if (best && promised > static_cast<double>(Allowed(best->simulation.step).value)) continue;
       if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
       const int64_t before = entry.planner->simulated_actions();
       std::optional<Draft> draft = entry.planner->Best(best ? best->simulation.step : kForever);
       ++counts_.simulated;
       actions += entry.planner->simulated_actions() - before;
-      if (!draft || (best && !Faster(*draft, *best))) continue;
+      if (!draft) continue;
+      least_ratio = std::min(least_ratio, static_cast<double>(draft->simulation.step.value) /
+                                              static_cast<double>(std::max<int64_t>(1, entry.guess.step.value)));
+      if (best && !Faster(*draft, *best)) continue;
       best = std::move(draft);
       winner = i;
     }
@@ -111,8 +113,11 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
   for (int i = 0; i < kAssemblyTries; ++i) {
+    const std::vector<int32_t> layers = draft.layers;
+    const RecomputeMode mode = draft.mode;
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
-    std::optional<Draft> next = planner.Best(kForever);
+    std::optional<Draft> next = planner.Again(mode, layers);
+    if (!next) next = planner.Best(kForever);
     if (!next) break;
     draft = *std::move(next);
   }

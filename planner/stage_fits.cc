@@ -15,7 +15,9 @@ namespace {
 constexpr int32_t kProbeMicrobatches = 2;
 // Enough to see what a stage takes beside its layers.
 constexpr int32_t kFewLayers = 2;
-constexpr int kBudgetTries = 40;
+constexpr int kBudgetTries = 24;
+// A share of the limit that is not worth another try.
+constexpr int64_t kNextToNothing = 256;
 // How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
 constexpr int64_t kMemoryAllowancePercent = 10;
 
@@ -223,10 +225,10 @@ std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t st
 }
 
 // HEU's policy of least exposed time whose peak is within the limit. HEU's model of memory is off by an unknown
-// amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside
-// of what is known to fit and not to fit, the budget halves the interval.
-std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers,
-                                                          Bytes limit) {
+// amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside of what is
+// known to fit and not to fit, the budget halves the interval. Ends when next to nothing is to spare, or when more budget
+// brings the same policy again.
+std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
   const StageHeu& heu = Heu(mode, stage, layers);
   const Bytes least = heu.LeastBytes(layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
@@ -234,11 +236,13 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
   const Bytes most = std::max(least, exceeds - Bytes(1));
   Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, most);
   std::optional<Fit> best;
+  std::optional<StagePolicy> last_fitting;
   for (int i = 0; i < kBudgetTries; ++i) {
     const std::optional<StageSolution> choice = heu.Best(layers, budget);
     LYNX_CHECK(choice.has_value());
     const Nanos exposed = choice->value.exposed;
     const Bytes bytes = choice->value.bytes();
+    const bool again = last_fitting == choice->policy;
     const Bytes peak = Peak(stage, choice->policy);
     const Bytes spare = limit - peak;
     fixed_[stage] = peak - bytes - LayerInputs(stage, layers);
@@ -247,6 +251,8 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
         best = Fit{choice->policy, exposed, peak};
       }
       fits = budget;
+      if (again || exposed.value == 0 || spare < limit / kNextToNothing) break;
+      last_fitting = choice->policy;
     } else {
       exceeds = bytes;
     }

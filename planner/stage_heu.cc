@@ -55,40 +55,96 @@ std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points
 
 namespace {
 
-std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, bool top, const std::vector<PartsOfSet>& all) {
+// A late part with a kept part, before it is known how many microbatches are in flight and what the stage shares among
+// its layers.
+struct PointParts {
+  Bytes stored, once, offloaded;  // as in KeptPart
+  Bytes transient;
+  Nanos exposed;  // but for what exceeds the layer's share of the stall and of the copy times
+  Nanos stall, copy_out, copy_in;
+  uint32_t set, late, kept;  // which
+};
+
+// Whether `a` is no worse with any number of microbatches in flight and any shares.
+bool Dominates(const PointParts& a, const PointParts& b) {
+  if (a.exposed > b.exposed || a.stored > b.stored || a.once > b.once || a.transient > b.transient) return false;
+  const Nanos copies = std::max(Excess(a.copy_out, b.copy_out), Excess(a.copy_in, b.copy_in));
+  return a.offloaded <= b.offloaded && a.exposed + Excess(a.stall, b.stall) + copies <= b.exposed;
+}
+
+// All that no other betters whatever the stage, in order of exposed.
+std::vector<PointParts> PointsOf(const RecomputeProblem& problem, bool top, const std::vector<PartsOfSet>& all) {
+  std::vector<PointParts> points;
+  for (uint32_t s = 0; s < all.size(); ++s) {
+    for (uint32_t l = 0; l < all[s].late.size(); ++l) {
+      const Bytes transient = AlikeTransient(problem, all[s].late[l]);
+      const Nanos exposed = AlikeExposed(problem, top, all[s].late[l]);
+      for (uint32_t k = 0; k < all[s].kept.size(); ++k) {
+        const KeptPart& kept = all[s].kept[k];
+        points.push_back({kept.stored, kept.once, kept.offloaded, transient, exposed + kept.exposed, kept.stall,
+                          kept.copy_out, kept.copy_in, s, l, k});
+      }
+    }
+  }
+  std::sort(points.begin(), points.end(), [](const PointParts& a, const PointParts& b) {
+    return std::tie(a.exposed, a.stall, a.stored, a.once, a.transient, a.offloaded, a.set, a.late, a.kept) <
+           std::tie(b.exposed, b.stall, b.stored, b.once, b.transient, b.offloaded, b.set, b.late, b.kept);
+  });
+  // In this order a point is bettered only by one before it. Those that have bettered most are asked first.
+  std::vector<PointParts> kept, ranked;
+  for (const PointParts& point : points) {
+    const auto by = std::find_if(ranked.begin(), ranked.end(), [&](const PointParts& a) { return Dominates(a, point); });
+    if (by == ranked.end()) {
+      kept.push_back(point);
+      ranked.push_back(point);
+    } else if (by != ranked.begin()) {
+      std::iter_swap(by, ranked.begin() + (by - ranked.begin()) / 2);
+    }
+  }
+  return kept;
+}
+
+// Those that no other betters in the problem's stage, one for each value.
+std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<PartsOfSet>& all,
+                                const std::vector<PointParts>& points) {
   // A layer's equal share of what the stage shares.
   const Nanos stall = problem.stall / problem.layers;
   const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
   const Bytes host = problem.host_budget / problem.layers;
-  std::vector<FrontPoint> points;
-  for (const PartsOfSet& parts : all) {
-    for (const LatePart& late : parts.late) {
-      const Bytes transient = AlikeTransient(problem, late);
-      const Nanos exposed = AlikeExposed(problem, top, late);
-      for (const KeptPart& kept : parts.kept) {
-        if (kept.host > host) continue;
-        FrontPoint point{.late_items = parts.late_items, .held = kept.held, .transient = transient};
-        point.exposed = exposed + kept.exposed + Excess(kept.stall, stall) +
-                        std::max(Excess(kept.copy_out, copy_out), Excess(kept.copy_in, copy_in));
-        point.policy = JoinPolicies(late, kept);
-        point.use = JoinUses(late, kept);
-        point.kept_exposed = kept.exposed;
-        points.push_back(point);
-      }
-    }
+  struct Priced {
+    Nanos exposed;
+    Bytes held, transient;
+    const PointParts* point;
+  };
+  std::vector<Priced> priced;
+  priced.reserve(points.size());
+  for (const PointParts& point : points) {
+    if (point.offloaded * problem.in_flight > host) continue;
+    const Nanos copies = std::max(Excess(point.copy_out, copy_out), Excess(point.copy_in, copy_in));
+    priced.push_back({point.exposed + Excess(point.stall, stall) + copies,
+                      HeldInFlight(point.stored, point.once, point.offloaded, problem), point.transient, &point});
   }
-  std::stable_sort(points.begin(), points.end(), [](const FrontPoint& a, const FrontPoint& b) {
-    return std::tie(a.exposed, a.held, a.transient) < std::tie(b.exposed, b.held, b.transient);
+  std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
+    return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
   // In this order a point is bettered only by one before it: by one with no more held and transient memory.
   std::map<Bytes, Bytes> least;  // transient memory of the points so far by their held memory, falling
   std::vector<FrontPoint> front;
-  for (const FrontPoint& point : points) {
-    auto after = least.upper_bound(point.held);
-    if (after != least.begin() && std::prev(after)->second <= point.transient) continue;
-    while (after != least.end() && after->second >= point.transient) after = least.erase(after);
-    least[point.held] = point.transient;
-    front.push_back(point);
+  for (const auto& [exposed, held, transient, point] : priced) {
+    auto after = least.upper_bound(held);
+    if (after != least.begin() && std::prev(after)->second <= transient) continue;
+    while (after != least.end() && after->second >= transient) after = least.erase(after);
+    least[held] = transient;
+    const PartsOfSet& parts = all[point->set];
+    const LatePart& late = parts.late[point->late];
+    const KeptPart kept = InFlight(parts.kept[point->kept], problem);
+    front.push_back({.policy = JoinPolicies(late, kept),
+                     .late_items = parts.late_items,
+                     .use = JoinUses(late, kept),
+                     .kept_exposed = kept.exposed,
+                     .held = held,
+                     .transient = transient,
+                     .exposed = exposed});
   }
   return front;
 }
@@ -96,7 +152,8 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, bool top, const
 }  // namespace
 
 std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top) {
-  return FrontOf(problem, top, LayerParts(problem, top, Neighbours::kAlike));
+  const std::vector<PartsOfSet> parts = LayerParts(problem, top, Neighbours::kAlike);
+  return FrontOf(problem, parts, PointsOf(problem, top, parts));
 }
 
 // `fast_count` inner layers have `fast`, one `filler`, the others `slow`.
@@ -214,7 +271,24 @@ class StageHeu::MixSearch {
 // with transient memory up to a cap, by dynamic programming from the top layer down.
 class StageHeu::Placing {
  public:
-  explicit Placing(const RecomputeProblem& problem) : problem_(problem) {}
+  struct Choices {
+    std::vector<LatePart> parts;
+    std::vector<Nanos> exposed;  // of each, but for backward windows
+  };
+  struct PairCost {
+    Nanos exposed;
+    Bytes transient;
+  };
+  struct Pairing {
+    std::vector<PairCost> pairs;  // [lower * upper parts + upper]
+  };
+  // Does not depend on budget, layers and microbatches in flight.
+  struct Cache {
+    std::map<std::pair<bool, ItemSet>, Choices> choices;
+    std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings;
+  };
+
+  Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
 
   // The points from the bottom layer on, each with another late part where that is better; nullopt if nothing fits.
   std::optional<StageSolution> Solve(const std::vector<const FrontPoint*>& points) {
@@ -264,21 +338,10 @@ class StageHeu::Placing {
   }
 
  private:
-  struct PairCost {
-    Nanos exposed;
-    Bytes transient;
-  };
-  struct Choices {
-    std::vector<LatePart> parts;
-    std::vector<Nanos> exposed;  // of each, but for backward windows
-  };
-  struct Pairing {
-    std::vector<PairCost> pairs;  // [lower * upper parts + upper]
-  };
   static const LatePart kNoPart;
 
   const Choices& ChoicesOf(const FrontPoint& point, bool top) {
-    auto [it, inserted] = choices_.try_emplace({top, point.late_items});
+    auto [it, inserted] = cache_.choices.try_emplace({top, point.late_items});
     Choices& choices = it->second;
     if (!inserted) return choices;
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
@@ -308,7 +371,7 @@ class StageHeu::Placing {
   }
 
   const Pairing& PairingOf(const Choices& upper, const Choices& lower) {
-    auto [it, inserted] = pairings_.try_emplace({&upper, &lower});
+    auto [it, inserted] = cache_.pairings.try_emplace({&upper, &lower});
     if (!inserted) return it->second;
     it->second.pairs.reserve(upper.parts.size() * lower.parts.size());
     for (const LatePart& below : lower.parts) {
@@ -335,16 +398,39 @@ class StageHeu::Placing {
   }
 
   const RecomputeProblem& problem_;
-  std::map<std::pair<bool, ItemSet>, Choices> choices_;
-  std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings_;
+  Cache& cache_;
 };
 
 const LatePart StageHeu::Placing::kNoPart;
 
-StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem) {
-  const StageParts parts = PartsOfStage(problem, Neighbours::kAlike);
-  inner_ = FrontOf(problem, false, parts.inner);
-  top_ = FrontOf(problem, true, parts.top);
+struct StageHeu::Shared {
+  StageParts parts;
+  std::vector<PointParts> inner, top;
+  Placing::Cache placing;
+};
+
+StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem), shared_(std::make_shared<Shared>()) {
+  shared_->parts = PartsOfStage(problem, Neighbours::kAlike, InFlightUse::kAny);
+  shared_->inner = PointsOf(problem, false, shared_->parts.inner);
+  shared_->top = PointsOf(problem, true, shared_->parts.top);
+  MakeLevels();
+}
+
+StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) const {
+  LYNX_CHECK((stall.value > 0) == (problem_.stall.value > 0));
+  StageHeu heu;
+  heu.problem_ = problem_;
+  heu.problem_.layers = layers;
+  heu.problem_.in_flight = in_flight;
+  heu.problem_.stall = stall;
+  heu.shared_ = shared_;
+  heu.MakeLevels();
+  return heu;
+}
+
+void StageHeu::MakeLevels() {
+  inner_ = FrontOf(problem_, shared_->parts.inner, shared_->inner);
+  top_ = FrontOf(problem_, shared_->parts.top, shared_->top);
   std::set<Bytes> transients;
   for (const FrontPoint& point : inner_) transients.insert(point.transient);
   for (const FrontPoint& point : top_) transients.insert(point.transient);
@@ -403,7 +489,7 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
   const auto consider = [&](const std::optional<StageSolution>& solution) {
     if (solution && Fits(problem, solution->value) && (!best || Better(solution->value, best->value))) best = solution;
   };
-  Placing placing(problem);
+  Placing placing(problem, shared_->placing);
   std::vector<const FrontPoint*> points;
   const MixSearch search(*this, layers, budget, kMixes, MixSearch::Pairs::kAll);
   for (const Mix& mix : search.best()) {

@@ -4,10 +4,12 @@
 // items again with its true neighbours in view. Well under a millisecond for a stage; see docs/formulation.md for what
 // it gives up against an optimum.
 //
-// Immutable after construction; thread-safe.
+// What does not depend on the stage is found once and shared by all stages of a pipeline (ForStage).
+// Not thread-safe: stages that share fill one cache.
 #ifndef LYNX_PLANNER_STAGE_HEU_H_
 #define LYNX_PLANNER_STAGE_HEU_H_
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -46,6 +48,10 @@ class StageHeu {
   StageHeu(StageHeu&&) = default;
   StageHeu& operator=(StageHeu&&) = default;
 
+  // The same problem for another stage of the pipeline: far cheaper than from the problem. A stall stays one, or none; a
+  // problem for one microbatch in flight has no forward windows, so it is not the same as one for more.
+  StageHeu ForStage(int32_t layers, int32_t in_flight, Nanos stall) const;
+
   // A policy of little exposed time with bytes() <= budget; nullopt if HEU finds none that fits. Where the problem has a
   // stall or offloading, `layers` is the problem's.
   std::optional<StageSolution> Best(int32_t layers, Bytes budget) const;
@@ -56,6 +62,9 @@ class StageHeu {
   Bytes LeastBytes(int32_t layers) const;
 
  private:
+  StageHeu() = default;
+  void MakeLevels();
+
   // Points whose transient memory is at most `transient`, without those that another betters in held and exposed; in
   // order of held.
   struct Level {
@@ -66,11 +75,13 @@ class StageHeu {
   struct Mix;
   class MixSearch;
   class Placing;
+  struct Shared;
 
   static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
   StageSolution LeastMemory(int32_t layers) const;
 
   RecomputeProblem problem_;
+  std::shared_ptr<Shared> shared_;
   std::vector<FrontPoint> inner_, top_;
   std::vector<Level> levels_;
 };

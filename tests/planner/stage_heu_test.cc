@@ -161,6 +161,31 @@ TEST(StageHeu, TheEstimateIsNearTheValue) {
   }
 }
 
+TEST(StageHeu, ForAnyStageIsTheSameAsFromItsOwnProblem) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomNumbers number(seed);
+    RecomputeProblem problem =
+        RandomProblem({.items = 6, .forward = 2, .backward = 2, .layers = 4, .stall = seed % 2 == 0}, number);
+    problem.in_flight = 3;
+    const StageHeu donor(problem);
+    for (const int32_t in_flight : {2, 3, 7, 64}) {
+      problem.in_flight = in_flight;
+      if (problem.stall.value > 0) problem.stall = Nanos(1 + number(0, 400));
+      const StageHeu own(problem), shared = donor.ForStage(4, in_flight, problem.stall);
+      EXPECT_EQ(shared.LeastBytes(4), own.LeastBytes(4));
+      const StagePolicy stored{std::vector<LayerPolicy>(4)};
+      const Bytes least = own.LeastBytes(4), most = EvaluateStage(problem, stored)->bytes();
+      for (int i = 0; i <= 4; ++i) {
+        const Bytes budget = least + (most - least) / 4 * i;
+        const std::optional<StageSolution> a = shared.Best(4, budget), b = own.Best(4, budget);
+        ASSERT_EQ(a.has_value(), b.has_value());
+        if (a) EXPECT_EQ(a->value.exposed, b->value.exposed);
+      }
+    }
+  }
+}
+
 TEST(StageHeu, SameProblemSamePolicy) {
   RandomNumbers number(7);
   const RecomputeProblem problem = RandomProblem({.items = 6, .layers = 5, .stall = true, .offload = true}, number);
