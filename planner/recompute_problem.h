@@ -1,6 +1,6 @@
 // RecomputeProblem: what to store, recompute and offload in one pipeline stage, as numbers alone. It knows no model
 // family: an *item* is a recomputable tensor of a layer, reduced to bytes, times and who reads it. HEU (stage_heu.h)
-// solves it; EvaluateStage says what a policy is worth, independently of both.
+// and OPT (opt/stage_opt.h) solve it; EvaluateStage says what a policy is worth, independently of both.
 // docs/formulation.md derives it.
 //
 // A stage has `layers` identical layers, numbered from the bottom; the last one is its *top* layer. The unit of time is

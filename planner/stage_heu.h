@@ -2,7 +2,7 @@
 // exposed time if its neighbours are like it: the *front*. For a stage it mixes the front's points over the stage's
 // identical layers so that they use the memory that one policy for all would leave, and then places each layer's late
 // items again with its true neighbours in view. Well under a millisecond for a stage; see docs/formulation.md for what
-// it gives up against an optimum.
+// it gives up against OPT (opt/stage_opt.h).
 //
 // What does not depend on the stage is found once and shared by all stages of a pipeline (ForStage).
 // Not thread-safe: stages that share fill one cache.
@@ -15,6 +15,7 @@
 
 #include "planner/layer_parts.h"
 #include "planner/recompute_problem.h"
+#include "planner/stage_solver.h"
 
 namespace lynx {
 
@@ -32,11 +33,6 @@ struct FrontPoint {
 // All points that no other betters in held, transient and exposed at once, one for each such triple; in order of
 // exposed, then held. Not empty. Offloading takes at most the layer's equal share of the host's memory.
 std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top);
-
-struct StageSolution {
-  StagePolicy policy;
-  StageValue value;  // EvaluateStage's
-};
 
 class StageHeu {
  public:

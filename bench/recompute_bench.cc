@@ -1,0 +1,85 @@
+// HEU and OPT on one stage of a GPT-23B with unfused attention (50 layers of width 6144 and 48 heads, sequence 2048,
+// micro-batch 1), tensor-parallel over 8 devices like an A100 with a stated link. Arguments: layers of the stage,
+// microbatches in flight, the link's GB/s, the budget in percent between the least memory that HEU knows and storing
+// everything.
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "planner/opt/stage_opt.h"
+#include "planner/stage_heu.h"
+#include "planner/stage_problem.h"
+
+namespace lynx {
+namespace {
+
+RecomputeProblem Stage(const benchmark::State& state) {
+  const ModelSpec model{.layers = 50, .hidden = 6144, .heads = 48, .ffn = 4 * 6144, .seq = 2048, .vocab = 51200,
+                        .dropout = 0.1, .dtype = DataType::kBfloat16};
+  HardwareProfile profile;
+  profile.flops_per_second = 250'000'000'000'000;
+  profile.memory_bytes_per_second = 1'500'000'000'000;
+  profile.intra_node = profile.inter_node = {Nanos(10'000), state.range(2) * 1'000'000'000};
+  profile.overlap_slowdown_permille = 1250;
+  const ParallelLayout layout{.tp = 8};
+  const CostModel costs(profile, model, layout, 1, 8);
+  RecomputeProblem problem =
+      MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = static_cast<int32_t>(state.range(0)),
+                                                          .in_flight = static_cast<int32_t>(state.range(1))});
+  const StagePolicy stored{std::vector<LayerPolicy>(static_cast<size_t>(problem.layers))};
+  const Bytes most = EvaluateStage(problem, stored)->bytes();
+  const Bytes least = StageHeu(problem).LeastBytes(problem.layers);
+  problem.budget = least + (most - least) / 100 * state.range(3);
+  return problem;
+}
+
+// Fronts and mix: a stage that nothing is known of.
+void BM_HeuStage(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state);
+  Nanos exposed;
+  for (auto _ : state) {
+    exposed = StageHeu(problem).Best(problem.layers, problem.budget)->value.exposed;
+  }
+  state.counters["exposed_us"] = static_cast<double>(exposed.value) * 1e-3;
+}
+BENCHMARK(BM_HeuStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}})->Args({50, 4, 200, 30});
+
+// Another budget for fronts that are known.
+void BM_HeuMix(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state);
+  const StageHeu heu(problem);
+  for (auto _ : state) benchmark::DoNotOptimize(heu.Best(problem.layers, problem.budget));
+}
+BENCHMARK(BM_HeuMix)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
+
+// What a search asks for most.
+void BM_HeuEstimate(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state);
+  const StageHeu heu(problem);
+  for (auto _ : state) benchmark::DoNotOptimize(heu.Estimate(problem.layers, problem.budget));
+}
+BENCHMARK(BM_HeuEstimate)->ArgsProduct({{10, 20, 40, 80}, {4}, {200}, {30}});
+
+// One solution each; the counters say what was proven.
+void BM_Opt(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state);
+  for (auto _ : state) {
+    const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = 60, .least_memory = false});
+    if (!opt.ok() || !opt->solution) {
+      std::fprintf(stderr, "no solution: %s\n", opt.status().ToString().c_str());
+      std::exit(1);
+    }
+    state.SetLabel(OptStatusName(opt->status));
+    state.counters["exposed_us"] = static_cast<double>(opt->solution->value.exposed.value) * 1e-3;
+    state.counters["heu_us"] = static_cast<double>(opt->start->value) * 1e-3;
+    state.counters["gap_percent"] = 100 * opt->gap();
+    state.counters["milps"] = opt->milps;
+    state.counters["columns"] = opt->largest_milp;
+    state.counters["nodes"] = static_cast<double>(opt->nodes);
+  }
+}
+BENCHMARK(BM_Opt)->ArgsProduct({{10}, {4}, {50, 200}, {10, 20, 30, 40, 60}})->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,47 @@
+// The MILP of a stage: which late and kept part each layer has, over what a ChainScope leaves.
+//
+//   y[l,a] in {0,1}    layer l has node a                             sum over a = 1
+//   z[l,e] in {0,1}    and kept part e                                sum over e of a set = sum of its y
+//   w[l,u,v] >= 0      layer l looks like u from below and layer l - 1 like v from above: flow through both y's
+//   T                  transient memory                               T >= sum of w x (transient memory of u and v)
+//   budget             held memory of the z's + T <= budget
+//   stall, copies      work of the z's - excess <= capacity           host memory of the z's <= its budget
+//
+// minimise the exposed time of y, z, w and the excesses; or the memory with that time bounded. With y, z integral it is
+// the problem itself: each layer's choice is one policy for all of its items, and w is the one pair of neighbours. What
+// is left out are parts and pairs that no solution within the limit has (stage_chain.h), and policies of layers that a
+// part replaces without loss (layer_parts.h). Not thread-safe.
+#ifndef LYNX_PLANNER_OPT_STAGE_MILP_H_
+#define LYNX_PLANNER_OPT_STAGE_MILP_H_
+
+#include <limits>
+#include <optional>
+
+#include "planner/opt/milp.h"
+#include "planner/opt/stage_chain.h"
+
+namespace lynx {
+
+enum class StageGoal : uint8_t { kExposed, kMemory };
+
+struct StageMilpResult {
+  LinearProgram::Status status = LinearProgram::Status::kStopped;
+  std::optional<StagePolicy> policy;
+  double bound = 0;  // of the goal's value
+  int64_t nodes = 0;
+  int32_t columns = 0;
+  bool too_large = false;  // more than the columns asked for: not solved, kStopped
+};
+
+struct StageMilpLimits {
+  double seconds = 0;  // at most so long, about
+  int32_t columns = std::numeric_limits<int32_t>::max();
+};
+
+// The best policy of the scope that exposes at most `limit`.
+StageMilpResult SolveStageMilp(const StageChain& chain, const ChainScope& scope, const StagePrices& prices,
+                               Nanos limit, StageGoal goal, const StageMilpLimits& limits);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_OPT_STAGE_MILP_H_
