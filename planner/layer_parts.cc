@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -138,11 +139,12 @@ class LateMaking {
 // and those that agree in due, last and set compete.
 class LateFrontSearch {
  public:
-  LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making)
-      : items_(static_cast<int>(problem.items.size())), making_(making) {}
+  LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
+      : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), top_(top) {}
 
-  // Indexed by the set of late items: of all sets, or of `only` one.
-  std::vector<std::vector<LatePart>> Run(std::optional<ItemSet> only = std::nullopt) {
+  // Indexed by the set of late items: of all sets, or of `only` one. At most about `beam` states go on from item to item.
+  std::vector<std::vector<LatePart>> Run(std::optional<ItemSet> only = std::nullopt,
+                                         size_t beam = std::numeric_limits<size_t>::max()) {
     std::vector<Node> nodes{{making_.Root()}};
     for (int i = items_ - 1; i >= 0; --i) {
       grown_.clear();
@@ -157,6 +159,7 @@ class LateFrontSearch {
         making_.ForEachMoment(i, node.state, [&](const LateState& state) { Add(state); });
       }
       nodes.swap(grown_);
+      if (nodes.size() > beam) Narrow(nodes, beam);
     }
     std::vector<std::vector<LatePart>> parts(size_t{1} << items_);
     for (const Node& node : nodes) {
@@ -171,6 +174,21 @@ class LateFrontSearch {
     bool dominated = false;
     int32_t next = -1;  // in grown_: another of the same group
   };
+
+  // Keeps the states that expose least, and then live least, if the neighbours are alike.
+  void Narrow(std::vector<Node>& nodes, size_t beam) const {
+    std::erase_if(nodes, [](const Node& node) { return node.dominated; });
+    std::vector<std::tuple<Nanos, Bytes, size_t>> order;
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      const LatePart& part = nodes[n].state.part;
+      order.emplace_back(AlikeExposed(problem_, top_, part), AlikeTransient(problem_, part), n);
+    }
+    if (order.size() <= beam) return;
+    std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(beam), order.end());
+    std::vector<Node> kept;
+    for (size_t n = 0; n < beam; ++n) kept.push_back(nodes[std::get<2>(order[n])]);
+    nodes = std::move(kept);
+  }
 
   void Add(const LateState& state) {
     const auto [head, inserted] =
@@ -197,8 +215,10 @@ class LateFrontSearch {
     return exposed <= b.exposed;
   }
 
+  const RecomputeProblem& problem_;
   const int items_;
   const LateMaking& making_;
+  const bool top_;
   std::vector<Node> grown_;
   absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
 };
@@ -504,7 +524,7 @@ std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTab
                                   Neighbours neighbours, KeptSearch& kept, const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, tables, top);
   std::vector<std::vector<LatePart>> late;
-  if (neighbours == Neighbours::kAny) late = LateFrontSearch(problem, making).Run();
+  if (neighbours == Neighbours::kAny) late = LateFrontSearch(problem, making, top).Run();
   AlikeSearch alike(problem, tables, making, top);
   auto next_known = known.begin();
   std::vector<PartsOfSet> parts;
@@ -547,10 +567,10 @@ StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours, 
   return parts;
 }
 
-std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items) {
+std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items, size_t beam) {
   const ItemTables tables(problem, top);
   const LateMaking making(problem, tables, top);
-  return std::move(LateFrontSearch(problem, making).Run(late_items)[late_items]);
+  return std::move(LateFrontSearch(problem, making, top).Run(late_items, beam)[late_items]);
 }
 
 }  // namespace lynx

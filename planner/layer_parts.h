@@ -16,6 +16,7 @@
 #define LYNX_PLANNER_LAYER_PARTS_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner/recompute_problem.h"
@@ -76,8 +77,10 @@ struct StageParts {
 StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours,
                         InFlightUse in_flight = InFlightUse::kGiven);
 
-// The late parts of one set of late items that dominance leaves with any neighbours; empty if the set has none.
-std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items);
+// The late parts of one set of late items that dominance leaves with any neighbours; empty if the set has none. With more
+// than `beam` of them along the way only those go on that expose least if the neighbours are alike.
+std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items,
+                                  size_t beam = std::numeric_limits<size_t>::max());
 
 }  // namespace lynx
 

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kMixes = 6;
 // Late parts of one set that are tried beside each other.
 constexpr size_t kPlacings = 32;
+// Unfinished late parts of one set that are followed up.
+constexpr size_t kBeam = 64;
 constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
@@ -345,7 +347,7 @@ class StageHeu::Placing {
     Choices& choices = it->second;
     if (!inserted) return choices;
     std::vector<std::tuple<Nanos, Bytes, size_t>> order;
-    std::vector<LatePart> parts = LatePartsOf(problem_, top, point.late_items);
+    std::vector<LatePart> parts = LatePartsOf(problem_, top, point.late_items, kBeam);
     for (size_t i = 0; i < parts.size(); ++i) {
       order.emplace_back(AlikeExposed(problem_, top, parts[i]), AlikeTransient(problem_, parts[i]), i);
     }
@@ -456,17 +458,24 @@ Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   return low.exposed * layers - Nanos(static_cast<int64_t>(saved / (high.held - low.held).value) + 1);
 }
 
+// The layers from the bottom on.
+StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points) {
+  StageSolution solution;
+  std::vector<LayerUse> uses;
+  for (const FrontPoint* point : points) {
+    solution.policy.layers.push_back(point->policy);
+    uses.push_back(point->use);
+  }
+  solution.value = Combine(problem, uses);
+  return solution;
+}
+
 StageSolution StageHeu::LeastMemory(int32_t layers) const {
   StageSolution least;
   for (const Level& level : levels_) {
-    StageSolution solution;
-    std::vector<LayerUse> uses;
-    for (int32_t l = 0; l < layers; ++l) {
-      const FrontPoint& point = l + 1 == layers ? *level.top.front() : *level.inner.front();
-      solution.policy.layers.push_back(point.policy);
-      uses.push_back(point.use);
-    }
-    solution.value = Combine(problem_, uses);
+    std::vector<const FrontPoint*> points(static_cast<size_t>(layers), level.inner.front());
+    points.back() = level.top.front();
+    StageSolution solution = AsTheyAre(problem_, points);
     if (least.policy.layers.empty() || solution.value.bytes() < least.value.bytes()) least = std::move(solution);
   }
   return least;
@@ -491,6 +500,10 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
   };
   Placing placing(problem, shared_->placing);
   std::vector<const FrontPoint*> points;
+  const auto try_points = [&] {
+    consider(AsTheyAre(problem, points));
+    consider(placing.Solve(points));
+  };
   const MixSearch search(*this, layers, budget, kMixes, MixSearch::Pairs::kAll);
   for (const Mix& mix : search.best()) {
     // Layers that recompute more come first: their backward comes last, when the others' memory is already free.
@@ -500,7 +513,7 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     if (layers > 1) points.push_back(mix.filler);
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
-    consider(placing.Solve(points));
+    try_points();
     if (slow == 0 || mix.fast_count == 0) continue;
     // Unlike neighbours can share windows and transient memory better.
     points.clear();
@@ -511,7 +524,7 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     }
     points.insert(points.begin(), mix.filler);
     points.push_back(mix.top);
-    consider(placing.Solve(points));
+    try_points();
   }
   if (!best) consider(LeastMemory(layers));
   return best;

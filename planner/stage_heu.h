@@ -74,6 +74,7 @@ class StageHeu {
   struct Shared;
 
   static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
+  static StageSolution AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points);
   StageSolution LeastMemory(int32_t layers) const;
 
   RecomputeProblem problem_;

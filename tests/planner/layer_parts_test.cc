@@ -95,5 +95,38 @@ TEST(LayerParts, PartsOfOneSetAreThoseOfAllSets) {
   }
 }
 
+// What a beam leaves are parts of the set too, and almost always the one that exposes least if the neighbours are alike.
+TEST(LayerParts, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
+  int narrowed = 0, sets = 0, lost = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomNumbers number(seed);
+    const RecomputeProblem problem = RandomProblem({.items = 6, .forward = 2, .backward = 4}, number);
+    for (const ItemSet set : {ItemSet{0b111111}, ItemSet{0b101101}}) {
+      const std::vector<LatePart> all = LatePartsOf(problem, false, set), few = LatePartsOf(problem, false, set, 24);
+      EXPECT_TRUE(few.empty() || !all.empty());
+      sets += all.empty() ? 0 : 1;
+      lost += few.empty() && !all.empty() ? 1 : 0;
+      if (few.empty()) continue;
+      narrowed += few.size() < all.size() ? 1 : 0;
+      EXPECT_LE(few.size(), 24u);
+      const auto least = [&](const std::vector<LatePart>& parts) {
+        Nanos exposed = AlikeExposed(problem, false, parts.front());
+        for (const LatePart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, false, part));
+        return exposed;
+      };
+      EXPECT_GE(least(few), least(all));
+      lost += least(few) > least(all) ? 1 : 0;
+      for (const LatePart& part : few) {
+        const absl::StatusOr<LayerUse> use = UseOf(problem, part.policy, false);
+        ASSERT_TRUE(use.ok()) << use.status().message();
+        EXPECT_EQ(use->own_work, part.own_work);
+      }
+    }
+  }
+  EXPECT_GT(narrowed, 10);
+  EXPECT_LE(lost * 20, sets) << lost << " of " << sets;
+}
+
 }  // namespace
 }  // namespace lynx
