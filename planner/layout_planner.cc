@@ -325,9 +325,8 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const StageContext& context = contexts[stage];
     const StageTimes& times = draft.simulation.stages[stage];
-    StagePlan part{.first_layer = context.only_slice().first_layer,
-                   .end_layer = context.only_slice().end_layer,
-                   .policy = draft.policies[stage],
+    const StageSlice& slice = context.only_slice();
+    StagePlan part{.slices = {{slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage]}},
                    .program = std::move(draft.programs[stage])};
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);
     LYNX_CHECK(memory.ok());

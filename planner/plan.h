@@ -30,9 +30,18 @@ struct PlanRequest {
   PlanTarget target = PlanTarget::kLynxEngine;
 };
 
-struct StagePlan {
+// One virtual stage.
+struct SlicePlan {
+  int32_t stage = 0;                       // as in an action
   int32_t first_layer = 0, end_layer = 0;  // transformer layers
   StagePolicy policy;
+
+  int32_t layers() const { return end_layer - first_layer; }
+};
+
+// One pipeline rank.
+struct StagePlan {
+  std::vector<SlicePlan> slices;  // by chunk
   Program program;
   Bytes arena;       // planned activation peak of each rank of the stage = allocated size
   Bytes live_peak;
@@ -50,13 +59,16 @@ struct Plan {
   int32_t microbatches = 1;  // per replica and step
   RecomputeMode mode = RecomputeMode::kAuto;  // what the policies come from; auto: HEU
   Bytes activation_limit;    // of each arena; 0 = none. Where devices' memory sets it: the largest of the stages' limits
-  std::vector<StagePlan> stages;
+  std::vector<StagePlan> stages;  // by pipeline rank
   Nanos step;                // predicted
   bool measured_profile = false;
   std::string digest;        // SHA-256 of PlanText without this field
 
-  StageContext ContextOf(int32_t stage) const;
+  StageContext ContextOf(int32_t pipeline_rank) const;
 };
+
+// The slices by virtual stage: all layers of the model in order; in a bidirectional pipeline once, those of pipe 0.
+std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan);
 
 // Infeasible is a result, not an error.
 struct Infeasible {
@@ -78,7 +90,8 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
 
 // Canonical text: the digest's input. Human-readable.
 std::string PlanText(const Plan& plan);
-// FailedPrecondition unless the plan is whole: stages that cover the model, its digest, programs that are valid
+// FailedPrecondition unless the plan is whole: slices that are the layout's and cover the model (in a bidirectional
+// pipeline both its copies alike), its digest, programs that are valid
 // (ValidatePrograms), arenas, peaks and states that are what the memory model gives, and arenas within the limit.
 absl::Status CheckPlan(const Plan& plan);
 

@@ -12,9 +12,18 @@
 namespace lynx {
 namespace {
 
-std::string StoredText(const LayerGraph& graph, const StagePolicy& policy) {
+// The policies of all layers of a pipeline rank.
+std::vector<LayerPolicy> PoliciesOf(const StagePlan& stage) {
+  std::vector<LayerPolicy> layers;
+  for (const SlicePlan& slice : stage.slices) {
+    layers.insert(layers.end(), slice.policy.layers.begin(), slice.policy.layers.end());
+  }
+  return layers;
+}
+
+std::string StoredText(const LayerGraph& graph, const StagePlan& stage) {
   int64_t stored = 0, all = 0;
-  for (const LayerPolicy& layer : policy.layers) {
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
     const auto count = static_cast<int64_t>(graph.recomputable().size());
     stored += std::count(layer.begin(), layer.begin() + count, Placement::kStore);
     all += count;
@@ -23,9 +32,9 @@ std::string StoredText(const LayerGraph& graph, const StagePolicy& policy) {
   return absl::StrCat(stored, " of ", all);
 }
 
-std::string RecomputedText(const LayerGraph& graph, const StagePolicy& policy) {
+std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   std::array<int64_t, kPlacementCount> ops{};
-  for (const LayerPolicy& layer : policy.layers) {
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
     for (size_t i = 0; i < graph.recomputable().size(); ++i) {
       ops[static_cast<size_t>(layer[i])] += static_cast<int64_t>(graph.ProducersOf(graph.recomputable()[i]).size());
     }
@@ -39,19 +48,24 @@ std::string RecomputedText(const LayerGraph& graph, const StagePolicy& policy) {
   return text.empty() ? "-" : text;
 }
 
-// Runs of layers of a stage that have one policy: "layers 0-2" and what they do.
-std::vector<std::pair<std::string, std::string>> PolicyRuns(const Plan& plan, size_t stage) {
-  std::vector<std::pair<std::string, std::string>> runs;
-  const LayerGraph& graph = plan.ContextOf(0).graph();
-  const std::vector<LayerPolicy>& layers = plan.stages[stage].policy.layers;
+// Runs of layers of a slice that have one policy: "layers 0-2" and what they do.
+using PolicyRun = std::pair<std::string, std::string>;
+void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
+  const std::vector<LayerPolicy>& layers = slice.policy.layers;
   for (size_t begin = 0, end; begin < layers.size(); begin = end) {
     for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
     const StagePolicy group{
         {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
-    const std::string text = StagePolicyText(graph, group, plan.stages[stage].first_layer + static_cast<int32_t>(begin));
+    const std::string text = StagePolicyText(graph, group, slice.first_layer + static_cast<int32_t>(begin));
     const size_t colon = text.find(": ");
     runs.emplace_back(text.substr(0, colon), text.substr(colon + 2));
   }
+}
+
+std::vector<PolicyRun> PolicyRuns(const Plan& plan, size_t stage) {
+  std::vector<PolicyRun> runs;
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  for (const SlicePlan& slice : plan.stages[stage].slices) AppendRuns(graph, slice, runs);
   return runs;
 }
 
@@ -83,11 +97,12 @@ std::string Prediction(const Plan& plan) {
 }  // namespace
 
 std::string LayersText(const Plan& plan, size_t stage) {
-  const StagePlan& part = plan.stages[stage];
-  std::string text = stage == 0 ? "embed " : "";
-  absl::StrAppend(&text, part.first_layer);
-  if (part.end_layer - part.first_layer > 1) absl::StrAppend(&text, "-", part.end_layer - 1);
-  if (stage + 1 == plan.stages.size()) text += " head";
+  std::string text;
+  for (const StageSlice& slice : plan.ContextOf(static_cast<int32_t>(stage)).slices) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", slice.has_embedding ? "embed " : "", slice.first_layer);
+    if (slice.layers() > 1) absl::StrAppend(&text, "-", slice.top_layer());
+    if (slice.has_head) text += " head";
+  }
   return text;
 }
 
@@ -107,8 +122,8 @@ Table StageTable(const Plan& plan) {
       {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
-    table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage.policy), RecomputedText(graph, stage.policy), FormatDuration(stage.recompute_hidden),
-                          FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
+    table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
+                          FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
                           plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
                           FormatBytes(stage.states.total())});
   }

@@ -19,8 +19,12 @@ std::string ExactText(double value) {
 }
 
 void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std::string* text) {
-  absl::StrAppend(text, "stage ", index, "\nlayers ", stage.first_layer, " to ", stage.end_layer, "\npolicy ",
-                  StagePolicyText(graph, stage.policy, stage.first_layer), "\n");
+  absl::StrAppend(text, "stage ", index, "\n");
+  for (const SlicePlan& slice : stage.slices) {
+    if (stage.slices.size() > 1) absl::StrAppend(text, "slice ", slice.stage, " ");
+    absl::StrAppend(text, "layers ", slice.first_layer, " to ", slice.end_layer, "\npolicy ",
+                    StagePolicyText(graph, slice.policy, slice.first_layer), "\n");
+  }
   absl::StrAppend(text, "bytes arena ", stage.arena.value, " live_peak ", stage.live_peak.value, " weights ",
                   stage.states.weights.value, " gradients ", stage.states.gradients.value, " optimizer ",
                   stage.states.optimizer.value, "\n");
@@ -32,12 +36,54 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
 
+// Whether the slices are those of the layout's pipeline, and make up the model once for each of its copies.
+absl::Status CheckSlices(const Plan& plan) {
+  const PipelineShape pipeline = PipelineOf(plan.layout);
+  for (int32_t rank = 0; rank < pipeline.ranks; ++rank) {
+    const std::vector<SlicePlan>& slices = plan.stages[static_cast<size_t>(rank)].slices;
+    if (static_cast<int64_t>(slices.size()) != pipeline.chunks) {
+      return absl::FailedPreconditionError(absl::StrCat("plan: stage ", rank, " has ", slices.size(), " slices, ",
+                                                        LayoutText(plan.layout), " puts ", pipeline.chunks,
+                                                        " on each"));
+    }
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      const int32_t stage = slices[static_cast<size_t>(chunk)].stage;
+      if (stage == pipeline.StageOn(rank, chunk)) continue;
+      return absl::FailedPreconditionError(absl::StrCat("plan: stage ", rank, " has virtual stage ", stage, " as slice ",
+                                                        chunk, ", but ", LayoutText(plan.layout), " has ",
+                                                        pipeline.StageOn(rank, chunk), " there"));
+    }
+  }
+  int32_t next = 0;
+  for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
+    if (pipeline.Previous(stage) == kNoStage) next = 0;
+    const SlicePlan& slice = plan.stages[static_cast<size_t>(pipeline.RankOf(stage))]
+                                 .slices[static_cast<size_t>(pipeline.ChunkOf(stage))];
+    if (slice.first_layer != next || slice.end_layer <= next) {
+      return absl::FailedPreconditionError(absl::StrCat("plan: a stage has layers ", slice.first_layer, " to ",
+                                                        slice.end_layer, ", but layer ", next, " comes next"));
+    }
+    if (static_cast<int64_t>(slice.policy.layers.size()) != slice.layers()) {
+      return absl::FailedPreconditionError(absl::StrCat("plan: policies for ", slice.policy.layers.size(),
+                                                        " layers in a stage that has layers ", slice.first_layer,
+                                                        " to ", slice.end_layer));
+    }
+    next = slice.end_layer;
+    if (pipeline.Next(stage) == kNoStage && next != plan.model.layers) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("plan: stages cover ", next, " of ", plan.model.layers, " layers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What the checks below rely on not to stumble.
 absl::Status CheckShape(const Plan& plan) {
   const ModelSpec& m = plan.model;
   const ParallelLayout& l = plan.layout;
   const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 &&
-                     l.tp >= 1 && l.pp >= 1 && l.dp >= 1 && plan.micro_batch >= 1 && plan.microbatches >= 1;
+                     l.tp >= 1 && l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.virtual_stages >= 1 &&
+                     l.virtual_stages <= kMaxPipelineChunks && plan.micro_batch >= 1 && plan.microbatches >= 1;
   if (!sizes || m.hidden % m.heads != 0 || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
   }
@@ -45,23 +91,7 @@ absl::Status CheckShape(const Plan& plan) {
     return absl::FailedPreconditionError(
         absl::StrCat("plan: ", plan.stages.size(), " stages in a layout with pp ", l.pp));
   }
-  int32_t next = 0;
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.first_layer != next || stage.end_layer <= next) {
-      return absl::FailedPreconditionError(absl::StrCat("plan: a stage has layers ", stage.first_layer, " to ",
-                                                        stage.end_layer, ", but layer ", next, " comes next"));
-    }
-    if (static_cast<int64_t>(stage.policy.layers.size()) != stage.end_layer - stage.first_layer) {
-      return absl::FailedPreconditionError(absl::StrCat("plan: policies for ", stage.policy.layers.size(),
-                                                        " layers in a stage that has layers ", stage.first_layer,
-                                                        " to ", stage.end_layer));
-    }
-    next = stage.end_layer;
-  }
-  if (next != m.layers) {
-    return absl::FailedPreconditionError(absl::StrCat("plan: stages cover ", next, " of ", m.layers, " layers"));
-  }
-  return absl::OkStatus();
+  return CheckSlices(plan);
 }
 
 absl::Status CheckMemory(const Plan& plan, int32_t index) {
@@ -90,13 +120,27 @@ absl::Status CheckMemory(const Plan& plan, int32_t index) {
 
 }  // namespace
 
-StageContext Plan::ContextOf(int32_t stage) const {
-  return {.model = model,
-          .layout = layout,
-          .micro_batch = micro_batch,
-          .microbatches = microbatches,
-          .pipeline_rank = stage,
-          .slices = {SliceOf(layout, stage, stages[stage].first_layer, stages[stage].end_layer)}};
+StageContext Plan::ContextOf(int32_t pipeline_rank) const {
+  StageContext context{.model = model,
+                       .layout = layout,
+                       .micro_batch = micro_batch,
+                       .microbatches = microbatches,
+                       .pipeline_rank = pipeline_rank,
+                       .slices = {}};
+  for (const SlicePlan& slice : stages[static_cast<size_t>(pipeline_rank)].slices) {
+    context.slices.push_back(SliceOf(layout, slice.stage, slice.first_layer, slice.end_layer));
+  }
+  return context;
+}
+
+std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan) {
+  const PipelineShape pipeline = PipelineOf(plan.layout);
+  std::vector<const SlicePlan*> slices;
+  for (int32_t stage = 0; stage < pipeline.pieces(); ++stage) {
+    slices.push_back(&plan.stages[static_cast<size_t>(pipeline.RankOf(stage))]
+                          .slices[static_cast<size_t>(pipeline.ChunkOf(stage))]);
+  }
+  return slices;
 }
 
 std::string PlanText(const Plan& plan) {

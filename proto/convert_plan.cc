@@ -37,14 +37,21 @@ size_t PlacementsOf(const ModelSpec& model, const ParallelLayout& layout) {
   return LayerGraph::Of(ShapeOf(model, layout, 1)).recomputable().size();
 }
 
-v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanPrograms programs) {
-  v1::StagePlan message;
-  message.set_first_layer(stage.first_layer);
-  message.set_end_layer(stage.end_layer);
-  for (const LayerPolicy& layer : stage.policy.layers) {
+v1::SlicePlan SliceToProto(const SlicePlan& slice, size_t placements) {
+  v1::SlicePlan message;
+  message.set_stage(slice.stage);
+  message.set_first_layer(slice.first_layer);
+  message.set_end_layer(slice.end_layer);
+  for (const LayerPolicy& layer : slice.policy.layers) {
     v1::LayerPolicy& to = *message.add_policy();
     for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(PlacementName(layer[i])));
   }
+  return message;
+}
+
+v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanPrograms programs) {
+  v1::StagePlan message;
+  for (const SlicePlan& slice : stage.slices) *message.add_slices() = SliceToProto(slice, placements);
   if (programs == PlanPrograms::kIncluded) message.set_program(ProgramText(stage.program));
   message.set_arena_bytes(stage.arena.value);
   message.set_live_peak_bytes(stage.live_peak.value);
@@ -89,19 +96,34 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   return ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall);
 }
 
-absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanPrograms programs, size_t placements,
-                                         int32_t first_layer, int32_t layers, const std::string& path) {
-  StagePlan stage;
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), message.first_layer(), first_layer, first_layer));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), message.end_layer(), first_layer, layers));
-  stage.first_layer = message.first_layer();
-  stage.end_layer = message.end_layer();
-  const size_t count = static_cast<size_t>(stage.end_layer - stage.first_layer);
+absl::StatusOr<SlicePlan> SliceFromProto(const v1::SlicePlan& message, const Plan& plan, int32_t stage,
+                                         const std::string& path) {
+  const int32_t layers = plan.model.layers;
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "stage"), message.stage(), stage, stage));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), message.first_layer(), 0, layers));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), message.end_layer(), message.first_layer(), layers));
+  SlicePlan slice{stage, message.first_layer(), message.end_layer(), {}};
+  const size_t count = static_cast<size_t>(slice.layers());
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "policy"), message.policy().size(), count, count, "entries"));
+  const size_t placements = PlacementsOf(plan.model, plan.layout);
   for (int i = 0; i < message.policy_size(); ++i) {
     LYNX_ASSIGN_OR_RETURN(LayerPolicy policy,
                           LayerPolicyFromProto(message.policy(i), placements, FieldPath(path, "policy", i)));
-    stage.policy.layers.push_back(policy);
+    slice.policy.layers.push_back(policy);
+  }
+  return slice;
+}
+
+absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanPrograms programs, const Plan& plan,
+                                         int32_t pipeline_rank, const std::string& path) {
+  StagePlan stage;
+  const PipelineShape pipeline = PipelineOf(plan.layout);
+  const auto chunks = static_cast<size_t>(pipeline.chunks);
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "slices"), message.slices().size(), chunks, chunks, "entries"));
+  for (int i = 0; i < message.slices_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(SlicePlan slice, SliceFromProto(message.slices(i), plan, pipeline.StageOn(pipeline_rank, i),
+                                                          FieldPath(path, "slices", i)));
+    stage.slices.push_back(std::move(slice));
   }
   if (programs == PlanPrograms::kIncluded) {
     absl::StatusOr<Program> program = ParseProgram(message.program());
@@ -110,6 +132,23 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
   }
   LYNX_RETURN_IF_ERROR(ReadStageFigures(message, path, stage));
   return stage;
+}
+
+// The virtual stages take the model's layers in turn, in each copy of the model from the first layer on.
+absl::Status CheckLayers(const Plan& plan, const std::string& path) {
+  const PipelineShape pipeline = PipelineOf(plan.layout);
+  int32_t next = 0;
+  for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
+    const int32_t rank = pipeline.RankOf(stage), chunk = pipeline.ChunkOf(stage);
+    const SlicePlan& slice = plan.stages[static_cast<size_t>(rank)].slices[static_cast<size_t>(chunk)];
+    const std::string at = FieldPath(FieldPath(path, "stages", rank), "slices", chunk);
+    if (pipeline.Previous(stage) == kNoStage) next = 0;
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "first_layer"), slice.first_layer, next, next));
+    next = slice.end_layer;
+    if (pipeline.Next(stage) != kNoStage) continue;
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "end_layer"), next, plan.model.layers, plan.model.layers));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, const std::string& path) {
@@ -171,16 +210,12 @@ absl::StatusOr<Plan> FromProto(const v1::Plan& message, PlanPrograms programs, c
       ReadBytes(path, "activation_limit_bytes", message.activation_limit_bytes(), plan.activation_limit));
   const size_t stages = static_cast<size_t>(plan.layout.pp);
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "stages"), message.stages().size(), stages, stages, "entries"));
-  const size_t placements = PlacementsOf(plan.model, plan.layout);
-  int32_t next_layer = 0;
   for (int i = 0; i < message.stages_size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(StagePlan stage, StageFromProto(message.stages(i), programs, placements, next_layer,
-                                                          plan.model.layers, FieldPath(path, "stages", i)));
-    next_layer = stage.end_layer;
+    LYNX_ASSIGN_OR_RETURN(StagePlan stage,
+                          StageFromProto(message.stages(i), programs, plan, i, FieldPath(path, "stages", i)));
     plan.stages.push_back(std::move(stage));
   }
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(FieldPath(path, "stages", message.stages_size() - 1), "end_layer"),
-                                  next_layer, plan.model.layers, plan.model.layers));
+  LYNX_RETURN_IF_ERROR(CheckLayers(plan, path));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "step_ns", message.step_ns(), plan.step));
   plan.measured_profile = message.measured_profile();
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "digest"), message.digest()));

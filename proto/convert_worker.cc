@@ -121,19 +121,29 @@ absl::StatusOr<StageContext> ContextOf(const v1::RankAssignment& m, const JobSpe
   context.micro_batch = m.micro_batch();
   context.microbatches = m.microbatches();
   context.pipeline_rank = CoordinatesOf(context.layout, m.rank()).stage;
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "end_layer"), m.end_layer(), 0, spec.model.layers));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "first_layer"), m.first_layer(), 0, m.end_layer()));
-  context.slices = {SliceOf(context.layout, context.pipeline_rank, m.first_layer(), m.end_layer())};
+  const PipelineShape pipeline = context.pipeline();
+  const auto chunks = static_cast<size_t>(pipeline.chunks);
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "slices"), m.slices().size(), chunks, chunks, "entries"));
+  for (int i = 0; i < m.slices_size(); ++i) {
+    const v1::StageSlice& slice = m.slices(i);
+    const std::string at = FieldPath(path, "slices", i);
+    const int32_t stage = pipeline.StageOn(context.pipeline_rank, i);
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "stage"), slice.stage(), stage, stage));
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "end_layer"), slice.end_layer(), 0, spec.model.layers));
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "first_layer"), slice.first_layer(), 0, slice.end_layer()));
+    context.slices.push_back(SliceOf(context.layout, stage, slice.first_layer(), slice.end_layer()));
+  }
   return context;
 }
 
-absl::StatusOr<Program> ProgramOf(const v1::RankAssignment& m, int32_t stage, const std::string& path) {
+absl::StatusOr<Program> ProgramOf(const v1::RankAssignment& m, const StageContext& context,
+                                  const std::string& path) {
   absl::StatusOr<Program> program = ParseProgram(m.program());
   if (!program.ok()) return Annotate(program.status(), FieldPath(path, "program"));
   for (const Action& action : *program) {
-    if (action.stage == stage) continue;
+    if (context.FindSlice(action.stage) != nullptr) continue;
     return BadField(FieldPath(path, "program"), absl::StrCat("of another stage at ", ActionText(action)),
-                    absl::StrCat("rank ", m.rank(), " has stage ", stage));
+                    absl::StrCat("rank ", m.rank(), " is rank ", context.pipeline_rank, " of the pipeline"));
   }
   return program;
 }
@@ -211,7 +221,7 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cores", i), message.cores(i), 0, kMaxCore - 1));
     config.cores.push_back(message.cores(i));
   }
-  LYNX_ASSIGN_OR_RETURN(config.program, ProgramOf(message, config.context.pipeline_rank, path));
+  LYNX_ASSIGN_OR_RETURN(config.program, ProgramOf(message, config.context, path));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_bytes"), message.arena_bytes(), 0, kMaxWireBytes));
   config.arena = Bytes(message.arena_bytes());
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "plan_digest"), message.plan_digest()));

@@ -21,8 +21,12 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
   *m.mutable_layout() = ToProto(plan.layout);
   m.set_micro_batch(plan.micro_batch);
   m.set_microbatches(plan.microbatches);
-  m.set_first_layer(part.first_layer);
-  m.set_end_layer(part.end_layer);
+  for (const SlicePlan& slice : part.slices) {
+    v1::StageSlice& to = *m.add_slices();
+    to.set_stage(slice.stage);
+    to.set_first_layer(slice.first_layer);
+    to.set_end_layer(slice.end_layer);
+  }
   m.set_program(ProgramText(part.program));
   m.set_arena_bytes(part.arena.value);
   m.set_plan_digest(plan.digest);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 2;
+constexpr int32_t kFormat = 3;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -115,17 +115,22 @@ static void Describe(Fields& fields, ParallelLayout& layout) {
   fields.Named("zero", layout.zero, &ZeroStageName, &ParseZeroStage);
 }
 
+// What else a slice is follows from the layout, once that is known to be sound.
+template <class Fields>
+static void Describe(Fields& fields, StageSlice& slice) {
+  fields.Field("stage", slice.stage);
+  fields.Field("first_layer", slice.first_layer);
+  fields.Field("end_layer", slice.end_layer);
+}
+
 template <class Fields>
 static void Describe(Fields& fields, StageContext& context) {
   fields.Object("model", context.model);
   fields.Object("layout", context.layout);
   fields.Field("micro_batch", context.micro_batch);
   fields.Field("microbatches", context.microbatches);
-  // The engine runs one slice a rank; what else it is follows from the layout, once that is known to be sound.
-  context.slices.resize(1);
-  fields.Field("stage", context.pipeline_rank);
-  fields.Field("first_layer", context.slices[0].first_layer);
-  fields.Field("end_layer", context.slices[0].end_layer);
+  fields.Field("pipeline_rank", context.pipeline_rank);
+  fields.Objects("slices", context.slices);
 }
 
 template <class Fields>
@@ -190,7 +195,7 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
                                       layout.ranks(), " ranks"));
   }
   if (config.context.pipeline_rank != CoordinatesOf(layout, config.rank).stage) {
-    fields.Fail("context.stage",
+    fields.Fail("context.pipeline_rank",
                 absl::StrCat("is ", config.context.pipeline_rank, "; rank ", config.rank, " of ", LayoutText(layout),
                              " belongs to stage ", CoordinatesOf(layout, config.rank).stage));
   }
@@ -205,6 +210,25 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   }
   if (config.pacing_bytes_per_second < 0) {
     fields.Fail("pacing_bytes_per_second", absl::StrCat("is ", config.pacing_bytes_per_second, "; 0 for none"));
+  }
+}
+
+// The layout is sound.
+void CheckSlices(JsonReader& fields, const StageContext& context) {
+  const PipelineShape pipeline = context.pipeline();
+  if (static_cast<int64_t>(context.slices.size()) != pipeline.chunks) {
+    fields.Fail("context.slices", absl::StrCat("has ", context.slices.size(), " entries; ", LayoutText(context.layout),
+                                               " puts ", pipeline.chunks, " on each pipeline rank"));
+    return;
+  }
+  for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    const int32_t stage = context.slices[static_cast<size_t>(chunk)].stage;
+    const int32_t wanted = pipeline.StageOn(context.pipeline_rank, chunk);
+    if (stage == wanted) continue;
+    fields.Fail(absl::StrCat("context.slices[", chunk, "].stage").c_str(),
+                absl::StrCat("is ", stage, "; pipeline rank ", context.pipeline_rank, " has virtual stage ", wanted,
+                             " there"));
+    return;
   }
 }
 
@@ -226,9 +250,11 @@ absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
   JsonReader reader(text, kWhat);
   DescribeAll(reader, format, config, program);
   if (reader.ok()) CheckValues(reader, format, config);
+  if (reader.ok()) CheckSlices(reader, config.context);
   if (reader.ok()) {
-    StageSlice& slice = config.context.slices[0];
-    slice = SliceOf(config.context.layout, config.context.pipeline_rank, slice.first_layer, slice.end_layer);
+    for (StageSlice& slice : config.context.slices) {
+      slice = SliceOf(config.context.layout, slice.stage, slice.first_layer, slice.end_layer);
+    }
   }
   if (reader.ok()) {
     absl::StatusOr<Program> parsed = ParseProgram(program);

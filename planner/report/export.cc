@@ -48,24 +48,25 @@ std::optional<Run> RunOf(const LayerGraph& graph, const StagePolicy& policy) {
 
 bool Uses(const Plan& plan, bool (*test)(Placement)) {
   const size_t count = plan.ContextOf(0).graph().recomputable().size();
-  return std::any_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& stage) {
-    return std::any_of(stage.policy.layers.begin(), stage.policy.layers.end(), [&](const LayerPolicy& layer) {
+  const std::vector<const SlicePlan*> slices = SlicesInOrder(plan);
+  return std::any_of(slices.begin(), slices.end(), [&](const SlicePlan* slice) {
+    return std::any_of(slice->policy.layers.begin(), slice->policy.layers.end(), [&](const LayerPolicy& layer) {
       return std::any_of(layer.begin(), layer.begin() + static_cast<ptrdiff_t>(count), test);
     });
   });
 }
 
 // One number of layers that says how many each stage recomputes; nullopt: none does. 0: all layers everywhere.
-std::optional<int32_t> CommonFirstLayers(const Plan& plan, const std::vector<Run>& runs) {
+std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& slices, const std::vector<Run>& runs) {
   int32_t first = 0;
   bool all = true;
   for (size_t i = 0; i < runs.size(); ++i) {
     first = std::max(first, runs[i].layers);
-    all = all && runs[i].layers == plan.stages[i].end_layer - plan.stages[i].first_layer;
+    all = all && runs[i].layers == slices[i]->layers();
   }
   if (all) return 0;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (runs[i].layers != std::min(first, plan.stages[i].end_layer - plan.stages[i].first_layer)) return std::nullopt;
+    if (runs[i].layers != std::min(first, slices[i]->layers())) return std::nullopt;
   }
   return first;
 }
@@ -155,8 +156,9 @@ RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options) {
   }
   const LayerGraph& graph = plan.ContextOf(0).graph();
   std::vector<Run> runs;
-  for (const StagePlan& stage : plan.stages) {
-    const std::optional<Run> run = RunOf(graph, stage.policy);
+  const std::vector<const SlicePlan*> slices = SlicesInOrder(plan);
+  for (const SlicePlan* slice : slices) {
+    const std::optional<Run> run = RunOf(graph, slice->policy);
     if (run && run->layers > 0 && summary.kind == LayerRecompute::kNothing) summary.kind = run->kind;
     if (!run || (run->layers > 0 && run->kind != summary.kind)) {
       summary.kind = LayerRecompute::kMixed;
@@ -165,7 +167,7 @@ RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options) {
     runs.push_back(*run);
   }
   if (summary.kind == LayerRecompute::kNothing) return summary;
-  const std::optional<int32_t> first = CommonFirstLayers(plan, runs);
+  const std::optional<int32_t> first = CommonFirstLayers(slices, runs);
   const bool whole_layers =
       summary.kind == LayerRecompute::kLayer || summary.kind == LayerRecompute::kLayerButCollective;
   if (!first || (*first > 0 && !whole_layers)) {
@@ -177,9 +179,9 @@ RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options) {
 }
 
 bool HasEvenStages(const Plan& plan) {
-  const auto layers = [](const StagePlan& stage) { return stage.end_layer - stage.first_layer; };
-  return std::all_of(plan.stages.begin(), plan.stages.end(),
-                     [&](const StagePlan& stage) { return layers(stage) == layers(plan.stages.front()); });
+  const std::vector<const SlicePlan*> slices = SlicesInOrder(plan);
+  return std::all_of(slices.begin(), slices.end(),
+                     [&](const SlicePlan* slice) { return slice->layers() == slices.front()->layers(); });
 }
 
 bool CanExpress(ExportFormat format, const RecomputeSummary& recompute) {

@@ -95,7 +95,7 @@ class DeepSpeed {
 
   void Pipeline() {
     std::vector<std::string> layers;
-    for (const StagePlan& stage : plan_.stages) layers.push_back(absl::StrCat(stage.end_layer - stage.first_layer));
+    for (const SlicePlan* slice : SlicesInOrder(plan_)) layers.push_back(absl::StrCat(slice->layers()));
     Miss(absl::StrCat("stages in the configuration: write PipelineModule(layers, num_stages=", layout_.pp,
                       ", partition_method='uniform') in the model's code"));
     if (!HasEvenStages(plan_)) {

@@ -23,9 +23,9 @@ class Arguments {
 // "E" the embedding, "t" a layer, "L" the loss; stages are parted by "|", in the order of the model.
 std::string LayoutString(const Plan& plan) {
   std::string text = "E";
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const int32_t layers = plan.stages[i].end_layer - plan.stages[i].first_layer;
-    if (i > 0) text += '|';
+  for (const SlicePlan* slice : SlicesInOrder(plan)) {
+    const int32_t layers = slice->layers();
+    if (slice->first_layer > 0) text += '|';
     absl::StrAppend(&text, layers == 0 ? "" : layers == 1 ? "t" : absl::StrCat("t*", layers));
   }
   return text + "L";

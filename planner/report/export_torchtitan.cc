@@ -136,13 +136,14 @@ class Torchtitan {
     toml_.Text("pipeline_parallel_schedule", Schedule());
     toml_.Number("pipeline_parallel_microbatch_size", plan_.micro_batch);
     std::vector<std::string> parts;
-    for (size_t i = 0; i < plan_.stages.size(); ++i) {
+    const std::vector<const SlicePlan*> slices = SlicesInOrder(plan_);
+    for (size_t i = 0; i < slices.size(); ++i) {
       std::vector<std::string> modules;
       if (i == 0) modules.push_back("\"tok_embeddings\"");
-      for (int32_t layer = plan_.stages[i].first_layer; layer < plan_.stages[i].end_layer; ++layer) {
+      for (int32_t layer = slices[i]->first_layer; layer < slices[i]->end_layer; ++layer) {
         modules.push_back(absl::StrCat("\"layers.", layer, "\""));
       }
-      if (i + 1 == plan_.stages.size()) {
+      if (i + 1 == slices.size()) {
         modules.push_back("\"norm\"");
         modules.push_back("\"output\"");
       }

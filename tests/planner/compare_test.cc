@@ -87,7 +87,7 @@ TEST(Compare, ForbiddenPoliciesAreNotChosen) {
   const Plan& plan = std::get<Plan>(*result);
   EXPECT_NE(plan.mode, RecomputeMode::kAuto);
   for (const StagePlan& stage : plan.stages) {
-    for (const LayerPolicy& layer : stage.policy.layers) {
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers) {
       for (Placement p : layer) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
     }
   }
@@ -102,7 +102,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   int32_t most = 0;
   for (const StagePlan& stage : plan.stages) {
     int32_t recomputed = 0;
-    for (const LayerPolicy& layer : stage.policy.layers) recomputed += layer[0] == Placement::kCritical ? 1 : 0;
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers) recomputed += layer[0] == Placement::kCritical ? 1 : 0;
     most = std::max(most, recomputed);
   }
   ASSERT_GT(most, 0);

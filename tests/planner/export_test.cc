@@ -1,5 +1,7 @@
 #include "planner/report/export.h"
 
+#include <numeric>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,18 +26,14 @@ struct Case {
   Plan plan;
 
   explicit Case(ParallelLayout layout = {}, std::vector<int32_t> layers = {}) {
-    if (layers.empty()) layers.assign(static_cast<size_t>(layout.pp), 4);
+    if (layers.empty()) layers.assign(static_cast<size_t>(PipelineOf(layout).pieces()), 4);
     spec.name = "job";
     spec.data = {DataKind::kMegatron, "/data/corpus_text"};
     spec.train.steps = 1000;
     spec.train.warmup_steps = 20;
     spec.train.min_lr = 3e-5;
-    int32_t first = 0;
-    for (const int32_t count : layers) {
-      plan.stages.push_back({.first_layer = first, .end_layer = first + count});
-      first += count;
-    }
-    spec.model = {.layers = first, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 1000, .dropout = 0.1,
+    const int32_t all = std::accumulate(layers.begin(), layers.end(), 0);
+    spec.model = {.layers = all, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 1000, .dropout = 0.1,
                   .dropout_masks = DropoutMasks::kStored};
     plan.model = spec.model;
     plan.layout = layout;
@@ -44,6 +42,12 @@ struct Case {
     plan.mode = RecomputeMode::kNone;
     plan.step = Nanos(1'000'000'000);
     plan.digest = "0123456789abcdef";
+    for (const StageContext& context : PipelineContexts(plan.model, layout, 2, 8, layers)) {
+      StagePlan& stage = plan.stages.emplace_back();
+      for (const StageSlice& slice : context.slices) {
+        stage.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, {}});
+      }
+    }
     Recompute(RecomputeMode::kNone);
   }
 
@@ -51,10 +55,12 @@ struct Case {
   Case& Recompute(RecomputeMode mode, int32_t layers = 0) {
     const LayerGraph& graph = plan.ContextOf(0).graph();
     for (StagePlan& stage : plan.stages) {
-      const int32_t count = stage.end_layer - stage.first_layer;
-      stage.policy = NamedPolicy(graph, RecomputeMode::kNone, count);
-      const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers[0];
-      for (int32_t i = 0; i < (layers == 0 ? count : std::min(layers, count)); ++i) stage.policy.layers[i] = policy;
+      for (SlicePlan& slice : stage.slices) {
+        const int32_t count = slice.layers();
+        slice.policy = NamedPolicy(graph, RecomputeMode::kNone, count);
+        const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers[0];
+        for (int32_t i = 0; i < (layers == 0 ? count : std::min(layers, count)); ++i) slice.policy.layers[i] = policy;
+      }
     }
     return *this;
   }
@@ -140,6 +146,9 @@ INSTANTIATE_TEST_SUITE_P(
                  "--pipeline-model-parallel-layout 'Et*3|t*5|tL'"},
         FlagCase{"VirtualStages", Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}),
                  Case({.pp = 2}), "--num-virtual-stages-per-pipeline-rank 2"},
+        FlagCase{"UnevenVirtualStages",
+                 Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, {1, 2, 3, 4}),
+                 Case({.pp = 2}), "--pipeline-model-parallel-layout 'Et|t*2|t*3|t*4L'"},
         FlagCase{"OverlapGradients", Case({.dp = 2}), Case(), "--overlap-grad-reduce"},
         FlagCase{"DistributedOptimizer", WithZero(ZeroStage::kOptimizer), WithZero(ZeroStage::kNone),
                  "--use-distributed-optimizer"},
@@ -404,15 +413,15 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   EXPECT_EQ(kind(Case().Recompute(RecomputeMode::kSelective, 2)), LayerRecompute::kMixed);
   Case last({.pp = 2});
   last.Recompute(RecomputeMode::kFull);
-  std::swap(last.plan.stages[0].policy.layers[0], last.plan.stages[0].policy.layers[3]);
+  std::swap(last.plan.stages[0].slices[0].policy.layers[0], last.plan.stages[0].slices[0].policy.layers[3]);
   EXPECT_EQ(kind(last), LayerRecompute::kLayer) << "equal policies may change places";
-  last.plan.stages[0].policy.layers[0] = Case().plan.stages[0].policy.layers[0];
+  last.plan.stages[0].slices[0].policy.layers[0] = Case().plan.stages[0].slices[0].policy.layers[0];
   EXPECT_EQ(kind(last), LayerRecompute::kMixed) << "the first layer stores everything, those after it recompute";
   Case uneven({.pp = 2}, {4, 6});
   uneven.Recompute(RecomputeMode::kFull);
-  uneven.plan.stages[1].policy.layers[5] = Case().plan.stages[0].policy.layers[0];
+  uneven.plan.stages[1].slices[0].policy.layers[5] = Case().plan.stages[0].slices[0].policy.layers[0];
   EXPECT_EQ(SummaryOf(uneven.plan, {}).first_layers, 5);  // all four of stage 0, five of stage 1
-  uneven.plan.stages[0].policy.layers[3] = Case().plan.stages[0].policy.layers[0];
+  uneven.plan.stages[0].slices[0].policy.layers[3] = Case().plan.stages[0].slices[0].policy.layers[0];
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/digest.h"
+#include "planner/plan_table.h"
 #include "tests/planner/plan_fixtures.h"
 
 namespace lynx {
@@ -368,8 +371,55 @@ TEST(Plan, CheckPlanFindsWhatWasChanged) {
   changed.stages.pop_back();
   EXPECT_THAT(error(changed, true), HasSubstr("1 stages"));
   changed = plan;
-  changed.stages[1].first_layer += 1;
+  changed.stages[1].slices[0].first_layer += 1;
   EXPECT_THAT(error(changed, true), HasSubstr("comes next"));
+}
+
+// A plan without programs, as far as its slices go.
+Plan PlanOfSlices(const ParallelLayout& layout, const std::vector<int32_t>& layers) {
+  Plan plan{.model = SmallRequest().spec.model, .layout = layout};
+  plan.model.layers = std::accumulate(layers.begin(), layers.end(), 0);
+  for (const StageContext& context : PipelineContexts(plan.model, layout, 1, 4, layers)) {
+    StagePlan stage;
+    for (const StageSlice& slice : context.slices) {
+      const StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
+      stage.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, policy});
+    }
+    plan.stages.push_back(stage);
+  }
+  return plan;
+}
+
+TEST(Plan, HasASliceForEachVirtualStage) {
+  const Plan chunks = PlanOfSlices({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}, {1, 2, 1, 1});
+  EXPECT_THAT(PlanText(chunks), HasSubstr("stage 1\nslice 1 layers 1 to 3\npolicy layers 1-2: store all\n"
+                                          "slice 3 layers 4 to 5\npolicy layer 4: store all\nbytes"));
+  EXPECT_EQ(LayersText(chunks, 0), "embed 0, 3");
+  EXPECT_EQ(LayersText(chunks, 1), "1-2, 4 head");
+  const Plan vee = PlanOfSlices({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, {1, 2, 1, 1});
+  EXPECT_EQ(LayersText(vee, 0), "embed 0, 4 head");
+  const Plan pipes = PlanOfSlices({.pp = 2, .schedule = ScheduleKind::kChimera}, {2, 3});
+  EXPECT_EQ(LayersText(pipes, 1), "2-4 head, embed 0-1");
+  EXPECT_EQ(pipes.ContextOf(1), PipelineContexts(pipes.model, pipes.layout, 1, 1, {2, 3})[1]);
+}
+
+TEST(Plan, CheckPlanFindsSlicesThatAreNotTheLayouts) {
+  const Plan plan = PlanOfSlices({.pp = 2, .schedule = ScheduleKind::kChimera}, {2, 3});
+  const auto error = [&](const std::function<void(Plan&)>& change) {
+    Plan changed = plan;
+    change(changed);
+    return std::string(CheckPlan(changed).message());
+  };
+  EXPECT_THAT(error([](Plan& p) { p.stages[1].slices.pop_back(); }),
+              HasSubstr("stage 1 has 1 slices, tp1 pp2 dp1 chimera puts 2 on each"));
+  EXPECT_THAT(error([](Plan& p) { std::swap(p.stages[0].slices[0], p.stages[0].slices[1]); }),
+              HasSubstr("stage 0 has virtual stage 3 as slice 0, but tp1 pp2 dp1 chimera has 0 there"));
+  EXPECT_THAT(error([](Plan& p) { p.stages[1].slices[1].first_layer = 1; }), HasSubstr("layer 0 comes next"));
+  EXPECT_THAT(error([](Plan& p) { p.stages[0].slices[1].policy.layers.pop_back(); }),
+              HasSubstr("policies for 2 layers in a stage that has layers 2 to 5"));
+  EXPECT_THAT(error([](Plan& p) { p.stages[0].slices[1].end_layer = 4; p.stages[0].slices[1].policy.layers.pop_back(); }),
+              HasSubstr("stages cover 4 of 5 layers"));
+  EXPECT_THAT(error([](Plan& p) { p.layout.virtual_stages = 0; }), HasSubstr("does not divide"));
 }
 
 TEST(Plan, WantedShapesAreDistinctAndFew) {

@@ -43,7 +43,7 @@ Plan PlanOf(const PlanRequest& request) {
 
 std::vector<int32_t> LayersOf(const Plan& plan) {
   std::vector<int32_t> layers;
-  for (const StagePlan& stage : plan.stages) layers.push_back(stage.end_layer - stage.first_layer);
+  for (const StagePlan& stage : plan.stages) layers.push_back(stage.slices.at(0).layers());
   return layers;
 }
 
@@ -106,7 +106,7 @@ TEST(StageCosts, ASlowLinkChangesThePolicyOfItsStage) {
   request.cluster = Cluster(0, 1);
   const Plan alike = PlanOf(request);
   EXPECT_NE(LayersOf(plan), LayersOf(alike));
-  EXPECT_NE(plan.stages[3].policy, alike.stages[3].policy);
+  EXPECT_NE(plan.stages[3].slices[0].policy, alike.stages[3].slices[0].policy);
 }
 
 // The search drops candidates by bounds: with all layouts open it must find what the best pinned layout gives.

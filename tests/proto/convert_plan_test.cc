@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/digest.h"
 #include "planner/plan.h"
 #include "proto/convert.h"
 
@@ -39,7 +40,7 @@ TEST(ConvertPlanTest, PlansComeBackTheSame) {
   EXPECT_EQ(back->digest, SomePlan().digest);
   for (size_t stage = 0; stage < 2; ++stage) {
     EXPECT_EQ(back->stages[stage].program, SomePlan().stages[stage].program);
-    EXPECT_EQ(back->stages[stage].policy, SomePlan().stages[stage].policy);
+    EXPECT_EQ(back->stages[stage].slices.at(0).policy, SomePlan().stages[stage].slices.at(0).policy);
   }
   EXPECT_TRUE(CheckPlan(*back).ok()) << CheckPlan(*back);
 }
@@ -64,6 +65,48 @@ TEST(ConvertPlanTest, AChangedPlanIsFound) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("changed or damaged"));
 }
 
+v1::SlicePlan& SliceOfStage(v1::Plan& plan, int stage) { return *plan.mutable_stages(stage)->mutable_slices(0); }
+
+// The slice begins a layer later.
+void Shorten(v1::SlicePlan& slice) {
+  slice.set_first_layer(slice.first_layer() + 1);
+  slice.mutable_policy()->RemoveLast();
+}
+
+// Both ranks have a slice of either copy of the model, or of either half of it.
+Plan PlanWithTwoSlicesEach(ScheduleKind schedule) {
+  Plan plan{.model = {.layers = 4, .hidden = 64, .heads = 4, .ffn = 256, .seq = 32},
+            .layout = {.pp = 2, .virtual_stages = 2, .schedule = schedule},
+            .micro_batch = 1,
+            .microbatches = 2};
+  const PipelineShape pipeline = PipelineOf(plan.layout);
+  const std::vector<int32_t> layers(static_cast<size_t>(pipeline.pieces()), 4 / pipeline.pieces());
+  for (const StageContext& context : PipelineContexts(plan.model, plan.layout, 1, 2, layers)) {
+    StagePlan stage;
+    for (const StageSlice& slice : context.slices) {
+      const StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kFull, slice.layers());
+      stage.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, policy});
+    }
+    plan.stages.push_back(stage);
+  }
+  plan.digest = Sha256Hex(PlanText(plan));
+  return plan;
+}
+
+TEST(ConvertPlanTest, SlicesOfAllVirtualStagesComeBack) {
+  for (const ScheduleKind schedule : {ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleV, ScheduleKind::kChimera}) {
+    const Plan plan = PlanWithTwoSlicesEach(schedule);
+    v1::Plan message = ToProto(plan);
+    const absl::StatusOr<Plan> back = FromProto(message);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(PlanText(*back), PlanText(plan));
+    EXPECT_EQ(back->stages[1].slices[1].stage, plan.stages[1].slices[1].stage);
+    Shorten(*message.mutable_stages(0)->mutable_slices(1));
+    EXPECT_THAT(std::string(FromProto(message).status().message()),
+                HasSubstr("plan.stages[0].slices[1].first_layer is "));
+  }
+}
+
 TEST(ConvertPlanTest, BadPlansNameTheField) {
   using P = v1::Plan;
   struct Case {
@@ -80,13 +123,16 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { p.set_mode(static_cast<v1::RecomputeMode>(77)); }, "plan.mode is 77"},
       {[](P& p) { p.set_activation_limit_bytes(-1); }, "plan.activation_limit_bytes is -1"},
       {[](P& p) { p.mutable_stages()->RemoveLast(); }, "plan.stages is 1 entries long"},
-      {[](P& p) { p.mutable_stages(1)->set_first_layer(3); }, "plan.stages[1].first_layer is 3"},
-      {[](P& p) { p.mutable_stages(1)->set_end_layer(5); }, "plan.stages[1].end_layer is 5"},
-      {[](P& p) { p.mutable_stages(0)->mutable_policy()->RemoveLast(); }, "plan.stages[0].policy is 1 entries long"},
-      {[](P& p) { p.mutable_stages(0)->mutable_policy(1)->set_placements(3, "nowhere"); },
-       "plan.stages[0].policy[1].placements[3] is \"nowhere\""},
-      {[](P& p) { p.mutable_stages(0)->mutable_policy(0)->mutable_placements()->RemoveLast(); },
-       "plan.stages[0].policy[0].placements is 7 entries long"},
+      {[](P& p) { p.mutable_stages(1)->clear_slices(); }, "plan.stages[1].slices is 0 entries long"},
+      {[](P& p) { SliceOfStage(p, 1).set_stage(0); }, "plan.stages[1].slices[0].stage is 0"},
+      {[](P& p) { Shorten(SliceOfStage(p, 1)); }, "plan.stages[1].slices[0].first_layer is 3"},
+      {[](P& p) { SliceOfStage(p, 1).set_end_layer(5); }, "plan.stages[1].slices[0].end_layer is 5"},
+      {[](P& p) { SliceOfStage(p, 0).mutable_policy()->RemoveLast(); },
+       "plan.stages[0].slices[0].policy is 1 entries long"},
+      {[](P& p) { SliceOfStage(p, 0).mutable_policy(1)->set_placements(3, "nowhere"); },
+       "plan.stages[0].slices[0].policy[1].placements[3] is \"nowhere\""},
+      {[](P& p) { SliceOfStage(p, 0).mutable_policy(0)->mutable_placements()->RemoveLast(); },
+       "plan.stages[0].slices[0].policy[0].placements is 7 entries long"},
       {[](P& p) { p.mutable_stages(1)->set_program("1F0:0.nothing"); }, "plan.stages[1].program: "},
       {[](P& p) { p.mutable_stages(1)->set_arena_bytes(-1); }, "plan.stages[1].arena_bytes is -1"},
       {[](P& p) { p.mutable_stages(1)->set_gradient_bytes(int64_t{1} << 60); }, "plan.stages[1].gradient_bytes is"},

@@ -105,8 +105,9 @@ v1::RankAssignment GoodAssignment() {
   *m.mutable_layout() = ToProto(ParallelLayout{2, 2, 1});
   m.set_micro_batch(4);
   m.set_microbatches(4);
-  m.set_first_layer(2);
-  m.set_end_layer(4);
+  m.add_slices()->set_stage(1);
+  m.mutable_slices(0)->set_first_layer(2);
+  m.mutable_slices(0)->set_end_layer(4);
   m.set_program("1F0:2.attn\n1AR+0:2.attn\n1AR-0:2.attn\n1OPT\n");
   m.set_arena_bytes(1 << 20);
   m.set_plan_digest(std::string(64, 'a'));
@@ -157,8 +158,10 @@ TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
       {[](A& a) { a.set_rank(4); }, "assignment.rank is 4: must be from 0 to 3"},
       {[](A& a) { a.set_microbatches(5); }, "assignment.microbatches is 5: micro_batch * microbatches * dp must be"},
       {[](A& a) { a.set_micro_batch(-1); }, "assignment.micro_batch is -1"},
-      {[](A& a) { a.set_first_layer(5); }, "assignment.first_layer is 5"},
-      {[](A& a) { a.set_end_layer(5); }, "assignment.end_layer is 5"},
+      {[](A& a) { a.add_slices(); }, "assignment.slices is 2 entries long"},
+      {[](A& a) { a.mutable_slices(0)->set_stage(0); }, "assignment.slices[0].stage is 0"},
+      {[](A& a) { a.mutable_slices(0)->set_first_layer(5); }, "assignment.slices[0].first_layer is 5"},
+      {[](A& a) { a.mutable_slices(0)->set_end_layer(5); }, "assignment.slices[0].end_layer is 5"},
       {[](A& a) { a.set_device(64); }, "assignment.device is 64"},
       {[](A& a) { a.add_cores(-1); }, "assignment.cores[1] is -1"},
       {[](A& a) { a.set_program("1F0:2.attn nonsense"); }, "assignment.program: "},

@@ -39,8 +39,10 @@ inline std::shared_ptr<const Plan> MakeTestPlan(const JobSpec& spec, const Paral
   plan.digest = std::string(64, 'd');
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
     StagePlan part;
-    part.first_layer = spec.model.layers * stage / layout.pp;
-    part.end_layer = spec.model.layers * (stage + 1) / layout.pp;
+    part.slices = {{.stage = stage,
+                    .first_layer = spec.model.layers * stage / layout.pp,
+                    .end_layer = spec.model.layers * (stage + 1) / layout.pp,
+                    .policy = {}}};
     plan.stages.push_back(part);
   }
   return std::make_shared<const Plan>(plan);

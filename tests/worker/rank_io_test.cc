@@ -108,7 +108,9 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": 4294967298"), "rank");
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": -1"), "rank");
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": null"), "rank");
-  ExpectRejected(Changed("\"rank\": 2", "\"rank\": 0"), "context.stage");
+  ExpectRejected(Changed("\"rank\": 2", "\"rank\": 0"), "context.pipeline_rank");
+  ExpectRejected(Changed("\"stage\": 1", "\"stage\": 0"), "context.slices[0].stage");
+  ExpectRejected(Changed("\"virtual_stages\": 1,", "\"virtual_stages\": 2,"), "context.slices");
   ExpectRejected(Changed("\"generation\": 3", "\"generation\": 0"), "generation");
   ExpectRejected(Changed("\"layers\": 4", "\"layers\": [4]"), "spec.model.layers");
   ExpectRejected(Changed("\"dropout\": 0.1", "\"dropout\": \"much\""), "spec.model.dropout");
@@ -121,7 +123,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 2", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 3", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

@@ -54,7 +54,7 @@ v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, in
   *assignment.mutable_layout() = ToProto(ParallelLayout{.tp = ranks, .pp = 1, .dp = 1});
   assignment.set_micro_batch(1);
   assignment.set_microbatches(4);
-  assignment.set_end_layer(2);
+  assignment.add_slices()->set_end_layer(2);
   assignment.set_program("0F0:e.embed 0OPT");
   assignment.set_arena_bytes(4096);
   assignment.set_plan_digest(std::string(64, 'a'));
