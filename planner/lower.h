@@ -1,6 +1,8 @@
-// Lowering: schedule, policy and partition become one action program per stage, by passes: the order of microbatches
-// (1F1B), segments and their collectives, recomputation into its windows, stage-boundary transfers, gradient
-// reduction and the optimizer. Pure.
+// Lowering: schedule, policies and partition become one action program per pipeline rank, by passes: the order of
+// slots and what crosses the rank's borders (planner/lower_slots.h), segments and their collectives, recomputation into
+// its windows (planner/lower_layers.h), transfers between ranks, gradient reduction and the optimizer. Pure.
+//
+// Neighbouring virtual stages on one rank hand x and its gradient on in place, without a transfer.
 #ifndef LYNX_PLANNER_LOWER_H_
 #define LYNX_PLANNER_LOWER_H_
 
@@ -8,23 +10,22 @@
 #include <vector>
 
 #include "planner/action.h"
+#include "planner/lower_slots.h"
 #include "planner/recompute_policy.h"
 #include "planner/stage_context.h"
 
 namespace lynx {
 
-struct MicrobatchPass {
-  Pass pass;  // kForward or kBackward
-  int32_t microbatch;
-  bool operator==(const MicrobatchPass&) const = default;
-};
-
-// 1F1B (PipeDream-flush, Narayanan et al. 2021): min(p - s - 1, M) warm-up forwards, then one forward and one backward
-// in turn, then the remaining backwards.
-std::vector<MicrobatchPass> OneForwardOneBackward(int32_t stage, int32_t stages, int32_t microbatches);
-// Most microbatches whose activations a stage holds at once: min(p - s, M).
+// Most microbatches whose activations a stage of 1F1B holds at once: min(p - s, M).
 int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches);
 
+// The program of a rank that runs `slots` (SlotsToLower, of a schedule of the context's pipeline that splits weights as
+// the layout's does), with one policy for each of its slices.
+Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots,
+                   const std::vector<StagePolicy>& policies);
+// The same by the layout's own schedule. LYNX_CHECK fails where there is none for so many microbatches.
+Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies);
+// Of a rank that has one slice.
 Program LowerStage(const StageContext& context, const StagePolicy& policy);
 
 }  // namespace lynx

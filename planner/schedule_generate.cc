@@ -164,7 +164,9 @@ std::vector<Slot> Chimera(const PipelineShape& shape, int32_t rank, int32_t micr
   return slots;
 }
 
-std::vector<Slot> SlotsOfRank(const Schedule& schedule, int32_t rank) {
+}  // namespace
+
+std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank) {
   const PipelineShape& shape = schedule.shape;
   const int32_t microbatches = schedule.microbatches;
   if (schedule.kind == ScheduleKind::kChimera) return Chimera(shape, rank, microbatches);
@@ -192,8 +194,6 @@ std::vector<Slot> SlotsOfRank(const Schedule& schedule, int32_t rank) {
   return std::move(slots).Take();
 }
 
-}  // namespace
-
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches) {
   if (kind == ScheduleKind::kAuto) return absl::InvalidArgumentError("auto is no schedule but the choice of one");
   const ScheduleKindInfo& info = InfoOf(kind);
@@ -204,7 +204,7 @@ absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int3
                     .ranks = {}};
   LYNX_RETURN_IF_ERROR(CheckScheduleShape(kind, schedule.shape, microbatches, schedule.splits_weight));
   schedule.ranks.reserve(static_cast<size_t>(ranks));
-  for (int32_t rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(SlotsOfRank(schedule, rank));
+  for (int32_t rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(GenerateRank(schedule, rank));
   return schedule;
 }
 

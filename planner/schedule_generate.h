@@ -30,6 +30,10 @@ namespace lynx {
 // InvalidArgument as CheckScheduleShape.
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);
 
+// The slots of one rank of it, without making those of the others. `schedule` says kind, shape, microbatches and weights,
+// for which CheckScheduleShape is OK; its slots are not read.
+std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank);
+
 }  // namespace lynx
 
 #endif  // LYNX_PLANNER_SCHEDULE_GENERATE_H_

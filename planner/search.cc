@@ -105,6 +105,8 @@ class Space {
   }
 
   bool ScheduleFits(const Candidate& c) const {
+    const ScheduleKind kind = c.layout.schedule;
+    if (!CheckScheduleShape(kind, PipelineOf(c.layout), c.microbatches, InfoOf(kind).splits_weight).ok()) return false;
     switch (c.layout.schedule) {
       case ScheduleKind::kInterleaved:
         return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
@@ -170,6 +172,9 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
     more = ", and the interleaved schedule needs pp above 1 and a number of microbatches that pp divides";
   } else if (spec.parallel.schedule == ScheduleKind::kChimera) {
     more = ", and Chimera needs an even pp and an even number of microbatches";
+  } else {
+    more = absl::StrCat(", and a schedule have at most ", kMaxScheduleSlots, " slots (pp times microbatches, each ",
+                        "forward and backward)");
   }
   const int64_t max_ranks = std::min<int64_t>(spec.resources.max_ranks, cluster.devices());
   return absl::InvalidArgumentError(

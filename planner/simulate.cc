@@ -28,9 +28,15 @@ struct Transfer {
 // Transfers of one group in one direction, in order.
 struct Channel {
   int32_t members = 1;
+  int32_t link = 0;             // which link carries them
   std::vector<int32_t> issued;  // per member: how many it has started
   std::vector<Transfer> transfers;
-  Nanos free;
+};
+
+// A pipeline rank's place in a channel.
+struct Member {
+  int32_t channel = kNone;
+  int32_t place = 0;
 };
 
 struct InFlightTransfer {
@@ -51,7 +57,9 @@ class Simulator {
   absl::StatusOr<Simulation> Run();
 
  private:
+  void AddChannels();
   absl::Status PairWaitsWithStarts();
+  absl::Status CheckNeighbour(int32_t stage, int32_t index) const;
   // The stage whose next action can run and begins first; kNone when there is none.
   int32_t NextStage() const;
   bool Finished(int32_t stage) const { return states_[stage].next == static_cast<int32_t>(programs_[stage].size()); }
@@ -67,28 +75,26 @@ class Simulator {
   void SplitRecomputation(int32_t stage);
   absl::Status Deadlock() const;
   std::string MissingText(int32_t stage) const;
-  // Channel and this stage's place among its members.
-  std::pair<int32_t, int32_t> ChannelOf(int32_t stage, ActionKind kind) const;
+  Member MemberOf(int32_t stage, const Action& action) const;
 
   const std::vector<Program>& programs_;
   const std::vector<StageContext>& contexts_;
   const StageCosts& costs_;
-  const int32_t stages_;
+  const int32_t stages_;  // pipeline ranks
+  const PipelineShape pipeline_;
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
+  std::vector<Nanos> links_;  // when each is free
   Simulation result_;
 };
 
 Simulator::Simulator(const std::vector<Program>& programs, const std::vector<StageContext>& contexts,
                      const StageCosts& costs)
     : programs_(programs), contexts_(contexts), costs_(costs), stages_(static_cast<int32_t>(programs.size())),
-      states_(programs.size()), channels_(4 * programs.size() + 1) {
-  LYNX_CHECK(!programs.empty() && programs.size() == contexts.size() && costs.stages() == stages_);
+      pipeline_(contexts.at(0).pipeline()), states_(programs.size()) {
+  LYNX_CHECK(programs.size() == contexts.size() && costs.stages() == stages_);
   for (const StageContext& context : contexts) LYNX_CHECK(context.layout.pp == stages_);
-  for (int32_t c = 0; c < static_cast<int32_t>(channels_.size()); ++c) {
-    channels_[c].members = c < 2 * stages_ ? 1 : c == 2 * stages_ ? stages_ : 2;
-    channels_[c].issued.assign(channels_[c].members, 0);
-  }
+  AddChannels();
   result_.stages.resize(stages_);
   for (int32_t stage = 0; stage < stages_; ++stage) {
     result_.stages[stage].spans.resize(programs[stage].size());
@@ -96,23 +102,68 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
   }
 }
 
-// Channels: the tensor groups of all stages, the data groups, the world, forward boundaries, backward boundaries.
-std::pair<int32_t, int32_t> Simulator::ChannelOf(int32_t stage, ActionKind kind) const {
+// The tensor groups of all ranks, their data groups (in a bidirectional pipeline those of all pieces, each with the two
+// ranks that hold it), the world; forward boundaries after each virtual stage, backward boundaries before it. All
+// boundaries from one rank to another share a link; every other channel has one of its own.
+void Simulator::AddChannels() {
+  const auto add = [&](int32_t members, int32_t link) {
+    if (link == kNone) {
+      link = static_cast<int32_t>(links_.size());
+      links_.emplace_back();
+    }
+    channels_.push_back({members, link, std::vector<int32_t>(static_cast<size_t>(members)), {}});
+  };
+  for (int32_t stage = 0; stage < stages_; ++stage) add(1, kNone);
+  for (int32_t stage = 0; stage < stages_; ++stage) add(pipeline_.pipes(), kNone);
+  add(stages_, kNone);
+  std::map<std::pair<int32_t, int32_t>, int32_t> between;
+  for (const bool forward : {true, false}) {
+    for (int32_t stage = 0; stage < pipeline_.stages(); ++stage) {
+      const int32_t next = pipeline_.Next(stage);
+      const int32_t low = pipeline_.RankOf(stage), high = next == kNoStage ? low : pipeline_.RankOf(next);
+      const auto [link, added] =
+          between.try_emplace(forward ? std::pair(low, high) : std::pair(high, low), static_cast<int32_t>(links_.size()));
+      if (added) links_.emplace_back();
+      add(2, link->second);
+    }
+  }
+}
+
+Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   const int32_t forward_boundaries = 2 * stages_ + 1;
-  const int32_t backward_boundaries = 3 * stages_ + 1;
-  switch (kind) {
-    case ActionKind::kDataReduceStart: return {stages_ + stage, 0};
+  const int32_t backward_boundaries = forward_boundaries + pipeline_.stages();
+  switch (action.kind) {
+    case ActionKind::kDataReduceStart:
+    case ActionKind::kWeightGatherStart:
+      if (!pipeline_.bidirectional()) return {stages_ + stage, 0};
+      return {stages_ + pipeline_.PieceOf(action.stage), pipeline_.PipeOf(action.stage)};
     case ActionKind::kNormStart: return {2 * stages_, stage};
-    case ActionKind::kSendForwardStart: return {forward_boundaries + stage, 0};
-    case ActionKind::kRecvForwardStart: return {forward_boundaries + stage - 1, 1};
-    case ActionKind::kRecvBackwardStart: return {backward_boundaries + stage, 0};
-    case ActionKind::kSendBackwardStart: return {backward_boundaries + stage - 1, 1};
+    case ActionKind::kSendForwardStart: return {forward_boundaries + action.stage, 0};
+    case ActionKind::kRecvForwardStart: return {forward_boundaries + pipeline_.Previous(action.stage), 1};
+    case ActionKind::kRecvBackwardStart: return {backward_boundaries + action.stage, 0};
+    case ActionKind::kSendBackwardStart: return {backward_boundaries + pipeline_.Previous(action.stage), 1};
     default: return {stage, 0};
   }
 }
 
+// A transfer over the rank's border needs a virtual stage of the rank and a neighbour of it on another.
+absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
+  const Action& action = programs_[stage][index];
+  const Group group = InfoOf(action.kind).group;
+  const auto fail = [&](const std::string& what) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("stage ", stage, " of ", stages_, ": ", ActionText(action), " (action ", index, ") ", what));
+  };
+  if (contexts_[stage].FindSlice(action.stage) == nullptr) return fail("is of a virtual stage that is elsewhere");
+  if (group != Group::kNextStage && group != Group::kPreviousStage) return absl::OkStatus();
+  const int32_t neighbour = group == Group::kNextStage ? pipeline_.Next(action.stage) : pipeline_.Previous(action.stage);
+  if (neighbour == kNoStage) return fail("has no neighbour stage to meet");
+  if (pipeline_.RankOf(neighbour) == stage) return fail("has its neighbour stage on the same rank");
+  return absl::OkStatus();
+}
+
 absl::Status Simulator::PairWaitsWithStarts() {
-  using Key = std::tuple<ActionKind, int32_t, int32_t, Segment>;
+  using Key = std::tuple<ActionKind, int32_t, int32_t, int32_t, Segment>;
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
     std::map<Key, int32_t> open;
@@ -121,13 +172,9 @@ absl::Status Simulator::PairWaitsWithStarts() {
       const Action& action = program[i];
       const ActionInfo& info = InfoOf(action.kind);
       if (info.phase == Phase::kWhole) continue;
-      if ((info.group == Group::kNextStage && stage + 1 == stages_) ||
-          (info.group == Group::kPreviousStage && stage == 0)) {
-        return absl::FailedPreconditionError(absl::StrCat("stage ", stage, " of ", stages_, ": ", ActionText(action),
-                                                          " (action ", i, ") has no neighbour stage to meet"));
-      }
+      LYNX_RETURN_IF_ERROR(CheckNeighbour(stage, i));
       const ActionKind start_kind = info.phase == Phase::kStart ? action.kind : info.counterpart;
-      const Key key{start_kind, action.microbatch, action.layer, action.segment};
+      const Key key{start_kind, action.stage, action.microbatch, action.layer, action.segment};
       if (info.phase == Phase::kStart) {
         open[key] = i;
         continue;
@@ -165,7 +212,7 @@ int32_t Simulator::NextStage() const {
 
 absl::Status Simulator::Start(int32_t stage, const Action& action) {
   StageState& state = states_[stage];
-  const auto [index, member] = ChannelOf(stage, action.kind);
+  const auto [index, member] = MemberOf(stage, action);
   Channel& channel = channels_[index];
   const int32_t position = channel.issued[member]++;
   if (position == static_cast<int32_t>(channel.transfers.size())) {
@@ -187,9 +234,10 @@ absl::Status Simulator::Start(int32_t stage, const Action& action) {
 }
 
 void Simulator::Complete(Channel& channel, Transfer& transfer) {
-  transfer.begin = std::max(transfer.ready, channel.free);
+  Nanos& link_free = links_[channel.link];
+  transfer.begin = std::max(transfer.ready, link_free);
   transfer.end = transfer.begin + transfer.duration;
-  channel.free = transfer.end;
+  link_free = transfer.end;
   for (const auto& [stage, action] : transfer.starts) {
     result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
@@ -278,8 +326,9 @@ std::string Simulator::MissingText(int32_t stage) const {
   const StageState& state = states_[stage];
   const Action& wait = programs_[stage][state.next];
   const Group group = InfoOf(wait.kind).group;
-  if (group == Group::kNextStage) return absl::StrCat("stage ", stage + 1);
-  if (group == Group::kPreviousStage) return absl::StrCat("stage ", stage - 1);
+  if (group == Group::kNextStage) return absl::StrCat("stage ", pipeline_.RankOf(pipeline_.Next(wait.stage)));
+  if (group == Group::kPreviousStage) return absl::StrCat("stage ", pipeline_.RankOf(pipeline_.Previous(wait.stage)));
+  if (group == Group::kData) return absl::StrCat("stage ", stages_ - 1 - stage);  // the other that holds the piece
   const Transfer& transfer = TransferOfWait(stage, state.next);
   std::vector<std::string> missing;
   for (int32_t other = 0; other < stages_; ++other) {

@@ -1,5 +1,5 @@
-// Simulation of one step: the programs of all stages against their cost models. Tensor- and data-parallel ranks of a stage
-// are symmetric, so a stage stands for all of them. Gives step time, where time went, hidden and exposed
+// Simulation of one step: the programs of all pipeline ranks, here called stages, against their cost models. Tensor- and
+// data-parallel ranks of a stage are symmetric, so a stage stands for all of them. Gives step time, where time went, hidden and exposed
 // recomputation, and finds deadlocks. Pure.
 //
 // Rule for hidden recomputation (the engine's trace uses the same): the part of an R action's time that passes before
@@ -8,7 +8,8 @@
 //
 // Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it
 // (its other members are symmetric); a transfer between stages when both have started it; the world's when all stages
-// have. Transfers of one group and direction run one after another. A compute action that begins while transfers of
+// have; a bidirectional pipeline's reduction of a layer when both ranks that hold it have. Transfers of one group and
+// direction run one after another; between two pipeline ranks, those of all their virtual stages. A compute action that begins while transfers of
 // its stage are in flight is slowed (CostModel::OverlappedTime) for as long as those run; transfers that begin in the
 // middle of an action do not slow it.
 #ifndef LYNX_PLANNER_SIMULATE_H_

@@ -16,7 +16,10 @@ inline std::string ReadableText(const Pipeline& pipeline) {
   std::string text;
   for (size_t s = 0; s < pipeline.programs.size(); ++s) {
     const StageContext& c = pipeline.contexts[s];
-    text += "# stage " + std::to_string(s) + ", " + StagePolicyText(c.graph(), pipeline.policies[s], c.only_slice().first_layer);
+    text += "# stage " + std::to_string(s);
+    for (size_t i = 0; i < c.slices.size(); ++i) {
+      text += (i == 0 ? ", " : "; ") + StagePolicyText(c.graph(), pipeline.policies[s][i], c.slices[i].first_layer);
+    }
     for (const Action& action : pipeline.programs[s]) {
       const bool starts_line = action.kind == ActionKind::kForward || action.kind == ActionKind::kBackward ||
                                action.kind == ActionKind::kNormStart || &action == &pipeline.programs[s].front();

@@ -14,25 +14,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using enum Placement;
 
-std::string ScheduleText(const std::vector<MicrobatchPass>& schedule) {
-  std::string text;
-  for (const MicrobatchPass& slot : schedule) {
-    text += (text.empty() ? "" : " ") + std::string(slot.pass == Pass::kForward ? "F" : "B") +
-            std::to_string(slot.microbatch);
-  }
-  return text;
-}
-
-TEST(ScheduleTest, OneForwardOneBackward) {
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 1, 3)), "F0 B0 F1 B1 F2 B2");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 2, 3)), "F0 F1 B0 F2 B1 B2");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 6)), "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(2, 4, 6)), "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(3, 4, 3)), "F0 B0 F1 B1 F2 B2");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 2)), "F0 F1 B0 B1");
-  EXPECT_EQ(ScheduleText(OneForwardOneBackward(0, 4, 0)), "");
-}
-
 TEST(ScheduleTest, InFlight) {
   EXPECT_EQ(InFlight(0, 4, 8), 4);
   EXPECT_EQ(InFlight(3, 4, 8), 1);
@@ -58,11 +39,32 @@ TEST(LowerGoldenTest, Windows) {
   // Every window in use: ln1 qkv before, probs in the stall, ln2 fc1 above, context in the layer's own window.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
-  ExpectGoldenPrograms("program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {stage, stage}));
+  ExpectGoldenPrograms("program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
 }
 TEST(LowerGoldenTest, DataParallelWithoutTensorParallel) {
   ExpectGoldenPrograms("program_pp2_dp2.txt",
                        NamedPipeline(RecomputeMode::kSelective, 3, {.tp = 1, .pp = 2, .dp = 2}, 2));
+}
+// One small case of each schedule; program_none.txt is 1F1B's.
+TEST(LowerGoldenTest, Gpipe) {
+  ExpectGoldenPrograms("program_gpipe.txt",
+                       NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kGpipe}, 2));
+}
+TEST(LowerGoldenTest, Interleaved) {
+  const ParallelLayout layout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  ExpectGoldenPrograms("program_interleaved.txt", NamedPipeline(RecomputeMode::kSelective, 4, layout, 2));
+}
+TEST(LowerGoldenTest, ZeroBubble) {
+  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble};
+  ExpectGoldenPrograms("program_zero_bubble.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
+}
+TEST(LowerGoldenTest, ZeroBubbleV) {
+  const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kZeroBubbleV};
+  ExpectGoldenPrograms("program_zero_bubble_v.txt", NamedPipeline(RecomputeMode::kNone, 4, layout, 2));
+}
+TEST(LowerGoldenTest, Chimera) {
+  const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kChimera};
+  ExpectGoldenPrograms("program_chimera.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
 }
 TEST(LowerGoldenTest, SingleRank) {
   ExpectGoldenPrograms("program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));

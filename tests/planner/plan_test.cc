@@ -422,6 +422,18 @@ TEST(Plan, CheckPlanFindsSlicesThatAreNotTheLayouts) {
   EXPECT_THAT(error([](Plan& p) { p.layout.virtual_stages = 0; }), HasSubstr("does not divide"));
 }
 
+// A program for each of so many slots would fill any memory.
+TEST(Plan, RefusesSchedulesWithoutBound) {
+  PlanRequest request = SmallRequest();
+  request.spec.model.layers = 16;
+  request.spec.train.global_batch = 1 << 20;
+  request.spec.train.micro_batch = 1;
+  request.spec.resources = {.min_ranks = 16, .max_ranks = 16};
+  request.spec.parallel = {.tp = 1, .pp = 16, .dp = 1};
+  request.cluster = UniformCluster(2, 8, StatedCpuProfile());
+  EXPECT_THAT(ErrorOf(request), HasSubstr("a schedule have at most 16777216 slots"));
+}
+
 TEST(Plan, WantedShapesAreDistinctAndFew) {
   PlanRequest request = SmallRequest();
   const std::vector<LayerShape> shapes = WantedShapes(request.spec, request.cluster);

@@ -150,5 +150,58 @@ TEST_F(TwoStages, MismatchedMicrobatchesAndMissingNeighboursAreErrors) {
   EXPECT_THAT(std::string(outside.status().message()), HasSubstr("no neighbour"));
 }
 
+// Two ranks with two virtual stages each: stage 2 is on rank 0 again.
+class TwoChunks : public ::testing::Test {
+ protected:
+  absl::StatusOr<Simulation> Run(const std::string& first, const std::string& second, const ParallelLayout& layout) {
+    const int32_t pieces = PipelineOf(layout).pieces();
+    const std::vector<StageContext> contexts =
+        PipelineContexts(model_, layout, 1, 2, std::vector<int32_t>(static_cast<size_t>(pieces), 4 / pieces));
+    return Simulate({Parse(first), Parse(second)}, contexts, CostModel(RoundProfile(model_), model_, layout, 1, 2));
+  }
+  std::string ErrorOf(const std::string& first, const std::string& second) {
+    return std::string(Run(first, second, kInterleaved).status().message());
+  }
+
+  static constexpr ParallelLayout kInterleaved{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  const ModelSpec model_ = TinyModel(4);
+};
+
+TEST_F(TwoChunks, TransfersBetweenTwoRanksShareALink) {
+  // x of stage 0 and of stage 2 go from rank 0 to rank 1, as does the gradient of stage 2; that of stage 1 comes back.
+  const auto simulation =
+      Run("0SF+0 2SF+0 2SB+0 0RB+0 0SF-0 2SF-0 2SB-0 0RB-0", "1RF+0 3RF+0 1RB+0 1SB+0 1RF-0 3RF-0 1RB-0 1SB-0",
+          kInterleaved);
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  const std::vector<ActionSpan>& spans = simulation->stages[0].spans;
+  EXPECT_EQ(spans[0].transfer_end, Nanos(640));
+  EXPECT_EQ(spans[1].transfer_begin, Nanos(640));
+  EXPECT_EQ(spans[2].transfer_end, Nanos(3 * 640));
+  EXPECT_EQ(spans[3].transfer_end, Nanos(640));
+}
+
+TEST_F(TwoChunks, TheLastRankWaitsForTheFirstAndTheFirstForTheLast) {
+  EXPECT_THAT(ErrorOf("2RF+0 2RF-0 0SF+0", "1RF+0 1RF-0 1SF+0"),
+              HasSubstr("stage 0 waits at 2RF-0 (action 1) for stage 1; stage 1 waits at 1RF-0 (action 1) for stage 0"));
+}
+
+TEST_F(TwoChunks, ActionsAreOfStagesThatAreThere) {
+  EXPECT_THAT(ErrorOf("1SF+0", ""), HasSubstr("1SF+0 (action 0) is of a virtual stage that is elsewhere"));
+  EXPECT_THAT(ErrorOf("", "3SF+0"), HasSubstr("3SF+0 (action 0) has no neighbour stage to meet"));
+  const auto turn = Run("", "1SF+0", {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV});
+  EXPECT_THAT(std::string(turn.status().message()), HasSubstr("has its neighbour stage on the same rank"));
+}
+
+TEST_F(TwoChunks, TheTwoCopiesOfALayerAreReducedTogether) {
+  const ParallelLayout chimera{.pp = 2, .schedule = ScheduleKind::kChimera};
+  // Layer 0 is in stage 0, on rank 0, and in stage 2, on rank 1, which takes 500 ns longer.
+  const auto simulation = Run("0DP+:0 0DP-:0", "2F0:0.attn 2DP+:0 2DP-:0", chimera);
+  ASSERT_TRUE(simulation.ok()) << simulation.status();
+  EXPECT_EQ(simulation->stages[0].spans[0].transfer_begin, Nanos(500));
+  EXPECT_EQ(simulation->stages[0].end, simulation->stages[1].end);
+  const auto alone = Run("0DP+:0 0DP-:0", "", chimera);
+  EXPECT_THAT(std::string(alone.status().message()), HasSubstr("stage 0 waits at 0DP-:0 (action 1) for stage 1"));
+}
+
 }  // namespace
 }  // namespace lynx

@@ -1,9 +1,10 @@
-// What the tests of programs share: small pipelines, random policies and layouts.
+// What the tests of programs share: small pipelines, random policies, layouts and schedules.
 #ifndef LYNX_TESTS_PLANNER_STAGE_PROGRAMS_H_
 #define LYNX_TESTS_PLANNER_STAGE_PROGRAMS_H_
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/lower.h"
@@ -12,43 +13,57 @@ namespace lynx {
 
 struct Pipeline {
   std::vector<StageContext> contexts;
-  std::vector<StagePolicy> policies;
+  std::vector<std::vector<StagePolicy>> policies;  // per rank, of each slice
   std::vector<Program> programs;
+
+  const LayerPolicy& PolicyOf(size_t rank, int32_t layer) const {
+    for (size_t i = 0; i < contexts[rank].slices.size(); ++i) {
+      const StageSlice& slice = contexts[rank].slices[i];
+      if (layer < slice.first_layer || layer >= slice.end_layer) continue;
+      return policies[rank][i].layers[static_cast<size_t>(layer - slice.first_layer)];
+    }
+    std::abort();
+  }
 };
 
 inline ModelSpec SmallModel(int32_t layers) {
   return {.layers = layers, .hidden = 32, .heads = 4, .ffn = 128, .seq = 16, .vocab = 256};
 }
 
+// Layers as even as can be.
 inline std::vector<StageContext> ContextsOf(const ModelSpec& model, const ParallelLayout& layout,
                                             int32_t microbatches) {
-  std::vector<StageContext> contexts;
-  for (int32_t s = 0; s < layout.pp; ++s) {
-    contexts.push_back({.model = model,
-                        .layout = layout,
-                        .micro_batch = 2,
-                        .microbatches = microbatches,
-                        .pipeline_rank = s,
-                        .slices = {SliceOf(layout, s, model.layers * s / layout.pp,
-                                           model.layers * (s + 1) / layout.pp)}});
-  }
-  return contexts;
+  const int32_t pieces = PipelineOf(layout).pieces();
+  std::vector<int32_t> layers;
+  for (int32_t i = 0; i < pieces; ++i) layers.push_back(model.layers * (i + 1) / pieces - model.layers * i / pieces);
+  return PipelineContexts(model, layout, 2, microbatches, layers);
 }
 
-inline Pipeline Lowered(std::vector<StageContext> contexts, std::vector<StagePolicy> policies) {
+inline Pipeline Lowered(std::vector<StageContext> contexts, std::vector<std::vector<StagePolicy>> policies) {
   Pipeline pipeline{std::move(contexts), std::move(policies), {}};
-  for (size_t s = 0; s < pipeline.contexts.size(); ++s) {
-    pipeline.programs.push_back(LowerStage(pipeline.contexts[s], pipeline.policies[s]));
+  for (size_t rank = 0; rank < pipeline.contexts.size(); ++rank) {
+    pipeline.programs.push_back(LowerStage(pipeline.contexts[rank], pipeline.policies[rank]));
   }
   return pipeline;
+}
+
+// A policy for each slice: policy(slice).
+template <class Policy>
+Pipeline LoweredWith(std::vector<StageContext> contexts, const Policy& policy) {
+  std::vector<std::vector<StagePolicy>> policies;
+  for (const StageContext& context : contexts) {
+    std::vector<StagePolicy>& of_rank = policies.emplace_back();
+    for (const StageSlice& slice : context.slices) of_rank.push_back(policy(slice));
+  }
+  return Lowered(std::move(contexts), std::move(policies));
 }
 
 inline Pipeline NamedPipeline(RecomputeMode mode, const ModelSpec& model, const ParallelLayout& layout,
                               int32_t microbatches) {
   std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
-  std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(NamedPolicy(c.graph(), mode, c.only_slice().layers()));
-  return Lowered(std::move(contexts), std::move(policies));
+  const LayerGraph& graph = contexts.front().graph();
+  return LoweredWith(std::move(contexts),
+                     [&](const StageSlice& slice) { return NamedPolicy(graph, mode, slice.layers()); });
 }
 
 inline Pipeline NamedPipeline(RecomputeMode mode, int32_t layers, const ParallelLayout& layout,
@@ -87,14 +102,32 @@ inline ModelSpec RandomModel(std::mt19937_64& rng, int32_t layers) {
   return model;
 }
 
-inline Pipeline RandomPipeline(std::mt19937_64& rng) {
-  ParallelLayout layout{.tp = 1 << Draw(rng, 0, 2), .pp = Draw(rng, 1, 4), .dp = Draw(rng, 1, 2)};
+// Any schedule, shape and degrees, at most `most_ranks` pipeline ranks.
+inline ParallelLayout RandomLayout(std::mt19937_64& rng, int32_t most_ranks = 4) {
+  ParallelLayout layout{.tp = 1 << Draw(rng, 0, 2), .pp = Draw(rng, 1, most_ranks), .dp = Draw(rng, 1, 2)};
   layout.sequence_parallel = layout.tp > 1 && Draw(rng, 0, 1) == 1;
-  const ModelSpec model = RandomModel(rng, layout.pp * Draw(rng, 1, 3) + Draw(rng, 0, layout.pp - 1));
-  std::vector<StageContext> contexts = ContextsOf(model, layout, Draw(rng, 1, 9));
-  std::vector<StagePolicy> policies;
-  for (const StageContext& c : contexts) policies.push_back(RandomPolicy(rng, c.graph(), c.only_slice().layers()));
-  return Lowered(std::move(contexts), std::move(policies));
+  layout.schedule = static_cast<ScheduleKind>(Draw(rng, 1, kScheduleKindCount - 1));
+  if (layout.schedule == ScheduleKind::kInterleaved) layout.virtual_stages = Draw(rng, 2, 3);
+  if (layout.schedule == ScheduleKind::kChimera) layout.pp += layout.pp % 2;
+  return layout;
+}
+
+inline Pipeline RandomPipeline(std::mt19937_64& rng) {
+  const ParallelLayout layout = RandomLayout(rng);
+  const int32_t pieces = PipelineOf(layout).pieces();
+  const ModelSpec model = RandomModel(rng, pieces * Draw(rng, 1, 2) + Draw(rng, 0, pieces - 1));
+  const int32_t microbatches =
+      layout.schedule == ScheduleKind::kChimera ? 2 * Draw(rng, 1, 5) : Draw(rng, 1, 9);
+  std::vector<StageContext> contexts = ContextsOf(model, layout, microbatches);
+  const LayerGraph& graph = contexts.front().graph();
+  return LoweredWith(std::move(contexts),
+                     [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
+}
+
+// "tp2 pp2 dp1 chimera, 4 microbatches": for messages.
+inline std::string NameOf(const Pipeline& pipeline) {
+  const StageContext& context = pipeline.contexts.front();
+  return LayoutText(context.layout) + ", " + std::to_string(context.microbatches) + " microbatches";
 }
 
 }  // namespace lynx

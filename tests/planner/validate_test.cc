@@ -242,6 +242,88 @@ TEST(ValidateTest, ContextsThatCannotBeAreRejected) {
   EXPECT_THAT(with([](StageContext& c) { c.slices[0].first_layer = 1; }), HasSubstr("layers [1, 2) of 4"));
 }
 
+// The error of a rank's program when the first `find` in its text is replaced.
+std::string ErrorWith(const Pipeline& pipeline, size_t rank, const std::string& find, const std::string& replace) {
+  std::string text = "\n" + ProgramText(pipeline.programs[rank]);
+  const size_t at = text.find(find);
+  EXPECT_NE(at, std::string::npos) << find << " in" << text;
+  if (at == std::string::npos) return "";
+  return std::string(ValidateText(text.replace(at, find.size(), replace), pipeline.contexts[rank]).message());
+}
+
+TEST(ValidateTest, NeighboursOnOneRankHandOnInTurn) {
+  // Stages 0 and 3 are on rank 0; 1 and 2, where the V turns, on rank 1.
+  const Pipeline p = NamedPipeline(RecomputeMode::kNone, 4, {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, 2);
+  EXPECT_THAT(ErrorWith(p, 1, "\n1F0:1.attn", "\n2F0:2.attn\n1F0:1.attn"),
+              HasSubstr("(2F0:2.attn): begins before stage 1, on the same rank, has ended its forward pass"));
+  EXPECT_THAT(ErrorWith(p, 1, "\n2B0:2.mlp", "\n1B0:1.mlp\n2B0:2.mlp"),
+              HasSubstr("(1B0:1.mlp): begins before stage 2, on the same rank, has ended its backward pass"));
+  EXPECT_THAT(ErrorWith(p, 1, "\n1F0:1.attn", "\n1SF+0\n1F0:1.attn"),
+              HasSubstr("(1SF+0): the next stage is on this rank: nothing is sent"));
+  EXPECT_THAT(ErrorWith(p, 1, "\n2F0:2.attn", "\n2RF+0\n2F0:2.attn"),
+              HasSubstr("(2RF+0): the previous stage is on this rank: nothing is sent"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0F0:0.attn", "\n1F0:0.attn"), HasSubstr("the program is of stages 0, 3"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0OPT", "\n3OPT"), HasSubstr("(3OPT): the program is of stage 0"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0W0:0.mlp", ""), HasSubstr("the next is of microbatch 0"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0W1:0.mlp", ""), HasSubstr("the step still lacks 0W1:0.mlp"));
+}
+
+TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
+  // Stages 0 and 3 on rank 0 are of different copies; microbatches 0 and 2 go down, 1 and 3 up.
+  const Pipeline p = NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kChimera}, 4);
+  ASSERT_TRUE(ValidatePrograms(p.programs, p.contexts).ok()) << ValidatePrograms(p.programs, p.contexts);
+  EXPECT_THAT(ErrorWith(p, 0, "\n3RF+1", "\n3RF+0"),
+              HasSubstr("(0F0:e.embed): microbatch 0 goes through the other copy of the model, by stage 3"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0F2:e.embed", "\n0F1:e.embed"), HasSubstr("goes through the other copy"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0B0:0.end", "\n0B0:0.end\n0DP+:0"),
+              HasSubstr("(0B2:0.mlp): the layer's gradients have been reduced already"));
+  std::vector<Program> renamed = p.programs;
+  for (Action& action : renamed[0]) {
+    if (action.microbatch != kNoMicrobatch) action.microbatch ^= 1;
+  }
+  EXPECT_TRUE(ValidateProgram(renamed[0], p.contexts[0]).ok()) << ValidateProgram(renamed[0], p.contexts[0]);
+  EXPECT_THAT(std::string(ValidatePrograms(renamed, p.contexts).message()),
+              HasSubstr("stage 1, on rank 1, runs other microbatches than stage 0, on rank 0"));
+  std::vector<StageContext> unlike = p.contexts;
+  for (StageContext& context : unlike) context.model.layers = 3;
+  unlike[0].slices[1].end_layer = unlike[1].slices[0].end_layer = 3;
+  unlike[0].slices[1].first_layer = 2;
+  unlike[1].slices[1].end_layer = 2;
+  EXPECT_THAT(std::string(ValidatePrograms(p.programs, unlike).message()),
+              HasSubstr("(stage 2, layers [0, 2), tp1 pp2 dp1 chimera) does not continue"));
+}
+
+TEST(ValidateTest, NothingTouchesWhatATransferIsAbout) {
+  const ParallelLayout layout{.tp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble};
+  const Pipeline p = NamedPipeline(RecomputeMode::kNone, 1, layout, 1);
+  // The weight gradient of the MLP before the gather of what it reads has ended.
+  EXPECT_THAT(ErrorWith(p, 0, "\n0RAG-0:0.norm2\n0RAG+0:0.norm1\n0W0:0.mlp", "\n0W0:0.mlp\n0RAG-0:0.norm2\n0RAG+0:0.norm1"),
+              HasSubstr("(0W0:0.mlp): touches ln2_full[0,0], while 0RAG+0:0.norm2 writes it"));
+  EXPECT_THAT(ErrorWith(p, 0, "\n0NORM+", "\n0RAG+0:0.norm1\n0RAG-0:0.norm1\n0NORM+"), HasSubstr("is of no use"));
+}
+
+TEST(ValidateTest, AContextHasTheSlicesOfItsLayout) {
+  const Pipeline p = NamedPipeline(RecomputeMode::kNone, 4, {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, 2);
+  const auto with = [&](const std::function<void(StageContext&)>& change) {
+    StageContext context = p.contexts[0];
+    change(context);
+    return std::string(ValidateProgram(p.programs[0], context).message());
+  };
+  EXPECT_THAT(with([](StageContext& c) { c.slices.pop_back(); }),
+              HasSubstr("stage 0: it has 1 slices of the model, tp1 pp2 dp1 zero-bubble-v puts 2 on each"));
+  EXPECT_THAT(with([](StageContext& c) { std::swap(c.slices[0], c.slices[1]); }),
+              HasSubstr("layers [3, 4) of 4 are not what stage 0 of 4 can have"));
+  EXPECT_THAT(with([](StageContext& c) { c.layout.schedule = ScheduleKind::kInterleaved; }),
+              HasSubstr("interleaved puts 2 to 256 chunks on each rank, not 1"));
+  EXPECT_THAT(with([](StageContext& c) {
+                c.layout.schedule = ScheduleKind::kChimera;
+                c.microbatches = 3;
+              }),
+              HasSubstr("chimera needs an even number of microbatches"));
+  EXPECT_THAT(with([](StageContext& c) { c.layout.virtual_stages = 0; }), HasSubstr("has a degree below 1"));
+  EXPECT_THAT(with([](StageContext& c) { c.layout.pp = 5000; }), HasSubstr("more than 4096 stages"));
+}
+
 TEST(ValidateProgramsTest, StagesMustMatch) {
   const Pipeline full = Full();
   EXPECT_TRUE(ValidatePrograms(full.programs, full.contexts).ok());

@@ -213,6 +213,27 @@ TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
   }
 }
 
+TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) {
+    StageContext& context = config.context;
+    context.layout.schedule = ScheduleKind::kZeroBubbleV;
+    context.slices.clear();
+    for (const int32_t chunk : {0, 1}) {
+      const int32_t stage = context.pipeline().StageOn(context.pipeline_rank, chunk);
+      context.slices.push_back(SliceOf(context.layout, stage, chunk, chunk + 1));
+    }
+  }));
+  std::string reasons;  // a rank may only notice that another has ended
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    const int exit_code = ranks.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+    ASSERT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
+    reasons += Only<RankFailure>(ranks.Reports(rank))[0].reason + "\n";
+  }
+  EXPECT_THAT(reasons, HasSubstr("parallel.schedule zero-bubble-v can be planned"));
+}
+
 TEST(RankProcess, ABrokenConfigurationIsReported) {
   const TestFolder folder;
   const std::string config = folder.Write("config", "{\"job\":");
