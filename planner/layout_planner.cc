@@ -278,8 +278,9 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
   fits_.SetStalls(std::move(stalls));
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers);
-  if (!better || !Faster(*better, draft)) return std::nullopt;
-  return better;
+  if (better && Faster(*better, draft)) return better;
+  fits_.SetStalls(std::vector<Nanos>(stages()));  // what is planned again must not count on them either
+  return std::nullopt;
 }
 
 std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
