@@ -1,0 +1,150 @@
+// What docs/comparison.md claims, on settings that are quick to plan; the page itself, as it is in the tree; and the
+// figures' text.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "tests/comparison/chart.h"
+#include "tests/comparison/figures.h"
+#include "tests/comparison/page.h"
+
+namespace lynx::comparison {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::string kSource = LYNX_SOURCE_DIR;
+// Simulated times of plans that do the same may differ by how they are ordered.
+constexpr double kEqual = 0.9999;
+
+Curve CurveFor(const Setting& setting, const std::vector<double>& shares) {
+  absl::StatusOr<Curve> curve = CurveOf(kSource, setting, shares);
+  EXPECT_TRUE(curve.ok()) << curve.status();
+  return curve.ok() ? *std::move(curve) : Curve{};
+}
+
+// A line of a Markdown table as numbers and texts; empty for other lines.
+std::vector<std::string> Cells(const std::string& line) {
+  if (line.empty() || line[0] != '|') return {};
+  std::vector<std::string> cells;
+  for (const auto cell : absl::StrSplit(line.substr(1), '|')) cells.emplace_back(absl::StripAsciiWhitespace(cell));
+  cells.pop_back();
+  return cells;
+}
+
+std::string PageInTree() {
+  std::ifstream in(kSource + "/docs/comparison.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(Comparison, LynxIsFarFasterThanMegatronsFullRecomputationAtItsBest) {
+  const Curve curve = CurveFor({"a100-40gb-pcie", "gpt-6.7b", 2048, 4, 2, 2}, {0.2});
+  EXPECT_GE(BestSpeedup(curve, Baseline::kMegatronFull), 1.37);
+}
+
+// At this limit a rounded peak makes the planner plan the chosen partition once more.
+TEST(Comparison, APlanThatIsMadeAgainIsAsFast) {
+  const Curve curve = CurveFor({"a100-80gb-nvlink", "gpt-20.2b", 4096, 4, 8, 1}, {0.7});
+  ASSERT_EQ(curve.points.size(), 1u);
+  const Point& point = curve.points[0];
+  EXPECT_GE(point.SpeedupOver(point.Step(Baseline::kNoOverlap)), kEqual);
+}
+
+TEST(Comparison, LynxIsNowhereSlowerThanTheBestWithoutOverlap) {
+  int compared = 0;
+  for (const char* cluster : {"a100-80gb-nvlink", "a100-40gb-pcie"}) {
+    for (const int32_t seq : {1024, 4096}) {
+      const Curve curve = CurveFor({cluster, "gpt-1.3b", seq, 4, 2, 4096 / seq}, {0.25, 0.6});
+      for (const Point& point : curve.points) {
+        const auto best = point.Best();
+        if (!best) continue;
+        ++compared;
+        EXPECT_GE(point.SpeedupOver(point.Step(*best)), kEqual)
+            << cluster << ", " << seq << " tokens, " << point.share << ": slower than " << BaselineName(*best);
+      }
+    }
+  }
+  EXPECT_EQ(compared, 8) << "every point has a plan";
+}
+
+TEST(Comparison, MegatronsFullCostsMoreThanLynxsAndMoreMemoryNeverCosts) {
+  const Curve curve = CurveFor({"a100-80gb-nvlink", "gpt-1.3b", 2048, 4, 2, 2}, {0.3, 0.6, 1});
+  ASSERT_EQ(curve.points.size(), 3u);
+  const Point& all = curve.points.back();
+  ASSERT_TRUE(all.Step(Baseline::kStoreAll) && all.lynx);
+  EXPECT_EQ(*all.Step(Baseline::kStoreAll), curve.unlimited);
+  EXPECT_EQ(*all.lynx, curve.unlimited);
+  // It repeats a collective and a product of each layer that keeping collectives does not.
+  EXPECT_GT(*all.Step(Baseline::kMegatronFull), *all.Step(Baseline::kFullKeepCollectives));
+  for (size_t i = 1; i < curve.points.size(); ++i) EXPECT_LE(*curve.points[i].lynx, *curve.points[i - 1].lynx);
+}
+
+TEST(Comparison, UnknownNamesAreErrors) {
+  EXPECT_EQ(CurveOf(kSource, {"a100-40gb-pcie", "gpt-0b", 1024, 4, 4, 4}, {1}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_FALSE(CurveOf(kSource, {"nowhere", "gpt-1.3b", 1024, 4, 4, 4}, {1}).ok());
+}
+
+// The page in the tree has every setting and keeps what it claims.
+TEST(ComparisonPage, HoldsItsClaims) {
+  const std::string page = PageInTree();
+  for (const Setting& s : Settings()) {
+    EXPECT_THAT(page, HasSubstr("**" + s.model + ", " + std::to_string(s.seq) + " tokens**"));
+  }
+  double best_over_megatron = 0;
+  size_t rows = 0;
+  for (const auto line : absl::StrSplit(page, '\n')) {
+    const std::vector<std::string> cells = Cells(std::string(line));
+    double over_megatron = 0, over_best = 0;
+    if (cells.size() != 8 || !absl::SimpleAtod(cells[7], &over_best)) continue;
+    ++rows;
+    EXPECT_GE(over_best, 1.0) << line;
+    const bool tight = cells[0].find("all fits") == std::string::npos;
+    if (tight && absl::SimpleAtod(cells[6], &over_megatron)) best_over_megatron = std::max(best_over_megatron, over_megatron);
+  }
+  EXPECT_GE(best_over_megatron, 1.37);
+  EXPECT_GE(rows, Settings().size() * 4);
+}
+
+TEST(ComparisonPage, ShowsWhatDoesNotFit) {
+  Curve curve{.setting = {"a100-40gb-pcie", "gpt-1.3b", 1024, 4, 2, 4}, .stored = kGiB, .unlimited = Nanos(1'000'000)};
+  Point point{.limit = kMiB, .share = 0.5};
+  curve.points.push_back(point);
+  point.lynx = Nanos(2'000'000'000);
+  point.baselines[static_cast<size_t>(Baseline::kSelective)] = Nanos(2'500'000'000);
+  curve.points.push_back(point);
+  const std::string page = ComparisonPage({curve});
+  EXPECT_THAT(page, HasSubstr("| 50% | 0.0 | - | none fits | - | - | - | - |"));
+  EXPECT_THAT(page, HasSubstr("| 50% | 0.0 | - | selective | 2.500 | 2.000 | - | 1.250 |"));
+  EXPECT_THAT(page, HasSubstr("| a100-40gb-pcie | the best of all policies without overlap | 1.250 | 1.250 | 1.250 |"));
+  EXPECT_THAT(page, Not(HasSubstr("all fits")));
+  EXPECT_THAT(page, HasSubstr("16 microbatches"));
+  point.baselines[static_cast<size_t>(Baseline::kStoreAll)] = Nanos(2'500'000'000);
+  curve.points = {point};
+  EXPECT_THAT(ComparisonPage({curve}), HasSubstr("| 50%, all fits | 0.0 | - | store all | 2.500 | 2.000 | - | 1.250 |"));
+  EXPECT_EQ(BestSpeedup(curve, Baseline::kSelective), 0) << "nothing has to be recomputed";
+}
+
+TEST(Chart, PlacesPointsBetweenItsAxes) {
+  Chart chart{.title = "a < b", .columns = 1, .panel_width = 156, .panel_height = 166, .legend = {{0, "one"}}};
+  Panel panel{.title = "p", .x = {.low = 1, .high = 100, .logarithmic = true}, .y = {.low = 0, .high = 10}};
+  panel.series.push_back({.style = 0, .points = {{1, 0}, {10, 5}, {100, 20}}});
+  chart.panels = {panel};
+  const std::string svg = SvgOf(chart);
+  EXPECT_THAT(svg, HasSubstr("<title>a &lt; b</title>"));
+  // 100 by 100 pixels of plot at (46, 26); the third point lies above the axis and is drawn at its end.
+  EXPECT_THAT(svg, HasSubstr("points=\"46.0,126.0 96.0,76.0 146.0,26.0\""));
+  chart.panels[0].bars = true;
+  EXPECT_THAT(SvgOf(chart), Not(HasSubstr("<polyline class=\"line s0\" points=\"46.0,126.0")));
+  EXPECT_THAT(SvgOf(chart), HasSubstr("height=\"50.0\""));
+}
+
+}  // namespace
+}  // namespace lynx::comparison
