@@ -29,6 +29,7 @@ struct SubmitOptions {
 };
 
 struct PlanOptions {
+  std::string target = "lynx";  // lynx or any
   std::string file;
   std::vector<std::string> overrides;
   std::string cluster;          // cluster file; "" = a uniform cluster by the fields below

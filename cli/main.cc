@@ -61,6 +61,8 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 
 // What to plan, and for which cluster: shared by the offline verbs.
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
+  command.add_option("--for", options.target, "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
+      ->check(CLI::IsMember({"lynx", "any"}))->capture_default_str();
   command.add_option("-f,--file", options.file, "Job file")->required();
   command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
   auto* cluster = command.add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");

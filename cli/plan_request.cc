@@ -59,6 +59,7 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options) {
   PlanRequest request;
   LYNX_ASSIGN_OR_RETURN(request.spec, ReadJobFile(options.file, options.overrides));
   LYNX_ASSIGN_OR_RETURN(request.cluster, TopologyOf(options, request.spec));
+  if (options.target == "any") request.target = PlanTarget::kAnyFramework;
   return request;
 }
 

@@ -44,19 +44,50 @@ LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candid
     : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
       pass_permille_(caches.Floor(candidate).pass_permille()) {}
 
-std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
-  std::vector<StageContext> contexts;
-  int32_t first = 0;
-  for (int32_t stage = 0; stage < stages(); first += layers[stage], ++stage) {
-    contexts.push_back(fits_.Context(stage, first, layers[stage]));
+std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
+  const PipelineShape& pipeline = fits_.pipeline();
+  if (pipeline.bidirectional()) return EvenPartition(pipeline.pieces(), request_.spec.model.layers);
+  std::vector<int32_t> pieces(static_cast<size_t>(pipeline.pieces()));
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    const std::vector<int32_t> parts = EvenPartition(pipeline.chunks, layers[rank]);
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      pieces[pipeline.PieceOf(pipeline.StageOn(rank, chunk))] = parts[chunk];
+    }
   }
-  return contexts;
+  return pieces;
+}
+
+std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
+  return PipelineContexts(request_.spec.model, candidate_.layout, candidate_.micro_batch, candidate_.microbatches,
+                          PieceLayers(layers));
+}
+
+std::vector<int32_t> LayoutPlanner::EqualPartition() const {
+  const std::vector<int32_t> equal = EvenPartition(stages(), request_.spec.model.layers);
+  if (!fits_.pipeline().bidirectional()) return equal;
+  std::vector<int32_t> both;
+  for (int32_t rank = 0; rank < stages(); ++rank) both.push_back(equal[rank] + equal[stages() - 1 - rank]);
+  return both;
+}
+
+std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& cost, const StageFloor& floor) const {
+  if (fits_.pipeline().bidirectional()) {
+    const std::vector<int32_t> equal = EqualPartition();
+    for (int32_t rank = 0; rank < stages(); ++rank) {
+      if (!cost(rank, equal[rank])) return std::nullopt;
+    }
+    return equal;
+  }
+  const auto with_all_chunks = [&](int32_t rank, int32_t layers) -> std::optional<int64_t> {
+    if (layers < fits_.pipeline().chunks) return std::nullopt;
+    return cost(rank, layers);
+  };
+  return BalancedPartition(stages(), request_.spec.model.layers, with_all_chunks, floor);
 }
 
 std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
                                                             const std::vector<int32_t>& ruled_out) {
-  return BalancedPartition(
-      stages(), request_.spec.model.layers,
+  return Partition(
       [&](int32_t stage, int32_t count) -> std::optional<int64_t> {
         if (count >= ruled_out[stage]) return std::nullopt;
         return fits_.EstimatedCost(mode, stage, count);
@@ -64,12 +95,15 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
       [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; });
 }
 
-// As above, for known stages.
+// No step of this partition is shorter: rank s works M x_s after the forwards of the ranks before it have run once, each
+// on the first of its virtual stages, and before their backwards have. See CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
+  const int32_t chunks = fits_.pipeline().chunks;
+  const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
   int64_t bound = 0, before = 0;
   for (int64_t cost : stage_costs) {
-    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * pass_permille_);
-    before += cost;
+    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * pass_permille_ / chunks);
+    before += looping ? cost : 0;
   }
   return Nanos(bound);
 }
@@ -80,14 +114,18 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const std::optional<StageFits::Fit>& fit = fits_.FitOf(mode, stage, layers[stage]);
     if (!fit) return std::nullopt;
-    draft.policies.push_back(fit->policy);
+    draft.policies.push_back(fit->policies);
     draft.peaks += fit->peak;
-    all_stored = all_stored && fit->policy == NamedPolicy(fits_.graph(), RecomputeMode::kNone, layers[stage]);
+    for (const StagePolicy& policy : fit->policies) {
+      const auto count = static_cast<int32_t>(policy.layers.size());
+      all_stored = all_stored && policy == NamedPolicy(fits_.graph(), RecomputeMode::kNone, count);
+    }
   }
   if (all_stored) draft.mode = RecomputeMode::kNone;
   const std::vector<StageContext> contexts = Contexts(layers);
+  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, candidate_.microbatches);
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    draft.programs.push_back(LowerStage(contexts[stage], draft.policies[stage]));
+    draft.programs.push_back(LowerStage(contexts[stage], slots[stage], draft.policies[stage]));
     simulated_actions_ += static_cast<int64_t>(draft.programs.back().size());
   }
   absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());
@@ -110,10 +148,11 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
 // for it, and so on until all fit or nothing is left. What the fits teach can move the balance: a few more rounds.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
+  const int32_t least = fits_.pipeline().chunks;  // layers of a rank
   std::set<std::vector<int32_t>> tried;
   std::optional<Draft> best;
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    if (!fits_.MayFit(RecomputeMode::kFull, stage, 1) && !fits_.FitOf(mode, stage, 1)) return std::nullopt;
+    if (!fits_.MayFit(RecomputeMode::kFull, stage, least) && !fits_.FitOf(mode, stage, least)) return std::nullopt;
   }
   const auto attempt = [&](const std::vector<int32_t>& layers) {
     std::optional<Draft> draft = TryPartition(mode, layers);
@@ -126,7 +165,7 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
     bool fits = true;
     for (int32_t stage = 0; stage < stages(); ++stage) {
       if (fits_.FitOf(mode, stage, (*layers)[stage])) continue;
-      if (!fits_.FitOf(mode, stage, 1)) return std::nullopt;
+      if (!fits_.FitOf(mode, stage, least)) return std::nullopt;
       ruled_out[stage] = std::min(ruled_out[stage], (*layers)[stage]);
       fits = false;
     }
@@ -136,14 +175,14 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
     attempt(*layers);
     ++simulated;
   }
-  const std::vector<int32_t> even = EvenPartition(stages(), request_.spec.model.layers);
+  const std::vector<int32_t> even = EqualPartition();
   if (best && !tried.contains(even) && MaySimulateMore()) attempt(even);
   return best;
 }
 
 bool LayoutPlanner::StoresEverythingInBalance() {
   const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
-  const auto layers = BalancedPartition(stages(), request_.spec.model.layers, busy, busy);
+  const auto layers = Partition(busy, busy);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     if (!fits_.FitOf(RecomputeMode::kNone, stage, (*layers)[stage])) return false;
   }
@@ -214,35 +253,36 @@ StepGuess LayoutPlanner::Guess() {
   }
   TimelineScratch scratch;
   const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
-  guess.step = StepTime(caches_.Slots(candidate_), passes, scratch) + GuessedEnd(*layers, passes.front().backward);
+  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) + GuessedEnd(*layers, passes.front().backward);
   return guess;
 }
 
 // `exposed`: recomputation of each rank and microbatch.
 std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
                                                          const std::vector<Nanos>& exposed) const {
-  const PipelineShape pipeline = PipelineOf(candidate_.layout);
+  const PipelineShape& pipeline = fits_.pipeline();
   const bool split = InfoOf(candidate_.layout.schedule).splits_weight;
   const Bytes x = TensorBytes(Tensor::kX, fits_.shape());
+  const std::vector<int32_t> pieces = PieceLayers(layers);
   std::vector<StagePassTimes> passes;
   for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
     const int32_t rank = pipeline.RankOf(stage);
     const CostModel& costs = fits_.costs().Of(rank);
     StagePassTimes times;
-    const auto add = [&](LayerType type, int32_t count, int32_t parts) {
-      times.forward += costs.LayerTime(type, Pass::kForward) * count / parts;
+    const auto add = [&](LayerType type, int32_t count) {
+      times.forward += costs.LayerTime(type, Pass::kForward) * count;
       if (split) {
-        times.backward += costs.InputGradientTime(type) * count / parts;
-        times.weight += costs.LayerTime(type, Pass::kWeight) * count / parts;
+        times.backward += costs.InputGradientTime(type) * count;
+        times.weight += costs.LayerTime(type, Pass::kWeight) * count;
       } else {
-        times.backward += costs.LayerTime(type, Pass::kBackward) * count / parts;
+        times.backward += costs.LayerTime(type, Pass::kBackward) * count;
       }
     };
-    add(LayerType::kTransformer, layers[rank], pipeline.chunks);
-    if (pipeline.Previous(stage) == kNoStage) add(LayerType::kEmbedding, 1, 1);
+    add(LayerType::kTransformer, pieces[pipeline.PieceOf(stage)]);
+    if (pipeline.Previous(stage) == kNoStage) add(LayerType::kEmbedding, 1);
     const bool last = pipeline.Next(stage) == kNoStage;
-    if (last) add(LayerType::kHead, 1, 1);
-    times.backward += exposed[rank] / pipeline.chunks;
+    if (last) add(LayerType::kHead, 1);
+    times.backward += exposed[rank] * pipeline.pipes() / pipeline.chunks;
     if (!last && pipeline.RankOf(pipeline.Next(stage)) != rank) times.transfer = costs.BoundaryTime(rank, x);
     passes.push_back(times);
   }
@@ -255,7 +295,7 @@ Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, Nanos last_b
   Nanos most;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const CostModel& costs = fits_.costs().Of(stage);
-    const int64_t parameters = fits_.States(stage, layers[stage]).weights.value / fits_.shape().element_bytes();
+    const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape()) * layers[stage];
     const Nanos whole = costs.DataReduceTime(parameters);
     const Nanos one = whole / layers[stage];
     const Nanos reduction = std::max(one, whole - last_backward);
@@ -297,9 +337,8 @@ Shortfall LayoutPlanner::LeastShortfall() {
     return fits_.LeastArena(stage, layers, estimate) - *limit;
   };
   const std::optional<std::vector<int32_t>> layers =
-      BalancedPartition(stages(), request_.spec.model.layers, [&](int32_t stage, int32_t count) {
-        return std::optional<int64_t>(lacking(stage, count, true).value);
-      });
+      Partition([&](int32_t stage, int32_t count) { return lacking(stage, count, true).value; },
+                [](int32_t, int32_t) { return std::numeric_limits<int64_t>::min(); });
   LYNX_CHECK(layers.has_value());
   Shortfall worst;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -326,9 +365,11 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const StageContext& context = contexts[stage];
     const StageTimes& times = draft.simulation.stages[stage];
-    const StageSlice& slice = context.only_slice();
-    StagePlan part{.slices = {{slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage]}},
-                   .program = std::move(draft.programs[stage])};
+    StagePlan part{.slices = {}, .program = std::move(draft.programs[stage])};
+    for (size_t chunk = 0; chunk < context.slices.size(); ++chunk) {
+      const StageSlice& slice = context.slices[chunk];
+      part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
+    }
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);
     LYNX_CHECK(memory.ok());
     part.arena = memory->arena;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/partition.h"
 #include "planner/plan.h"
 #include "planner/plan_caches.h"
 #include "planner/schedule_timeline.h"
@@ -23,8 +24,8 @@ namespace lynx {
 struct Draft {
   Candidate candidate;
   RecomputeMode mode = RecomputeMode::kNone;
-  std::vector<int32_t> layers;  // of each stage
-  std::vector<StagePolicy> policies;
+  std::vector<int32_t> layers;  // of each pipeline rank
+  std::vector<std::vector<StagePolicy>> policies;  // of each rank's virtual stages
   std::vector<Program> programs;
   Bytes peaks;  // sum over stages, of a program with few microbatches
   Simulation simulation;
@@ -76,8 +77,14 @@ class LayoutPlanner {
   static constexpr int64_t kManyActions = 1'000'000;
 
   int32_t stages() const { return candidate_.layout.pp; }
+  // What each piece of the model gets where the ranks have so many layers.
+  std::vector<int32_t> PieceLayers(const std::vector<int32_t>& layers) const;
   std::vector<StageContext> Contexts(const std::vector<int32_t>& layers) const;
   Nanos StepBound(const std::vector<int64_t>& stage_costs) const;
+  // The best partition for such costs. In a bidirectional pipeline a piece of the model is on two ranks, so that ranks
+  // cannot be balanced one by one: there the pieces are equal.
+  std::optional<std::vector<int32_t>> Partition(const StageCost& cost, const StageFloor& floor) const;
+  std::vector<int32_t> EqualPartition() const;
   // By estimated costs, with fewer layers on each stage than those ruled out.
   std::optional<std::vector<int32_t>> Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out);
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,

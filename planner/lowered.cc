@@ -15,11 +15,7 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 // What the search space knows of layouts, but lowering does not yet.
 absl::Status CheckLowered(const ParallelLayout& layout) {
   if (layout.cp > 1) return NotPlanned("parallel.cp above 1", "use 1 or auto");
-  if (layout.virtual_stages > 1) return NotPlanned("parallel.virtualStages above 1", "use 1 or auto");
   if (layout.zero != ZeroStage::kNone) return NotPlanned("parallel.zero", "use none or auto");
-  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
-    return NotPlanned(absl::StrCat("parallel.schedule ", ScheduleKindName(layout.schedule)), "use 1f1b or auto");
-  }
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "planner/plan_caches.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/check.h"
@@ -54,16 +55,26 @@ const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
   return floors_.emplace(shape, *std::move(floor)).first->second;
 }
 
-const SlotOrder& PlanCaches::Slots(const Candidate& candidate) {
-  const ParallelLayout& l = candidate.layout;
-  auto [it, inserted] = slots_.try_emplace({l.schedule, l.pp, l.virtual_stages, candidate.microbatches});
+const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {
+  auto [it, inserted] = facts_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
   if (inserted) {
-    const absl::StatusOr<Schedule> schedule =
-        GenerateSchedule(l.schedule, l.pp, PipelineOf(l).chunks, candidate.microbatches);
+    absl::StatusOr<Schedule> schedule =
+        GenerateSchedule(layout.schedule, layout.pp, PipelineOf(layout).chunks, microbatches);
     LYNX_CHECK(schedule.ok());
     absl::StatusOr<SlotOrder> order = OrderSlots(*schedule);
     LYNX_CHECK(order.ok());
-    it->second = *std::move(order);
+    it->second = {*std::move(schedule), *std::move(order), {}};
+    it->second.in_flight = CountInFlight(it->second.schedule);
+  }
+  return it->second;
+}
+
+const PipelineSlots& PlanCaches::SlotsOf(const ParallelLayout& layout, int32_t microbatches) {
+  auto [it, inserted] = slots_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
+  if (inserted) {
+    absl::StatusOr<PipelineSlots> slots = SlotsToLower(FactsOf(layout, microbatches).schedule);
+    LYNX_CHECK(slots.ok());
+    it->second = *std::move(slots);
   }
   return it->second;
 }

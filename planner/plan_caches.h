@@ -6,10 +6,13 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <vector>
 
 #include "planner/candidate_bound.h"
+#include "planner/lower_slots.h"
 #include "planner/plan.h"
 #include "planner/recompute_problem.h"
+#include "planner/schedule_memory.h"
 #include "planner/schedule_order.h"
 #include "planner/search.h"
 #include "planner/stage_heu.h"
@@ -36,15 +39,23 @@ class PlanCaches {
   FrontCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerFloor& Floor(const Candidate& candidate);
-  // The candidate's schedule exists: see Candidates.
-  const SlotOrder& Slots(const Candidate& candidate);
+  // Of the candidate's schedule, which exists (see Candidates), with so many microbatches.
+  struct ScheduleFacts {
+    Schedule schedule;
+    SlotOrder order;
+    std::vector<InFlightCount> in_flight;  // per rank
+  };
+  const ScheduleFacts& FactsOf(const ParallelLayout& layout, int32_t microbatches);
+  const PipelineSlots& SlotsOf(const ParallelLayout& layout, int32_t microbatches);
 
  private:
   const PlanRequest& request_;
   FrontCache fronts_;
   std::map<LayerShape, StagePeaks> peaks_;
   std::map<LayerShape, LayerFloor> floors_;
-  std::map<std::tuple<ScheduleKind, int32_t, int32_t, int32_t>, SlotOrder> slots_;
+  using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t>;
+  std::map<ScheduleKey, ScheduleFacts> facts_;
+  std::map<ScheduleKey, PipelineSlots> slots_;
 };
 
 }  // namespace lynx

@@ -14,8 +14,11 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 constexpr int kAssemblyTries = 4;
-// How far a guess may be above another one that turns out slower.
+// How far a bound may be above the best guess, and a guess above another one that turns out slower.
+constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
+// Until so many actions have been simulated, every guess is worth a simulation that may beat the best.
+constexpr int64_t kFewActions = 200'000;
 constexpr int64_t kMostGuesses = 256;
 // Tier 4 takes up no further candidate after so many actions in simulated programs.
 constexpr int64_t kMostActions = 3'000'000;
@@ -35,7 +38,7 @@ struct Entry {
   }
 };
 
-Nanos Allowed(Nanos step) { return step + step / 100 * kGuessAllowancePercent; }
+Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
 
 }  // namespace
 
@@ -55,12 +58,12 @@ void PlanSearch::GuessAll() {
   while (!queue.empty() && counts_.guessed < kMostGuesses) {
     const Entry entry = queue.top();
     queue.pop();
-    if (best != kForever && entry.bound > Allowed(best)) break;
+    if (best != kForever && entry.bound > Allowed(best, kBoundAllowancePercent)) break;
     const Candidate& candidate = candidates_[entry.candidate];
     if (entry.tier == Tier::kQuick) {
       const CandidateBound bound(request_, candidate, caches_.Floor(candidate));
       ++counts_.bounded;
-      if (best != kForever && !bound.MayTake(Allowed(best))) continue;
+      if (best != kForever && !bound.MayTake(Allowed(best, kBoundAllowancePercent))) continue;
       if (const std::optional<Nanos> step = bound.Bound()) queue.push({*step, Tier::kBound, entry.candidate});
       continue;
     }
@@ -89,7 +92,8 @@ std::optional<Plan> PlanSearch::Fastest() {
       if (entry.planner == nullptr) continue;
       if (best && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
       const double promised = least_ratio * static_cast<double>(entry.guess.step.value);
-      if (best && promised > static_cast<double>(Allowed(best->simulation.step).value)) continue;
+      const Nanos allowed = best ? Allowed(best->simulation.step, kGuessAllowancePercent) : kForever;
+      if (best && actions > kFewActions && promised > static_cast<double>(allowed.value)) continue;
       if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
       const int64_t before = entry.planner->simulated_actions();
       std::optional<Draft> draft = entry.planner->Best(best ? best->simulation.step : kForever);

@@ -30,8 +30,11 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
     : request_(request), candidate_(candidate),
       costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
       shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
-      fronts_(caches.fronts()), peaks_(caches.Peaks(candidate)), stalls_(candidate.layout.pp),
-      reserves_(candidate.layout.pp) {
+      pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)),
+      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+  for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
+    in_flight_.push_back((count.activations + pipeline_.chunks - 1) / pipeline_.chunks);
+  }
   for (int32_t stage = 0; stage < stages(); ++stage) {
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
     auto& busy = busy_times_.emplace_back();
@@ -62,26 +65,48 @@ void StageFits::SetBlockLayers(int32_t layers) {
   std::erase_if(fits_, [](const auto& fit) { return std::get<0>(fit.first) == RecomputeMode::kBlock; });
 }
 
-StageContext StageFits::Context(int32_t stage, int32_t first_layer, int32_t layers) const {
-  return {.model = request_.spec.model,
-          .layout = candidate_.layout,
-          .micro_batch = candidate_.micro_batch,
-          .microbatches = candidate_.microbatches,
-          .pipeline_rank = stage,
-          .slices = {SliceOf(candidate_.layout, stage, first_layer, first_layer + layers)}};
+std::vector<StageFits::Part> StageFits::PartsOf(int32_t stage, int32_t layers) const {
+  std::vector<int32_t> counts = EvenPartition(pipeline_.chunks, layers);
+  // In a bidirectional pipeline a piece has as many layers on one rank as on the other.
+  const int32_t first = pipeline_.PieceOf(stage);
+  if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
+  std::vector<Part> parts;
+  for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
+    const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);
+    parts.push_back({counts[static_cast<size_t>(chunk)],
+                     {pipeline_.Previous(virtual_stage) == kNoStage, pipeline_.Next(virtual_stage) == kNoStage}});
+  }
+  return parts;
 }
 
-int32_t StageFits::InFlightOf(int32_t stage) const { return InFlight(stage, stages(), candidate_.microbatches); }
+StageContext StageFits::Context(int32_t stage, int32_t layers) const {
+  StageContext context{.model = request_.spec.model,
+                       .layout = candidate_.layout,
+                       .micro_batch = candidate_.micro_batch,
+                       .microbatches = candidate_.microbatches,
+                       .pipeline_rank = stage,
+                       .slices = {}};
+  int32_t first = 0, chunk = 0;
+  for (const Part& part : PartsOf(stage, layers)) {
+    context.slices.push_back(
+        SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
+    first += part.layers;
+  }
+  return context;
+}
 
 Nanos StageFits::BusyTime(int32_t stage, int32_t layers) const {
   const auto of = [&](LayerType type) { return busy_times_[stage][static_cast<size_t>(type)]; };
   Nanos time = of(LayerType::kTransformer) * layers;
-  if (stage == 0) time += of(LayerType::kEmbedding);
-  if (stage == stages() - 1) time += of(LayerType::kHead);
-  return time;
+  for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
+    const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);
+    if (pipeline_.Previous(virtual_stage) == kNoStage) time += of(LayerType::kEmbedding);
+    if (pipeline_.Next(virtual_stage) == kNoStage) time += of(LayerType::kHead);
+  }
+  return time / pipeline_.pipes();
 }
 
-StateBytes StageFits::States(int32_t stage, int32_t layers) const { return StatesOf(Context(stage, 0, layers)); }
+StateBytes StageFits::States(int32_t stage, int32_t layers) const { return StatesOf(Context(stage, layers)); }
 
 std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
   const Bytes activation = request_.spec.resources.activation_memory_per_rank;
@@ -93,32 +118,65 @@ std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
   return limit;
 }
 
-Bytes StageFits::Peak(int32_t stage, const StagePolicy& policy) {
-  return peaks_.Peak(Ends(stage), policy, InFlightOf(stage), candidate_.microbatches);
+Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
+  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) return PeakOfSlots(stage, policies);
+  const SliceEnds ends = PartsOf(stage, 1).front().ends;
+  return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
 }
 
-Bytes StageFits::Arena(int32_t stage, const StagePolicy& policy) const {
-  StageContext context = Context(stage, 0, static_cast<int32_t>(policy.layers.size()));
-  context.microbatches = std::min(candidate_.microbatches, InFlightOf(stage) + kProbeMicrobatches);
-  const absl::StatusOr<MemoryPlan> memory = PlanMemory(LowerStage(context, policy), context);
+// Whole microbatches are held from the begin of F to the end of B, and what W reads from there to its end; beside them a
+// slot takes what a slot of a pipeline of one virtual stage takes.
+Bytes StageFits::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
+  const auto chunks = static_cast<size_t>(pipeline_.chunks);
+  const bool split = InfoOf(candidate_.layout.schedule).splits_weight;
+  std::vector<Bytes> stored(chunks), for_weights(chunks), beside(chunks);
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    const SliceEnds ends = PartsOf(stage, pipeline_.chunks)[chunk].ends;
+    const int32_t in_flight = ends.head ? 1 : 2;
+    stored[chunk] = peaks_.StoredOf(ends, policies[chunk]);
+    if (split) for_weights[chunk] = peaks_.StoredForWeights(ends, policies[chunk]);
+    beside[chunk] = peaks_.Peak(ends, policies[chunk], in_flight, in_flight + 2) - stored[chunk] * in_flight;
+  }
+  Bytes held, peak;
+  const Schedule& schedule = caches_.FactsOf(candidate_.layout, candidate_.microbatches).schedule;
+  for (const Slot& slot : schedule.ranks[static_cast<size_t>(stage)]) {
+    const auto chunk = static_cast<size_t>(pipeline_.ChunkOf(slot.stage));
+    if (slot.pass == Pass::kForward) held += stored[chunk];
+    peak = std::max(peak, held + beside[chunk]);
+    if (slot.pass == Pass::kBackward) held += for_weights[chunk] - stored[chunk];
+    if (slot.pass == Pass::kWeight) held -= for_weights[chunk];
+  }
+  return peak;
+}
+
+MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena) {
+  int32_t layers = 0;
+  for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
+  StageContext context = Context(stage, layers);
+  // Some more than are ever in flight; an even number where there are two pipes.
+  const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
+  context.microbatches = std::min(candidate_.microbatches, enough);
+  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
+  const Program program = LowerStage(context, slots[static_cast<size_t>(stage)], policies);
+  absl::StatusOr<MemoryPlan> memory = arena ? PlanMemory(program, context) : FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
-  return memory->arena;
+  return *std::move(memory);
 }
 
-RecomputeProblem StageFits::Problem(RecomputeMode mode, int32_t stage, int32_t layers) const {
+RecomputeProblem StageFits::Problem(RecomputeMode mode, int32_t stage, const Part& part) const {
   RecomputeProblem problem = MakeStageProblem(costs_.Of(stage), shape_,
-                                              {.layers = layers,
+                                              {.layers = part.layers,
                                                .in_flight = InFlightOf(stage),
-                                               .below_head = stage == stages() - 1,
-                                               .stall = stalls_[stage]});
+                                               .below_head = part.ends.head,
+                                               .stall = stalls_[stage] / pipeline_.chunks});
   return mode == RecomputeMode::kNoOverlap ? WithoutWindows(problem) : problem;
 }
 
-const StageHeu& StageFits::Heu(RecomputeMode mode, int32_t stage, int32_t layers) {
+const StageHeu& StageFits::Heu(RecomputeMode mode, int32_t stage, const Part& part) {
   // Without stalls the fronts serve all numbers of layers.
-  const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : layers};
+  const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : part.layers, part.ends.head};
   auto [it, inserted] = heus_.try_emplace(key, nullptr);
-  if (inserted) it->second = &fronts_.Solve(Problem(mode, stage, layers));
+  if (inserted) it->second = &caches_.fronts().Solve(Problem(mode, stage, part));
   return *it->second;
 }
 
@@ -126,12 +184,12 @@ Bytes StageFits::LayerInputs(int32_t stage, int32_t layers) const {
   return TensorBytes(Tensor::kX, shape_) * layers * InFlightOf(stage);
 }
 
-const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage) {
-  auto [it, inserted] = named_.try_emplace({mode, stage});
+const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {
+  auto [it, inserted] = named_.try_emplace({mode, stage, ends.head});
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share it does not matter.
     const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
-    it->second.problem = Problem(mode, stage, 1);
+    it->second.problem = Problem(mode, stage, {1, ends});
     const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, false);
     const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, true);
     LYNX_CHECK(inner.ok() && top.ok());
@@ -154,45 +212,91 @@ StagePolicy StageFits::PolicyOf(RecomputeMode mode, int32_t layers) const {
   }
 }
 
-StageFits::Estimate StageFits::EstimateBlock(int32_t stage, int32_t layers) {
-  const NamedUses& full = UsesOf(RecomputeMode::kFull, stage);
-  const NamedUses& stored = UsesOf(RecomputeMode::kNone, stage);
-  const int32_t recomputed = std::min(layers, block_layers_);
-  std::vector<LayerUse> uses(static_cast<size_t>(layers), stored.inner);
-  std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
-  uses.back() = recomputed == layers ? full.top : stored.top;
-  const StageValue value = Combine(full.problem, uses);
-  return {value.exposed, value.bytes()};
+std::vector<StagePolicy> StageFits::PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const {
+  std::vector<StagePolicy> policies;
+  for (const Part& part : PartsOf(stage, layers)) policies.push_back(PolicyOf(mode, part.layers));
+  return policies;
+}
+
+StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part) {
+  const bool block = mode == RecomputeMode::kBlock;
+  const NamedUses& named = UsesOf(block ? RecomputeMode::kNone : mode, stage, part.ends);
+  std::vector<LayerUse> uses(static_cast<size_t>(part.layers), named.inner);
+  uses.back() = named.top;
+  if (block) {
+    const NamedUses& full = UsesOf(RecomputeMode::kFull, stage, part.ends);
+    const int32_t recomputed = std::min(part.layers, block_layers_);
+    std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
+    if (recomputed == part.layers) uses.back() = full.top;
+  }
+  return Combine(named.problem, uses);
 }
 
 StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
   if (mode == RecomputeMode::kUniform) mode = RecomputeMode::kFull;
-  if (mode == RecomputeMode::kBlock) return EstimateBlock(stage, layers);
-  const NamedUses& named = UsesOf(mode, stage);
-  std::vector<LayerUse> uses(static_cast<size_t>(layers), named.inner);
-  uses.back() = named.top;
-  const StageValue value = Combine(named.problem, uses);
-  return {value.exposed, value.bytes()};
+  Estimate sum;
+  Bytes transient;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const StageValue value = ValueOfNamed(mode, stage, part);
+    sum.exposed += value.exposed / pipeline_.pipes();
+    sum.bytes += value.held;
+    transient = std::max(transient, value.transient);
+  }
+  sum.bytes += transient;
+  return sum;
 }
 
 Bytes StageFits::Fixed(int32_t stage) {
   auto [it, inserted] = fixed_.try_emplace(stage);
   if (inserted) {
-    const int32_t layers = std::min(kFewLayers, request_.spec.model.layers);
-    const Bytes peak = Peak(stage, NamedPolicy(graph_, RecomputeMode::kNone, layers));
+    const int32_t layers = pipeline_.chunks * kFewLayers;
+    const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers));
     it->second = peak - EstimateNamed(RecomputeMode::kNone, stage, layers).bytes - LayerInputs(stage, layers);
   }
   return it->second;
 }
 
+Bytes StageFits::BudgetOf(int32_t stage, int32_t layers, Bytes limit) {
+  return limit - Fixed(stage) - LayerInputs(stage, layers);
+}
+
 StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const StageHeu& heu = Heu(mode, stage, layers);
   Bytes budget = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes;
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
-    budget = std::min(budget, *limit - Fixed(stage) - LayerInputs(stage, layers));
+    budget = std::min(budget, BudgetOf(stage, layers, *limit));
   }
-  const StageValue value = heu.Estimate(layers, budget);
-  return {value.exposed, value.bytes()};
+  Estimate sum;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const StageValue value = Heu(mode, stage, part).Estimate(part.layers, budget / layers * part.layers);
+    sum.exposed += value.exposed / pipeline_.pipes();
+    sum.bytes += value.bytes();
+  }
+  return sum;
+}
+
+// Each virtual stage gets its layers' share of the budget, which must do for its least.
+Bytes StageFits::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
+  Bytes least;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const Bytes of_part = Heu(mode, stage, part).LeastBytes(part.layers);
+    least = std::max(least, (of_part + Bytes(part.layers - 1)) / part.layers * layers);
+  }
+  return pipeline_.chunks == 1 ? Heu(mode, stage, PartsOf(stage, layers)[0]).LeastBytes(layers) : least;
+}
+
+std::pair<std::vector<StagePolicy>, StageFits::Estimate> StageFits::BestOfHeu(RecomputeMode mode, int32_t stage,
+                                                                              int32_t layers, Bytes budget) {
+  std::vector<StagePolicy> policies;
+  Estimate sum;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
+    std::optional<StageSolution> best = Heu(mode, stage, part).Best(part.layers, share);
+    LYNX_CHECK(best.has_value());
+    sum.exposed += best->value.exposed / pipeline_.pipes();
+    sum.bytes += best->value.bytes();
+    policies.push_back(std::move(best->policy));
+  }
+  return {std::move(policies), sum};
 }
 
 int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
@@ -216,8 +320,8 @@ bool StageFits::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
 }
 
 std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
-  Fit fit{.policy = PolicyOf(mode, layers)};
-  fit.peak = Peak(stage, fit.policy);
+  Fit fit{.policies = PoliciesOf(mode, stage, layers)};
+  fit.peak = Peak(stage, fit.policies);
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (limit && fit.peak > *limit) return std::nullopt;
   fit.exposed = EstimateNamed(mode, stage, layers).exposed;
@@ -229,30 +333,27 @@ std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t st
 // known to fit and not to fit, the budget halves the interval. Ends when next to nothing is to spare, or when more budget
 // brings the same policy again.
 std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
-  const StageHeu& heu = Heu(mode, stage, layers);
-  const Bytes least = heu.LeastBytes(layers);
+  const Bytes least = LeastOfHeu(mode, stage, layers);
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
   const Bytes most = std::max(least, exceeds - Bytes(1));
-  Bytes budget = std::clamp(limit - Fixed(stage) - LayerInputs(stage, layers), least, most);
+  Bytes budget = std::clamp(BudgetOf(stage, layers, limit), least, most);
   std::optional<Fit> best;
-  std::optional<StagePolicy> last_fitting;
+  std::optional<std::vector<StagePolicy>> last_fitting;
   for (int i = 0; i < kBudgetTries; ++i) {
-    const std::optional<StageSolution> choice = heu.Best(layers, budget);
-    LYNX_CHECK(choice.has_value());
-    const Nanos exposed = choice->value.exposed;
-    const Bytes bytes = choice->value.bytes();
-    const bool again = last_fitting == choice->policy;
-    const Bytes peak = Peak(stage, choice->policy);
+    auto [policies, estimate] = BestOfHeu(mode, stage, layers, budget);
+    const auto [exposed, bytes] = estimate;
+    const bool again = last_fitting == policies;
+    const Bytes peak = Peak(stage, policies);
     const Bytes spare = limit - peak;
     fixed_[stage] = peak - bytes - LayerInputs(stage, layers);
     if (spare.value >= 0) {
       if (!best || std::tie(exposed, peak) < std::tie(best->exposed, best->peak)) {
-        best = Fit{choice->policy, exposed, peak};
+        best = Fit{policies, exposed, peak};
       }
       fits = budget;
       if (again || exposed.value == 0 || spare < limit / kNextToNothing) break;
-      last_fitting = choice->policy;
+      last_fitting = std::move(policies);
     } else {
       exceeds = bytes;
     }
@@ -310,12 +411,13 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   Bytes least(std::numeric_limits<int64_t>::max());
   for (RecomputeMode mode : modes) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
-                                     : Arena(stage, PolicyOf(mode, layers)));
+                                     : Probe(stage, PoliciesOf(mode, stage, layers), true).arena);
   }
   if (heuristic) {
-    const StageHeu& heu = Heu(wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted, stage, layers);
-    const Bytes bytes = heu.LeastBytes(layers);
-    least = std::min(least, estimate ? bytes + rest : Arena(stage, heu.Best(layers, bytes)->policy));
+    const RecomputeMode mode = wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted;
+    const Bytes bytes = LeastOfHeu(mode, stage, layers);
+    least = std::min(least, estimate ? bytes + rest
+                                     : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, true).arena);
   }
   return least;
 }

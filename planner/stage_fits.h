@@ -2,8 +2,11 @@
 // costs, for any number of layers on it: quick estimates for the search, and policies whose peak is known to fit. No
 // step is lowered or simulated here.
 //
-// A rank's layers are spread evenly over its virtual stages. Not thread-safe; keeps references to the request and the
-// caches, which outlive it.
+// Virtual stages. A rank's layers are spread evenly over its virtual stages. Each of these is solved as a stage of its
+// own, with an equal part of the rank's microbatches in flight and its layers' share of the memory. Where a rank serves
+// two copies of the model (a bidirectional pipeline), times are means over both, since a microbatch goes through one.
+//
+// Not thread-safe; keeps references to the request and the caches, which outlive it.
 #ifndef LYNX_PLANNER_STAGE_FITS_H_
 #define LYNX_PLANNER_STAGE_FITS_H_
 
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "planner/cost_model.h"
+#include "planner/memory_model.h"
 #include "planner/plan.h"
 #include "planner/plan_caches.h"
 #include "planner/search.h"
@@ -37,7 +41,7 @@ constexpr bool IsHeuristic(RecomputeMode mode) {
 class StageFits {
  public:
   struct Fit {
-    StagePolicy policy;
+    std::vector<StagePolicy> policies;  // of the rank's virtual stages, by chunk
     Nanos exposed;  // per microbatch, by HEU's model
     Bytes peak;
   };
@@ -49,7 +53,7 @@ class StageFits {
   const LayerGraph& graph() const { return graph_; }
   const LayerShape& shape() const { return shape_; }
 
-  StageContext Context(int32_t stage, int32_t first_layer, int32_t layers) const;
+  const PipelineShape& pipeline() const { return pipeline_; }
   // Forward and backward of one microbatch, nothing recomputed.
   Nanos BusyTime(int32_t stage, int32_t layers) const;
   StateBytes States(int32_t stage, int32_t layers) const;
@@ -80,28 +84,45 @@ class StageFits {
     Nanos exposed;
     Bytes bytes;
   };
+  // A virtual stage.
+  struct Part {
+    int32_t layers = 0;
+    SliceEnds ends;
+  };
   // What a stage's layers take under a mode that treats them alike, but for the top layer.
   struct NamedUses {
     RecomputeProblem problem;
     LayerUse inner, top;
   };
 
-  SliceEnds Ends(int32_t stage) const { return {stage == 0, stage == stages() - 1}; }
-  int32_t InFlightOf(int32_t stage) const;
-  Bytes Peak(int32_t stage, const StagePolicy& policy);
-  Bytes Arena(int32_t stage, const StagePolicy& policy) const;
-  RecomputeProblem Problem(RecomputeMode mode, int32_t stage, int32_t layers) const;
-  const StageHeu& Heu(RecomputeMode mode, int32_t stage, int32_t layers);
-  const NamedUses& UsesOf(RecomputeMode mode, int32_t stage);
-  // Of the stage's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
-  // embedding's and the head's tensors. Learnt from the last peak found for the stage.
+  std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
+  // A context of the rank alone; which layers of the model its slices hold is made up.
+  StageContext Context(int32_t stage, int32_t layers) const;
+  // Microbatches whose activations a virtual stage of the rank holds at most, on average over its virtual stages.
+  int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
+  Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies);
+  Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
+  // Of a program of few microbatches: liveness only, or the arena.
+  MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena);
+  RecomputeProblem Problem(RecomputeMode mode, int32_t stage, const Part& part) const;
+  const StageHeu& Heu(RecomputeMode mode, int32_t stage, const Part& part);
+  const NamedUses& UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends);
+  // Of the rank's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
+  // embedding's and the head's tensors. Learnt from the last peak found for the rank.
   Bytes Fixed(int32_t stage);
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
+  // What HEU may use of the limit, as far as is known.
+  Bytes BudgetOf(int32_t stage, int32_t layers, Bytes limit);
   // Of any mode that names its policies; kBlock with block_layers_.
   StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
+  std::vector<StagePolicy> PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const;
+  StageValue ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part);
   Estimate EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers);
-  Estimate EstimateBlock(int32_t stage, int32_t layers);
   Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
+  Bytes LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers);
+  // HEU's best policies for that budget, and what they are worth.
+  std::pair<std::vector<StagePolicy>, Estimate> BestOfHeu(RecomputeMode mode, int32_t stage, int32_t layers,
+                                                          Bytes budget);
   std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);
   std::optional<Fit> FitHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   std::optional<Fit> FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
@@ -111,16 +132,18 @@ class StageFits {
   const StageCosts costs_;
   const LayerShape shape_;
   const LayerGraph& graph_;
-  FrontCache& fronts_;
+  const PipelineShape pipeline_;
+  PlanCaches& caches_;
   StagePeaks& peaks_;
+  std::vector<int32_t> in_flight_;  // per rank
   std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // per stage and type: forward and backward of a layer
   std::vector<Bytes> device_memory_;                            // per stage; 0 = unknown
   std::vector<Nanos> stalls_;                                   // per stage and microbatch
   std::vector<Bytes> reserves_;                                 // per stage: taken off the limit
   int32_t block_layers_ = 0;
   std::map<int32_t, Bytes> fixed_;
-  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, const StageHeu*> heus_;
-  std::map<std::pair<RecomputeMode, int32_t>, NamedUses> named_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
+  std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;
 };
 

@@ -44,20 +44,41 @@ Bytes StagePeaks::StoredLayers(const StagePolicy& policy) const {
 }
 
 // A rank of that kind in the shortest pipeline that gives it so many microbatches in flight.
-Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t more) const {
-  const auto layers = static_cast<int32_t>(policy.layers.size());
+StageContext StagePeaks::ProbeContext(SliceEnds ends, int32_t layers, int32_t in_flight, int32_t more) const {
   const int32_t rank = ends.embedding ? 0 : 1;
   ParallelLayout layout = layout_;
   layout.pp = ends.head ? rank + 1 : std::max(rank + 2, rank + in_flight);
-  const StageContext context{.model = model_,
-                             .layout = layout,
-                             .micro_batch = micro_batch_,
-                             .microbatches = in_flight + more,
-                             .pipeline_rank = rank,
-                             .slices = {SliceOf(layout, rank, 0, layers)}};
+  return {.model = model_,
+          .layout = layout,
+          .micro_batch = micro_batch_,
+          .microbatches = in_flight + more,
+          .pipeline_rank = rank,
+          .slices = {SliceOf(layout, rank, 0, layers)}};
+}
+
+Bytes StagePeaks::Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t more) const {
+  const StageContext context = ProbeContext(ends, static_cast<int32_t>(policy.layers.size()), in_flight, more);
   const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
   LYNX_CHECK(memory.ok());
   return memory->live_peak;
+}
+
+// What lives between the last action of the only B and the first of the only W.
+Bytes StagePeaks::StoredForWeights(SliceEnds ends, const StagePolicy& policy) {
+  auto [it, inserted] = for_weights_.try_emplace({ends, policy.layers});
+  if (!inserted) return it->second;
+  StageContext context = ProbeContext(ends, static_cast<int32_t>(policy.layers.size()), 1, 0);
+  context.layout.schedule = ScheduleKind::kZeroBubble;
+  const Program program = LowerStage(context, policy);
+  const absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
+  LYNX_CHECK(memory.ok());
+  const auto first = std::find_if(program.begin(), program.end(),
+                                  [](const Action& action) { return action.kind == ActionKind::kWeight; });
+  const auto at = static_cast<int32_t>(first - program.begin());
+  for (const BufferInstance& buffer : memory->buffers) {
+    if (buffer.first < at && buffer.last >= at) it->second += buffer.bytes;
+  }
+  return it->second;
 }
 
 Bytes StagePeaks::StoredOf(SliceEnds ends, const StagePolicy& policy) {

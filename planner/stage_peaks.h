@@ -12,7 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,9 +38,12 @@ class StagePeaks {
   // Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <= microbatches; a
   // rank with the head has one in flight.
   Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
-  Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);  // of one microbatch
+  // What is held of one microbatch between F and B, and, where weights are split from input gradients, between B and W.
+  Bytes StoredOf(SliceEnds ends, const StagePolicy& policy);
+  Bytes StoredForWeights(SliceEnds ends, const StagePolicy& policy);
 
  private:
+  StageContext ProbeContext(SliceEnds ends, int32_t layers, int32_t in_flight, int32_t more) const;
   Bytes Probe(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t more) const;
   Bytes StoredLayers(const StagePolicy& policy) const;
 
@@ -51,6 +54,7 @@ class StagePeaks {
   std::map<SliceEnds, Bytes> beside_layers_;  // stored of a microbatch, not by transformer layers
   // Probes by ends, in flight, further microbatches and policy.
   std::map<std::tuple<SliceEnds, int32_t, int32_t, std::vector<LayerPolicy>>, Bytes> peaks_;
+  std::map<std::pair<SliceEnds, std::vector<LayerPolicy>>, Bytes> for_weights_;
 };
 
 }  // namespace lynx

@@ -154,9 +154,6 @@ TEST(Compare, WhatIsNotPlannedYetIsAnError) {
   request.spec.recompute_options.layers = 2;
   EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("uniform"));
   request = TightRequest();
-  request.spec.parallel.schedule = ScheduleKind::kZeroBubble;
-  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("parallel.schedule zero-bubble"));
-  request = TightRequest();
   request.spec.recompute_options.offload_permille = 100;
   EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("offloadShare"));
   // Nothing but context parallelism uses all ranks.

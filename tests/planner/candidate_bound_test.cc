@@ -1,0 +1,71 @@
+#include "planner/candidate_bound.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/layout_planner.h"
+#include "planner/lowered.h"
+#include "tests/planner/search_requests.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+
+// Every candidate of random requests, under every kind of schedule: what is simulated is never below a bound.
+TEST(CandidateBound, NoSimulatedStepIsShorter) {
+  constexpr uint64_t kSeed = 7;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 rng(kSeed);
+  int planned = 0, tight = 0;
+  for (int i = 0; i < 24; ++i) {
+    const PlanRequest request = RandomRequest(rng);
+    const auto candidates = LoweredCandidates(request);
+    ASSERT_TRUE(candidates.ok()) << candidates.status();
+    PlanCaches caches(request);
+    for (int k = 0; k < 6; ++k) {
+      const Candidate& candidate = (*candidates)[rng() % candidates->size()];
+      SCOPED_TRACE(LayoutText(candidate.layout));
+      const CandidateBound bound(request, candidate, caches.Floor(candidate));
+      const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+      if (!draft) continue;
+      const Nanos step = draft->simulation.step;
+      ++planned;
+      EXPECT_LE(bound.Quick(), step);
+      EXPECT_TRUE(bound.MayTake(step));
+      const std::optional<Nanos> least = bound.Bound();
+      ASSERT_TRUE(least.has_value());
+      EXPECT_GE(*least, bound.Quick());
+      EXPECT_LE(*least, step);
+      tight += *least * 2 > step;
+    }
+  }
+  EXPECT_GT(planned, 60);
+  EXPECT_GT(tight, planned * 3 / 4);
+}
+
+TEST(CandidateBound, LessMemoryRaisesItUntilNothingFits) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.spec.train.global_batch = 16;
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  const Candidate candidate{.layout = {.tp = 2, .pp = 2}, .micro_batch = 1, .microbatches = 16};
+  const auto bound = [&](Bytes limit) {
+    request.spec.resources.activation_memory_per_rank = limit;
+    PlanCaches caches(request);
+    return CandidateBound(request, candidate, caches.Floor(candidate)).Bound();
+  };
+  Nanos last = *bound(Bytes(0));
+  bool rose = false;
+  for (int64_t kib = 4000; kib >= 400; kib /= 2) {
+    const std::optional<Nanos> now = bound(kKiB * kib);
+    ASSERT_TRUE(now.has_value()) << kib;
+    EXPECT_GE(*now, last) << kib;
+    rose = rose || *now > last;
+    last = *now;
+  }
+  EXPECT_TRUE(rose);
+  EXPECT_FALSE(bound(kKiB * 10).has_value());
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,96 @@
+#include "planner/plan_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/lowered.h"
+#include "tests/planner/search_requests.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+
+// The best of all candidates, each planned whole.
+std::optional<Nanos> Exhaustive(const PlanRequest& request, const std::vector<Candidate>& candidates) {
+  PlanCaches caches(request);
+  std::optional<Nanos> best;
+  for (const Candidate& candidate : candidates) {
+    const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+    if (draft && (!best || draft->simulation.step < *best)) best = draft->simulation.step;
+  }
+  return best;
+}
+
+TEST(PlanSearch, FindsWhatPlanningEveryCandidateFinds) {
+  constexpr uint64_t kSeed = 11;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 rng(kSeed);
+  int feasible = 0, same = 0;
+  int64_t candidates_of_all = 0, simulated_of_all = 0;
+  for (int i = 0; i < 16; ++i) {
+    const PlanRequest request = RandomRequest(rng);
+    const auto candidates = LoweredCandidates(request);
+    ASSERT_TRUE(candidates.ok()) << candidates.status();
+    PlanCaches caches(request);
+    PlanSearch search(request, *candidates, caches);
+    const std::optional<Plan> plan = search.Fastest();
+    const std::optional<Nanos> best = Exhaustive(request, *candidates);
+    candidates_of_all += search.counts().candidates;
+    simulated_of_all += search.counts().simulated;
+    if (!plan) continue;
+    ++feasible;
+    ASSERT_TRUE(best.has_value());
+    same += plan->step <= *best;
+    // An arena that turns out larger than its peak can cost a little, and a guess can be off by more than is allowed for.
+    EXPECT_LE(static_cast<double>(plan->step.value), 1.06 * static_cast<double>(best->value)) << i;
+  }
+  EXPECT_GE(feasible, 10);
+  EXPECT_GE(same, feasible * 2 / 3);
+  EXPECT_LT(simulated_of_all, candidates_of_all / 2);
+}
+
+TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
+  struct Case {
+    ScheduleKind schedule;
+    int32_t virtual_stages;
+  };
+  using enum ScheduleKind;
+  for (const auto& [schedule, virtual_stages] :
+       {Case{kGpipe, 1}, Case{kOneForwardOneBackward, 1}, Case{kInterleaved, 2}, Case{kInterleaved, 3},
+        Case{kZeroBubble, 1}, Case{kZeroBubbleV, 1}, Case{kChimera, 1}}) {
+    for (const int64_t limit : {0, 6000, 3000}) {
+      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << " v" << virtual_stages << " limit " << limit);
+      PlanRequest request;
+      request.target = PlanTarget::kAnyFramework;
+      request.spec.model = {.layers = 13, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+      request.spec.train.global_batch = 16;
+      request.spec.train.micro_batch = 1;
+      request.spec.parallel = {.tp = 2, .pp = 4, .dp = 1, .virtual_stages = virtual_stages, .schedule = schedule};
+      request.spec.resources = {.min_ranks = 8, .max_ranks = 8, .activation_memory_per_rank = kKiB * limit};
+      request.cluster = UniformCluster(2, 4, SmallGpu());
+      const absl::StatusOr<PlanResult> result = MakePlan(request);
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
+      const Plan& plan = std::get<Plan>(*result);
+      EXPECT_EQ(plan.layout.schedule, schedule);
+      EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
+      for (const StagePlan& stage : plan.stages) {
+        if (limit > 0) EXPECT_LE(stage.arena, kKiB * limit);
+        EXPECT_EQ(stage.slices.size(), static_cast<size_t>(PipelineOf(plan.layout).chunks));
+      }
+    }
+  }
+}
+
+TEST(PlanSearch, TheSameRequestGivesTheSamePlan) {
+  std::mt19937_64 rng(3);
+  const PlanRequest request = RandomRequest(rng);
+  const auto first = MakePlan(request), second = MakePlan(request);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_EQ(first->index(), second->index());
+  if (const auto* plan = std::get_if<Plan>(&*first)) EXPECT_EQ(plan->digest, std::get<Plan>(*second).digest);
+}
+
+}  // namespace
+}  // namespace lynx
