@@ -282,6 +282,68 @@ TEST(ScheduleProgram, LowersSchedulesReadFromText) {
   EXPECT_TRUE(Simulate(p.programs, p.contexts, costs).ok());
 }
 
+// Runs, again and again, any slot of any rank that can run, each stage its microbatches in order.
+Schedule AnyOrder(std::mt19937_64& rng, const ParallelLayout& layout, int32_t microbatches) {
+  Schedule schedule{.shape = PipelineOf(layout),
+                    .microbatches = microbatches,
+                    .splits_weight = InfoOf(layout.schedule).splits_weight,
+                    .ranks = std::vector<std::vector<Slot>>(static_cast<size_t>(layout.pp))};
+  const PipelineShape& shape = schedule.shape;
+  std::vector<std::vector<int32_t>> of_pipe(2);
+  for (int32_t k = 0; k < microbatches; ++k) {
+    of_pipe[static_cast<size_t>(shape.pipes() == 1 ? 0 : k < 2 ? k : Draw(rng, 0, 1))].push_back(k);
+  }
+  std::map<std::pair<Pass, int32_t>, size_t> done;
+  const auto can_run = [&](Pass pass, int32_t stage) {
+    const size_t n = done[{pass, stage}];
+    if (n == of_pipe[static_cast<size_t>(shape.PipeOf(stage))].size()) return false;
+    const int32_t needs = pass == Pass::kForward ? shape.Previous(stage) : shape.Next(stage);
+    if (pass == Pass::kBackward && done[{Pass::kForward, stage}] <= n) return false;
+    if (pass == Pass::kWeight) return done[{Pass::kBackward, stage}] > n;
+    return needs == kNoStage || done[{pass, needs}] > n;
+  };
+  while (true) {
+    std::vector<std::pair<Pass, int32_t>> runnable;
+    for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+      if (pass == Pass::kWeight && !schedule.splits_weight) continue;
+      for (int32_t stage = 0; stage < shape.stages(); ++stage) {
+        if (can_run(pass, stage)) runnable.push_back({pass, stage});
+      }
+    }
+    if (runnable.empty()) return schedule;
+    const auto [pass, stage] = runnable[rng() % runnable.size()];
+    const int32_t k = of_pipe[static_cast<size_t>(shape.PipeOf(stage))][done[{pass, stage}]++];
+    schedule.ranks[static_cast<size_t>(shape.RankOf(stage))].push_back({pass, stage, k});
+  }
+}
+
+TEST(ScheduleProgram, LowersSlotsInAnyOrderWithoutDeadlock) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    std::mt19937_64 rng(seed);
+    const ParallelLayout layout = RandomLayout(rng, 8);
+    const int32_t pieces = PipelineOf(layout).pieces();
+    const int32_t microbatches = 2 * Draw(rng, 1, 5);
+    const std::vector<StageContext> contexts = ContextsOf(SmallModel(pieces), layout, microbatches);
+    const LayerGraph& graph = contexts.front().graph();
+    Pipeline p = LoweredWith(contexts,
+                             [&](const StageSlice& slice) { return RandomPolicy(rng, graph, slice.layers()); });
+    SCOPED_TRACE(::testing::Message() << "seed " << seed << ": " << NameOf(p));
+    const Schedule schedule = AnyOrder(rng, layout, microbatches);
+    const absl::StatusOr<PipelineSlots> slots = SlotsToLower(schedule);
+    ASSERT_TRUE(slots.ok()) << slots.status() << "\n" << ScheduleText(schedule);
+    for (size_t rank = 0; rank < p.programs.size(); ++rank) {
+      p.programs[rank] = LowerStage(p.contexts[rank], (*slots)[rank], p.policies[rank]);
+    }
+    const absl::Status valid = ValidatePrograms(p.programs, p.contexts);
+    ASSERT_TRUE(valid.ok()) << valid << "\n" << ScheduleText(schedule);
+    const CostModel costs(StatedCpuProfile(), p.contexts[0].model, layout, 2, 8);
+    const absl::StatusOr<Simulation> simulation = Simulate(p.programs, p.contexts, costs);
+    ASSERT_TRUE(simulation.ok()) << simulation.status() << "\n" << ScheduleText(schedule);
+    ExpectSameValues(p);
+    if (HasFailure()) return;
+  }
+}
+
 TEST(ScheduleProgram, RefusesSchedulesThatItMakesNoProgramsFor) {
   const auto error = [](const std::string& text) { return std::string(SlotsToLower(Read(text)).status().message()); };
   EXPECT_EQ(error("custom ranks=1 microbatches=2\n0F1 0F0 0B0 0B1\n"),
