@@ -102,7 +102,6 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
       OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
-  LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
                         ModelState::Create(config.context, coordinates.tp, config.spec.train.seed, backend));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.context = config.context,

@@ -231,7 +231,7 @@ TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
     ASSERT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
     reasons += Only<RankFailure>(ranks.Reports(rank))[0].reason + "\n";
   }
-  EXPECT_THAT(reasons, HasSubstr("parallel.schedule zero-bubble-v can be planned"));
+  EXPECT_THAT(reasons, HasSubstr("layout tp2 pp2 dp1 zero-bubble-v has more to it"));
 }
 
 TEST(RankProcess, ABrokenConfigurationIsReported) {
