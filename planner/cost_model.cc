@@ -321,6 +321,12 @@ Nanos CostModel::ReloadTime(Bytes bytes) const {
   return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.from_host_bytes_per_second);
 }
 
+Nanos CostModel::ExchangeTime(Bytes bytes) const {
+  if (profile_.host.both_bytes_per_second == 0) return kLongestTime;
+  const Nanos both = profile_.host.latency + TimeAtRate(bytes.value * 2, profile_.host.both_bytes_per_second);
+  return std::max({OffloadTime(bytes), ReloadTime(bytes), both});
+}
+
 Nanos CostModel::OptimizerTime(int64_t parameters) const {
   if (measured_) {
     const __int128 nanos = static_cast<__int128>(parameters) * optimizer_per_mega_parameter_.value;

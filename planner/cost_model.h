@@ -69,6 +69,8 @@ class CostModel {
   Nanos WeightGatherTime(int64_t parameters) const;
   Nanos OffloadTime(Bytes bytes) const;  // to the host, with nothing coming back; kLongestTime if the device cannot
   Nanos ReloadTime(Bytes bytes) const;
+  // To the host while as much comes back, as in a pipeline's steady state; kLongestTime if the device cannot.
+  Nanos ExchangeTime(Bytes bytes) const;
   Nanos OptimizerTime(int64_t parameters) const;  // of so many of a rank's parameters
   // All-reduce between the first and the last stage, which both hold the tied embedding.
   Nanos TiedEmbeddingTime() const;

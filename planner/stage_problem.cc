@@ -41,6 +41,22 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   return std::min(cost, kLongestWork);
 }
 
+// Layers whose offloaded tensors are on the device at once.
+constexpr int32_t kLayersOnTheirWay = 4;
+
+void AddOffloading(const CostModel& costs, const LayerGraph& graph, const LayerShape& shape, const StageTraits& traits,
+                   RecomputeProblem& problem) {
+  if (traits.host_memory.value <= 0 || costs.ExchangeTime(Bytes(1)) == kLongestTime) return;
+  problem.host_budget = std::min(traits.host_memory, kLargestBudget);
+  problem.resident = traits.layers >= kLayersOnTheirWay ? 1 : 2;
+  for (size_t i = 0; i < problem.items.size(); ++i) {
+    const Nanos copy = costs.ExchangeTime(StoredBytes(graph.recomputable()[i], shape));
+    problem.items[i].copy_out = problem.items[i].copy_in = std::min(copy, kLongestWork);
+  }
+  const Nanos passes = costs.LayerTime(kLayer, Pass::kForward) + costs.LayerTime(kLayer, Pass::kBackward);
+  problem.copy_out = problem.copy_in = std::min(passes * traits.layers, kLongestWork);
+}
+
 }  // namespace
 
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits) {
@@ -67,6 +83,7 @@ RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shap
   }
   if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kLongestWork);
   if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
+  AddOffloading(costs, graph, shape, traits, problem);
   return problem;
 }
 

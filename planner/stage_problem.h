@@ -12,13 +12,19 @@ struct StageTraits {
   int32_t in_flight = 1;    // microbatches
   bool below_head = false;  // the head stands on the stage's top layer
   Nanos stall;              // the stage's steady wait for the gradient of a microbatch; 0: none
+  Bytes host_memory;        // what offloading may take of the rank's share of its node's memory; 0: nothing is offloaded
 };
 
 // Items are LayerGraph::recomputable(), segments the transformer layer's backward segments in their order. A window
 // holds CostModel::OverlapCapacity of its length, less the weight gradients that run there first. The top layer's
 // `early` is the window of the head's backward, where the lowering puts what the top layer needs first. With one
-// microbatch in flight there is no other one whose forward or stall could hide anything. Nothing is offloaded. Sizes
-// and times beyond a problem's limits are cut to them: nothing of that size fits or hides anywhere.
+// microbatch in flight there is no other one whose forward or stall could hide anything. Sizes and times beyond a problem's
+// limits are cut to them: nothing of that size fits or hides anywhere.
+//
+// Offloading. In the steady state as much comes back as leaves, so both directions take CostModel::ExchangeTime; a
+// microbatch's copies have the time of its layers' passes. A tensor leaves while the next layer's pass runs and comes back
+// while the one before its own does, so at any time some four layers' are on the device: a microbatch of the stage, or in
+// a stage of fewer layers two. Of a device that cannot offload, or without host_memory, nothing is.
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
 
 // The same with nothing hidden anywhere: everything that is recomputed is exposed.

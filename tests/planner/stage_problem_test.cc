@@ -98,6 +98,62 @@ TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
 }
 
+TEST(StageProblem, OffloadsOnlyWhereAskedAndWhereTheDeviceCan) {
+  HardwareProfile profile = RoundProfile(TinyModel(2));
+  const StageTraits asked{.layers = 2, .in_flight = 5, .host_memory = Bytes(1 << 20)};
+  EXPECT_EQ(TinyProblem(profile, kTp2, asked).host_budget, Bytes(0));
+  profile.host = {Nanos(5), 2'000'000'000, 1'000'000'000, 1'000'000'000};
+  EXPECT_EQ(TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 5}).host_budget, Bytes(0));
+  const RecomputeProblem problem = TinyProblem(profile, kTp2, asked);
+  EXPECT_TRUE(ValidateProblem(problem).ok());
+  EXPECT_EQ(problem.host_budget, Bytes(1 << 20));
+  // gelu: 10 * 32 floats leave and as many come back, over a link that moves a byte in a nanosecond.
+  EXPECT_EQ(problem.items[7].copy_out, Nanos(5 + 2 * 1280));
+  EXPECT_EQ(problem.items[7].copy_in, problem.items[7].copy_out);
+  const ModelSpec model = TinyModel(2);
+  const CostModel costs(profile, model, kTp2, 1, 2);
+  const LayerType layer = LayerType::kTransformer;
+  EXPECT_EQ(problem.copy_out, (costs.LayerTime(layer, Pass::kForward) + costs.LayerTime(layer, Pass::kBackward)) * 2);
+  EXPECT_EQ(problem.copy_in, problem.copy_out);
+  EXPECT_EQ(problem.resident, 2);
+  StageTraits many = asked;
+  many.layers = 4;
+  EXPECT_EQ(TinyProblem(profile, kTp2, many).resident, 1);
+  EXPECT_EQ(TinyProblem(profile, kTp2, many).copy_out, problem.copy_out * 2);
+}
+
+TEST(StageProblem, OffloadingSavesMemoryWhereCopiesAreFree) {
+  HardwareProfile profile = RoundProfile(TinyModel(2), Nanos(400));
+  profile.host = {Nanos(0), 100'000'000'000, 100'000'000'000, 200'000'000'000};
+  const StageTraits traits{.layers = 6, .in_flight = 6, .host_memory = Bytes(1 << 20)};
+  RecomputeProblem problem = TinyProblem(profile, kTp2, traits);
+  const StagePolicy stored{std::vector<LayerPolicy>(6)};
+  problem.budget = EvaluateStage(problem, stored)->bytes() / 4;
+  const std::optional<StageSolution> with = StageHeu(problem).Best(6, problem.budget);
+  ASSERT_TRUE(with.has_value());
+  EXPECT_EQ(with->value.exposed, Nanos(0));
+  EXPECT_GT(with->value.host, Bytes(0));
+  EXPECT_LE(with->value.host, Bytes(1 << 20));
+  problem.host_budget = Bytes(0);
+  const std::optional<StageSolution> without = StageHeu(problem).Best(6, problem.budget);
+  EXPECT_TRUE(!without || without->value.exposed > Nanos(0));
+}
+
+// Host memory for half of it, and a slow link: storing, recomputing and offloading are one decision.
+TEST(StageProblem, MoreHostMemoryOrAFasterLinkNeverHurts) {
+  const auto exposed = [](int64_t host, int64_t rate) {
+    HardwareProfile profile = RoundProfile(TinyModel(2), Nanos(400));
+    profile.host = {Nanos(0), rate, rate, rate};
+    RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 6, .in_flight = 6, .host_memory = Bytes(host)});
+    const StagePolicy stored{std::vector<LayerPolicy>(6)};
+    problem.budget = EvaluateStage(problem, stored)->bytes() / 4;
+    return StageHeu(problem).Best(6, problem.budget)->value.exposed;
+  };
+  EXPECT_LT(exposed(1 << 20, 4'000'000'000), exposed(0, 4'000'000'000));
+  EXPECT_LE(exposed(1 << 20, 4'000'000'000), exposed(1 << 17, 4'000'000'000));
+  EXPECT_LT(exposed(1 << 20, 4'000'000'000), exposed(1 << 20, 100'000'000));
+}
+
 TEST(StageProblem, SizesBeyondTheLimitsAreCut) {
   ModelSpec model = TinyModel(2);
   model.seq = 1 << 20;
