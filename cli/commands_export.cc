@@ -55,7 +55,7 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   }
   const auto request = ReadPlanRequest(options.plan);
   if (!request.ok()) return Fail(request.status());
-  const auto result = MakePlan(*request);
+  const auto result = MakePlanFor(format, *request);
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const auto exported = ExportPlan(format, *request, std::get<Plan>(*result));

@@ -85,6 +85,7 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 
   auto* export_plan = app.add_subcommand("export", "Plan a job offline, and write the plan for another framework");
   static ExportOptions export_options;
+  export_options.plan.target = "any";
   AddPlanInputs(*export_plan, export_options.plan);
   export_plan->add_option("--format", export_options.format, "megatron, deepspeed or torchtitan")->required();
   export_plan->add_option("--out", export_options.folder, "Write the files into this folder instead of printing them")

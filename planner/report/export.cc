@@ -95,6 +95,15 @@ absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest 
   return best;
 }
 
+std::vector<ScheduleKind> SchedulesOf(ExportFormat format) {
+  std::vector<ScheduleKind> schedules = {ScheduleKind::kOneForwardOneBackward};
+  if (format != ExportFormat::kDeepSpeed) schedules.push_back(ScheduleKind::kInterleaved);
+  if (format == ExportFormat::kTorchtitan) {
+    schedules.insert(schedules.end(), {ScheduleKind::kGpipe, ScheduleKind::kZeroBubbleV});
+  }
+  return schedules;
+}
+
 std::string PolicyWords(const RecomputeSummary& recompute) {
   if (recompute.first_layers > 0) {
     return absl::StrCat("recomputing the first ", recompute.first_layers, " layers of each stage in full");
@@ -200,6 +209,11 @@ bool CanExpress(ExportFormat format, const RecomputeSummary& recompute) {
   return false;
 }
 
+std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs) {
+  return absl::StrCat("the schedule ", ScheduleKindName(layout.schedule), ": ", runs,
+                      ", with other memory and time; set parallel.schedule to that and export again");
+}
+
 std::string ExportHeader(const std::string& what, const JobSpec& spec, const Plan& plan, const std::string& mark) {
   return absl::StrCat(mark, what, " for the job ", spec.name, ", made by lynxctl export.\n", mark, "Plan ",
                       plan.digest.substr(0, 12), ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch,
@@ -207,6 +221,27 @@ std::string ExportHeader(const std::string& what, const JobSpec& spec, const Pla
 }
 
 std::string NumberText(double value) { return absl::StrCat(value); }
+
+absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request) {
+  if (request.target == PlanTarget::kLynxEngine || request.spec.parallel.schedule != ScheduleKind::kAuto) {
+    return MakePlan(request);
+  }
+  std::optional<PlanResult> best;
+  absl::Status refusal;
+  for (const ScheduleKind schedule : SchedulesOf(format)) {
+    request.spec.parallel.schedule = schedule;
+    absl::StatusOr<PlanResult> result = MakePlan(request);
+    if (!result.ok()) {  // the job's fault only where all schedules refuse it
+      refusal.Update(result.status());
+      continue;
+    }
+    const Plan* plan = std::get_if<Plan>(&*result);
+    const Plan* kept = best ? std::get_if<Plan>(&*best) : nullptr;
+    if (!best || (plan != nullptr && (kept == nullptr || plan->step < kept->step))) best = *std::move(result);
+  }
+  if (!best) return refusal;
+  return *std::move(best);
+}
 
 absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan) {
   const RecomputeSummary summary = SummaryOf(plan, request.spec.recompute_options);

@@ -30,6 +30,9 @@ struct ExportedPlan {
   std::vector<std::string> missing;  // what the framework cannot express: a sentence each, without a full stop
 };
 
+// As MakePlan, but a schedule that is left open is chosen among those that the framework has.
+absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request);
+
 // InvalidArgument as MakePlan, for the request that pins what the framework has.
 absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan);
 

@@ -103,7 +103,7 @@ class DeepSpeed {
                         " layers: PipelineModule divides evenly, by parameters or by layer type"));
     }
     if (layout_.schedule != ScheduleKind::kOneForwardOneBackward) {
-      Miss(absl::StrCat("the schedule ", ScheduleKindName(layout_.schedule), ": DeepSpeed's pipeline runs 1F1B"));
+      Miss(ScheduleMissing(layout_, "DeepSpeed's pipeline runs 1F1B"));
     }
   }
 

@@ -15,6 +15,9 @@ ExportedPlan TorchtitanFiles(const JobSpec& spec, const Plan& plan, const Recomp
 
 bool CanExpress(ExportFormat format, const RecomputeSummary& recompute);
 
+// What to say of a schedule that the framework has not; `runs`: what it runs instead, "Megatron-LM runs 1F1B".
+std::string ScheduleMissing(const ParallelLayout& layout, const std::string& runs);
+
 // The comment at the head of each file: what it is, of which plan. `mark` begins each line.
 std::string ExportHeader(const std::string& what, const JobSpec& spec, const Plan& plan, const std::string& mark);
 // A double as people write it: shortest text that reads back to six digits, such as 0.0003 or 1e-08.

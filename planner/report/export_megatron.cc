@@ -128,8 +128,8 @@ class Megatron {
     }
     if (layout_.pp == 1) return;
     if (layout_.schedule != ScheduleKind::kOneForwardOneBackward && layout_.schedule != ScheduleKind::kInterleaved) {
-      Miss(absl::StrCat("the schedule ", ScheduleKindName(layout_.schedule), ": Megatron-LM runs ",
-                        layout_.virtual_stages > 1 ? "interleaved 1F1B" : "1F1B"));
+      Miss(ScheduleMissing(layout_, layout_.virtual_stages > 1 ? "Megatron-LM runs interleaved 1F1B"
+                                                               : "Megatron-LM runs 1F1B"));
     }
   }
 

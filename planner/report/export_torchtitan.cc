@@ -158,9 +158,9 @@ class Torchtitan {
       case ScheduleKind::kInterleaved: return "Interleaved1F1B";
       case ScheduleKind::kZeroBubbleV: return "ZBVZeroBubble";
       case ScheduleKind::kZeroBubble:
-        Miss("the zero-bubble schedule with one chunk a rank: torchtitan has it for two; it runs 1F1B");
+        Miss(ScheduleMissing(layout_, "torchtitan has it for two chunks a rank (zero-bubble-v), and here runs 1F1B"));
         return "1F1B";
-      case ScheduleKind::kChimera: Miss("the schedule chimera: torchtitan runs 1F1B"); return "1F1B";
+      case ScheduleKind::kChimera: Miss(ScheduleMissing(layout_, "torchtitan runs 1F1B")); return "1F1B";
       case ScheduleKind::kAuto:
       case ScheduleKind::kOneForwardOneBackward: break;
     }

@@ -308,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "context parallelism that shares no states"},
         MissingCase{"TorchtitanPrecision", kT, Bfloat16({.pp = 2}), Bfloat16({.dp = 2}), "bfloat16 without FSDP"},
         MissingCase{"TorchtitanZeroBubble", kT, Case({.pp = 2, .schedule = ScheduleKind::kZeroBubble}),
-                    Case({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}), "the zero-bubble schedule"},
+                    Case({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}), "the schedule zero-bubble"},
         MissingCase{"TorchtitanClipping", kT, Unclipped(), Case(), "no clipping"},
         MissingCase{"TorchtitanChimera", kT, Case({.pp = 2, .schedule = ScheduleKind::kChimera}), Case({.pp = 2}),
                     "the schedule chimera"}),
@@ -451,6 +451,27 @@ TEST(Export, RecomputesNoMoreLayersThanItMust) {
   EXPECT_THAT(megatron->files[0].text, HasSubstr("--recompute-method block\n  --recompute-num-layers 3\n"));
   EXPECT_THAT(megatron->missing, Contains(HasSubstr("recomputing the first 3 layers of each stage in full")));
   EXPECT_THAT(ExportPlan(kT, fixture->request, fixture->plan)->missing, Contains(HasSubstr("every layer in full")));
+}
+
+TEST(MakePlanFor, ChoosesAmongTheFrameworksSchedules) {
+  PlanRequest request = SmallRequest(kKiB * 1600);
+  request.target = PlanTarget::kAnyFramework;
+  const auto planned = [&](ExportFormat format) {
+    const absl::StatusOr<PlanResult> result = MakePlanFor(format, request);
+    EXPECT_TRUE(result.ok() && std::holds_alternative<Plan>(*result)) << result.status();
+    return std::get<Plan>(*result);
+  };
+  EXPECT_EQ(planned(kD).layout.schedule, ScheduleKind::kOneForwardOneBackward);
+  EXPECT_THAT(planned(kM).layout.schedule,
+              testing::AnyOf(ScheduleKind::kOneForwardOneBackward, ScheduleKind::kInterleaved));
+  EXPECT_LE(planned(kM).step, planned(kD).step) << "it may choose among more";
+  EXPECT_LE(planned(kT).step, planned(kM).step);
+  request.spec.parallel.schedule = ScheduleKind::kChimera;
+  EXPECT_EQ(planned(kM).layout.schedule, ScheduleKind::kChimera) << "what the job says stands";
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .virtual_stages = 2};
+  EXPECT_EQ(planned(kM).layout.schedule, ScheduleKind::kInterleaved) << "1F1B has no virtual stages";
+  request.spec.parallel = {.tp = 8, .pp = 2, .dp = 1};
+  EXPECT_EQ(MakePlanFor(kM, request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Export, SaysWhenNothingThatTheFrameworkHasFits) {
