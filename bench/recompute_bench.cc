@@ -45,6 +45,20 @@ void BM_HeuStage(benchmark::State& state) {
 }
 BENCHMARK(BM_HeuStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}})->Args({50, 4, 200, 30});
 
+// A further stage of a pipeline: other layers and microbatches in flight, and a budget of its own.
+void BM_HeuNextStage(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state);
+  const StageHeu first(problem);
+  int32_t in_flight = 2;
+  for (auto _ : state) {
+    in_flight = in_flight % 64 + 2;
+    const StageHeu heu = first.ForStage(problem.layers, in_flight, problem.stall);
+    const Bytes least = heu.LeastBytes(problem.layers);
+    benchmark::DoNotOptimize(heu.Best(problem.layers, least + problem.budget / 100 * state.range(3)));
+  }
+}
+BENCHMARK(BM_HeuNextStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}});
+
 // Another budget for fronts that are known.
 void BM_HeuMix(benchmark::State& state) {
   const RecomputeProblem problem = Stage(state);

@@ -1,88 +1,33 @@
 // How far HEU is from the optimum, over random stages of which OPT proves it. Stages are small enough for proofs in
-// little time; OPT's effort is limited by the size of its MILPs, and by time only as a last resort.
-#include <algorithm>
-#include <cstdio>
-#include <limits>
-
+// little time; OPT's effort is limited by the size of its MILPs, and by time only as a last resort. For larger ones:
+// bench/heu_gap.cc.
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
-#include "planner/stage_heu.h"
-#include "planner/stage_problem.h"
-#include "tests/planner/recompute_problems.h"
+#include "tests/planner/random_stages.h"
 
 namespace lynx {
 namespace {
 
-// A transformer stage on a random device and network: of random shape and memory.
-RecomputeProblem RandomStage(RandomNumbers& number) {
-  const auto pick = [&](std::initializer_list<int32_t> choices) {
-    return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
-  };
-  ModelSpec model{.layers = 48, .hidden = pick({1024, 2048, 4096, 8192}), .heads = 32, .seq = pick({1024, 2048, 4096})};
-  model.family = number.OneIn(2) ? ModelFamily::kLlama : ModelFamily::kGpt;
-  model.attention = number.OneIn(2) ? AttentionKernel::kFused : AttentionKernel::kUnfused;
-  model.dtype = DataType::kBfloat16;
-  model.ffn = 4 * model.hidden;
-  model.dropout = model.family == ModelFamily::kLlama ? 0 : 0.1;
-  HardwareProfile profile;
-  profile.device_kind = "random";
-  profile.flops_per_second = number(20, 400) * 1'000'000'000'000;
-  profile.memory_bytes_per_second = number(500, 3000) * 1'000'000'000;
-  profile.intra_node = profile.inter_node = {Nanos(number(2, 20) * 1000), number(10, 300) * 1'000'000'000};
-  profile.overlap_slowdown_permille = static_cast<int32_t>(number(1000, 1500));
-  ParallelLayout layout{.tp = pick({2, 4, 8})};
-  const int32_t micro_batch = pick({1, 2});
-  const CostModel costs(profile, model, layout, micro_batch, layout.tp);
-  StageTraits traits{.layers = static_cast<int32_t>(number(1, 3)), .in_flight = static_cast<int32_t>(number(1, 8))};
-  traits.below_head = traits.in_flight == 1;
-  RecomputeProblem problem = MakeStageProblem(costs, ShapeOf(model, layout, micro_batch), traits);
-  const Bytes least = StageHeu(problem).LeastBytes(problem.layers);
-  problem.budget = least + (StoreAllBytes(problem) - least) / 1000 * number(0, 1000);
-  return problem;
+void Compare(const RecomputeProblem& problem, HeuGaps& gaps) {
+  const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = 60, .columns = 2000, .least_memory = false});
+  ASSERT_TRUE(opt.ok()) << opt.status().message();
+  const std::optional<StageSolution> heu = StageHeu(problem).Best(problem.layers, problem.budget);
+  ASSERT_TRUE(heu.has_value());
+  if (opt->status != OptStatus::kOptimal) {
+    ++gaps.not_proven;
+    return;
+  }
+  EXPECT_GE(heu->value.exposed, opt->solution->value.exposed);
+  gaps.Add(heu->value.exposed, opt->solution->value.exposed);
 }
 
-// What HEU exposes above the optimum, in percent of the optimum.
-struct Gaps {
-  std::vector<double> percent;
-  int not_proven = 0;
-
-  void Add(const RecomputeProblem& problem) {
-    const absl::StatusOr<OptResult> opt =
-        SolveStage(problem, {.seconds = 60, .columns = 2000, .least_memory = false});
-    ASSERT_TRUE(opt.ok()) << opt.status().message();
-    const std::optional<StageSolution> heu = StageHeu(problem).Best(problem.layers, problem.budget);
-    ASSERT_TRUE(heu.has_value());
-    if (opt->status != OptStatus::kOptimal) {
-      ++not_proven;
-      return;
-    }
-    const Nanos best = opt->solution->value.exposed;
-    EXPECT_GE(heu->value.exposed, best);
-    const double above = static_cast<double>((heu->value.exposed - best).value);
-    const double never = std::numeric_limits<double>::infinity();
-    percent.push_back(above == 0 ? 0 : best.value == 0 ? never : 100 * above / static_cast<double>(best.value));
-  }
-
-  double At(double share) const {
-    std::vector<double> values = percent;
-    std::sort(values.begin(), values.end());
-    return values.empty() ? 0 : values[std::min(values.size() - 1, static_cast<size_t>(share * values.size()))];
-  }
-  void Print(const char* name) const {
-    const auto equal = std::count(percent.begin(), percent.end(), 0);
-    std::printf("%s: %zu proven, %d not; HEU equals OPT in %ld; above it in %%: median %.3f, 95th percentile %.3f, "
-                "99th %.3f, worst %.3f\n",
-                name, percent.size(), not_proven, static_cast<long>(equal), At(0.5), At(0.95), At(0.99), At(1));
-  }
-};
-
 TEST(HeuAgainstOpt, TransformerStages) {
-  Gaps gaps;
+  HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 520; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomNumbers number(seed);
-    gaps.Add(RandomStage(number));
+    Compare(RandomStage(number, 3), gaps);
   }
   gaps.Print("transformer stages");
   EXPECT_GE(gaps.percent.size(), 500u);
@@ -92,7 +37,7 @@ TEST(HeuAgainstOpt, TransformerStages) {
 
 // Items of any shape, where a front of layers that are alike is not all that counts.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
-  Gaps gaps;
+  HeuGaps gaps;
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     RandomNumbers number(seed);
@@ -101,7 +46,7 @@ TEST(HeuAgainstOpt, ArbitraryProblems) {
         number);
     const Bytes least = StageHeu(problem).LeastBytes(problem.layers);
     problem.budget = least + (StoreAllBytes(problem) - least) / 100 * number(0, 100);
-    gaps.Add(problem);
+    Compare(problem, gaps);
   }
   gaps.Print("arbitrary problems");
   EXPECT_GE(gaps.percent.size(), 190u);

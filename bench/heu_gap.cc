@@ -1,0 +1,51 @@
+// How far HEU is from OPT on larger stages than the tests have: heu_gap LAYERS STAGES SECONDS compares on so many random
+// transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and prints the stages where
+// they differ or no proof was found.
+#include <cstdio>
+#include <cstdlib>
+
+#include "planner/opt/stage_opt.h"
+#include "tests/planner/random_stages.h"
+
+namespace lynx {
+namespace {
+
+int Run(int layers, int stages, double seconds) {
+  HeuGaps gaps;
+  double worst_open = 0;
+  for (int seed = 1; seed <= stages; ++seed) {
+    RandomNumbers number(static_cast<uint32_t>(seed));
+    const RecomputeProblem problem = RandomStage(number, layers);
+    const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = seconds, .least_memory = false});
+    if (!opt.ok() || !opt->solution || !opt->start) {
+      std::fprintf(stderr, "seed %d: %s\n", seed, opt.status().ToString().c_str());
+      return 1;
+    }
+    const int64_t heu = opt->start->value, best = opt->solution->value.exposed.value;
+    if (heu != best || opt->status != OptStatus::kOptimal) {
+      std::printf("seed %d: %d layers, HEU %.1f us, OPT %.1f us, bound %.1f us: %s\n", seed, problem.layers,
+                  static_cast<double>(heu) * 1e-3, static_cast<double>(best) * 1e-3,
+                  static_cast<double>(opt->bound.value) * 1e-3, OptStatusName(opt->status));
+    }
+    if (opt->status == OptStatus::kOptimal) {
+      gaps.Add(*opt->start, opt->solution->value.exposed);
+    } else {
+      ++gaps.not_proven;
+      if (heu > 0) worst_open = std::max(worst_open, 100 - 100 * static_cast<double>(opt->bound.value) / static_cast<double>(heu));
+    }
+  }
+  gaps.Print("transformer stages");
+  std::printf("not proven: at most %.1f%% of HEU's exposed time could be saved\n", worst_open);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lynx
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS\n");
+    return 2;
+  }
+  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]));
+}
