@@ -514,6 +514,9 @@ std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const 
     for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
     points.push_back(mix.top);
     try_points();
+    // The other way round: nobody else uses the bottom layer's own windows.
+    std::reverse(points.begin(), points.end() - 1);
+    try_points();
     if (slow == 0 || mix.fast_count == 0) continue;
     // Unlike neighbours can share windows and transient memory better.
     points.clear();
