@@ -92,7 +92,9 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
         if (count >= ruled_out[stage]) return std::nullopt;
         return fits_.EstimatedCost(mode, stage, count);
       },
-      [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; });
+      [&](int32_t stage, int32_t count) {
+        return count >= ruled_out[stage] ? std::numeric_limits<int64_t>::max() : fits_.BusyTime(stage, count).value;
+      });
 }
 
 // No step of this partition is shorter: rank s works M x_s after the forwards of the ranks before it have run once, each
@@ -236,11 +238,31 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   return best;
 }
 
+// Most layers on each rank that seem to fit, one more; nullopt if they do not make up the model. More layers need more
+// memory, so halving finds it.
+std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
+  const int32_t chunks = fits_.pipeline().chunks;
+  const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
+  std::vector<int32_t> too_many;
+  int64_t sum = 0;
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;  // fits at low, not at high
+    while (high - low > 1) {
+      const int32_t middle = low + (high - low) / 2;
+      (fits_.EstimatedCost(mode, rank, middle) < kSeemsNotToFit ? low : high) = middle;
+    }
+    if (low < chunks) return std::nullopt;
+    too_many.push_back(high);
+    sum += low;
+  }
+  return sum < model_layers ? std::nullopt : std::optional(too_many);
+}
+
 StepGuess LayoutPlanner::Guess() {
   const RecomputeMode mode = GuessedMode(fits_, request_.spec.recompute);
-  const std::vector<int32_t> all_allowed(stages(), std::numeric_limits<int32_t>::max());
-  const std::optional<std::vector<int32_t>> layers = Balanced(mode, all_allowed);
-  LYNX_CHECK(layers.has_value());
+  std::optional<std::vector<int32_t>> layers;
+  if (const std::optional<std::vector<int32_t>> too_many = SeemsTooMany(mode)) layers = Balanced(mode, *too_many);
+  if (!layers) layers = EqualPartition();
   StepGuess guess{.fits = true};
   std::vector<Nanos> exposed;
   for (int32_t stage = 0; stage < stages(); ++stage) {

@@ -87,6 +87,7 @@ class LayoutPlanner {
   std::vector<int32_t> EqualPartition() const;
   // By estimated costs, with fewer layers on each stage than those ruled out.
   std::optional<std::vector<int32_t>> Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out);
+  std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
                                             const std::vector<Nanos>& exposed) const;
   Nanos GuessedEnd(const std::vector<int32_t>& layers, Nanos last_backward) const;

@@ -65,7 +65,11 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
   int64_t most_of_all = 0;
   for (int32_t stage = 0; stage < stages; ++stage) {
     int32_t& mine = most[stage];
-    while (mine < layers - stages + 1 && floor(stage, mine + 1) <= limit) ++mine;
+    while (mine < layers - stages + 1) {
+      const int64_t next = floor(stage, mine + 1);
+      if (next > limit || next == std::numeric_limits<int64_t>::max()) break;
+      ++mine;
+    }
     most_of_all += mine;
   }
   CostTable costs(stages);

@@ -470,11 +470,12 @@ StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::ve
   return solution;
 }
 
-StageSolution StageHeu::LeastMemory(int32_t layers) const {
-  StageSolution least;
-  for (const Level& level : levels_) {
-    std::vector<const FrontPoint*> points(static_cast<size_t>(layers), level.inner.front());
-    points.back() = level.top.front();
+const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
+  auto [it, inserted] = least_memory_.try_emplace(layers);
+  StageSolution& least = it->second;
+  for (auto level = levels_.begin(); inserted && level != levels_.end(); ++level) {
+    std::vector<const FrontPoint*> points(static_cast<size_t>(layers), level->inner.front());
+    points.back() = level->top.front();
     StageSolution solution = AsTheyAre(problem_, points);
     if (least.policy.layers.empty() || solution.value.bytes() < least.value.bytes()) least = std::move(solution);
   }

@@ -9,6 +9,7 @@
 #ifndef LYNX_PLANNER_STAGE_HEU_H_
 #define LYNX_PLANNER_STAGE_HEU_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -75,12 +76,13 @@ class StageHeu {
 
   static Nanos LeastExposed(const Level& level, int32_t layers, Bytes held);
   static StageSolution AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points);
-  StageSolution LeastMemory(int32_t layers) const;
+  const StageSolution& LeastMemory(int32_t layers) const;
 
   RecomputeProblem problem_;
   std::shared_ptr<Shared> shared_;
   std::vector<FrontPoint> inner_, top_;
   std::vector<Level> levels_;
+  mutable std::map<int32_t, StageSolution> least_memory_;  // by layers
 };
 
 }  // namespace lynx
