@@ -33,7 +33,9 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
       pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)),
       stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
   for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
-    in_flight_.push_back((count.activations + pipeline_.chunks - 1) / pipeline_.chunks);
+    const auto of_slice = [&](int32_t slots) { return (slots + pipeline_.chunks - 1) / pipeline_.chunks; };
+    in_flight_.push_back(of_slice(count.activations));
+    for_weights_.push_back(of_slice(count.either - count.activations));
   }
   for (int32_t stage = 0; stage < stages(); ++stage) {
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
@@ -50,7 +52,14 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
 }
 
 void StageFits::Reserve(int32_t stage, Bytes bytes) {
-  reserves_[static_cast<size_t>(stage)] += bytes;
+  // The sums over slots were wrong; programs are not.
+  const bool sums = candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
+  if (sums) {
+    lowers_peaks_ = true;
+    fixed_.clear();
+  } else {
+    reserves_[static_cast<size_t>(stage)] += bytes;
+  }
   fits_.clear();
 }
 
@@ -119,7 +128,9 @@ std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
-  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) return PeakOfSlots(stage, policies);
+  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    return lowers_peaks_ ? PeakOfProgram(stage, policies) : PeakOfSlots(stage, policies);
+  }
   const SliceEnds ends = PartsOf(stage, 1).front().ends;
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
 }
@@ -147,6 +158,14 @@ Bytes StageFits::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& poli
     if (slot.pass == Pass::kWeight) held -= for_weights[chunk];
   }
   return peak;
+}
+
+Bytes StageFits::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies) {
+  std::vector<LayerPolicy> all;
+  for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
+  auto [it, inserted] = lowered_peaks_.try_emplace({stage, std::move(all)});
+  if (inserted) it->second = Probe(stage, policies, true).arena;
+  return it->second;
 }
 
 MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena) {
@@ -181,7 +200,12 @@ const StageHeu& StageFits::Heu(RecomputeMode mode, int32_t stage, const Part& pa
 }
 
 Bytes StageFits::LayerInputs(int32_t stage, int32_t layers) const {
-  return TensorBytes(Tensor::kX, shape_) * layers * InFlightOf(stage);
+  const Bytes inputs = TensorBytes(Tensor::kX, shape_) * InFlightOf(stage);
+  if (!InfoOf(candidate_.layout.schedule).splits_weight) return inputs * layers;
+  const auto held = [&](int32_t count) {
+    return peaks_.StoredForWeights({}, NamedPolicy(graph_, RecomputeMode::kNone, count));
+  };
+  return (inputs + (held(2) - held(1)) * for_weights_[static_cast<size_t>(stage)]) * layers;
 }
 
 const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {

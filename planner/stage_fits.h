@@ -60,7 +60,8 @@ class StageFits {
   // nullopt: no limit.
   std::optional<Bytes> Limit(int32_t stage, int32_t layers) const;
   Bytes reserve(int32_t stage) const { return reserves_[static_cast<size_t>(stage)]; }
-  // From now on the stage's limit is lower by so much more. Forgets all fits.
+  // A stage's arena was found to be larger than its limit by so much. From now on its limit is lower by that, or peaks are
+  // found by lowering where they were not. Forgets all fits.
   void Reserve(int32_t stage, Bytes bytes);
   // What a microbatch's backward waits for its gradient on each stage: a window of its own. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
@@ -101,7 +102,9 @@ class StageFits {
   // Microbatches whose activations a virtual stage of the rank holds at most, on average over its virtual stages.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
   Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies);
+  // By sums over the slots of the schedule, or by lowering.
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
+  Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies);
   // Of a program of few microbatches: liveness only, or the arena.
   MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena);
   RecomputeProblem Problem(RecomputeMode mode, int32_t stage, const Part& part) const;
@@ -110,6 +113,7 @@ class StageFits {
   // Of the rank's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
   // embedding's and the head's tensors. Learnt from the last peak found for the rank.
   Bytes Fixed(int32_t stage);
+  // Inputs of the layers of the microbatches in flight, and what is held for W of others: no policy changes it.
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   // What HEU may use of the limit, as far as is known.
   Bytes BudgetOf(int32_t stage, int32_t layers, Bytes limit);
@@ -135,12 +139,15 @@ class StageFits {
   const PipelineShape pipeline_;
   PlanCaches& caches_;
   StagePeaks& peaks_;
-  std::vector<int32_t> in_flight_;  // per rank
+  std::vector<int32_t> in_flight_;    // per rank
+  std::vector<int32_t> for_weights_;  // per rank: microbatches beside these of which what W reads is held
   std::vector<std::array<Nanos, kLayerTypeCount>> busy_times_;  // per stage and type: forward and backward of a layer
   std::vector<Bytes> device_memory_;                            // per stage; 0 = unknown
   std::vector<Nanos> stalls_;                                   // per stage and microbatch
   std::vector<Bytes> reserves_;                                 // per stage: taken off the limit
   int32_t block_layers_ = 0;
+  bool lowers_peaks_ = false;
+  std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   std::map<int32_t, Bytes> fixed_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
   std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
