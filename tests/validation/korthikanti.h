@@ -26,10 +26,6 @@ std::vector<PublishedRun> PublishedRuns(const Table& table);
 // Bytes that one layer keeps of a microbatch, for every model and technique: the paper's formula beside the fold over
 // a lowered program (planner/memory_model.h).
 std::vector<Comparison> LayerMemory(const Table& table);
-// What Lynx's full recomputation keeps of a layer beside its input where dropout masks are stored: the mask of the
-// last dropout, sbh bytes; `published` is that formula, not a figure of the paper, whose full recomputation keeps
-// none.
-std::vector<Comparison> LastMasks(const Table& table);
 // Activations of the first stage and what stands beside them at its ends: likewise, with the microbatches that the
 // schedule has in flight (planner/schedule_memory.h).
 std::vector<Comparison> StageMemory(const Table& table);

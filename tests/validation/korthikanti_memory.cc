@@ -54,7 +54,6 @@ Sizes SizesOf(const StepRequest& run) {
 // What is alive when the forward pass of a step of one microbatch has ended: by the fold over its program.
 struct Alive {
   Bytes layer;  // of one transformer layer
-  Bytes input;  // its input alone
   Bytes embedding_mask, final_norm_input, output_input, logits;
 };
 
@@ -75,7 +74,6 @@ Alive AliveAfterForward(const StepRequest& run, bool tensor_parallel, bool seque
     if (buffer.first > end || buffer.last < end) continue;
     const BufferKey& key = buffer.key;
     if (key.layer == 0) alive.layer += buffer.bytes;
-    if (key.layer == 0 && key.tensor == Tensor::kX) alive.input += buffer.bytes;
     if (key.tensor == Tensor::kEmbedMask) alive.embedding_mask += buffer.bytes;
     if (key.tensor == Tensor::kX && key.layer == kHeadLayer) alive.final_norm_input += buffer.bytes;
     if (key.tensor == Tensor::kLnf) alive.output_input += buffer.bytes;
@@ -84,12 +82,8 @@ Alive AliveAfterForward(const StepRequest& run, bool tensor_parallel, bool seque
   return alive;
 }
 
-// Of full recomputation the paper counts what a checkpointed function keeps, its input. Lynx's own does not run fc2
-// and the last addition again, and so keeps the mask of that addition's dropout beside it: see LastMasks.
 Bytes LayerBytes(const StepRequest& run, const Technique& technique) {
-  const Alive alive =
-      AliveAfterForward(run, technique.tensor_parallel, technique.sequence_parallel, technique.recompute);
-  return technique.recompute == RecomputeMode::kFull ? alive.input : alive.layer;
+  return AliveAfterForward(run, technique.tensor_parallel, technique.sequence_parallel, technique.recompute).layer;
 }
 
 // Layers whose activations the first stage holds at once.
@@ -145,17 +139,6 @@ std::vector<Comparison> LayerMemory(const Table& table) {
       all.push_back({run.name, technique.row, "MB", technique.bytes(SizesOf(run.full)) / 1e6,
                      static_cast<double>(LayerBytes(run.full, technique).value) / 1e6});
     }
-  }
-  return all;
-}
-
-std::vector<Comparison> LastMasks(const Table& table) {
-  std::vector<Comparison> all;
-  for (const PublishedRun& run : PublishedRuns(table)) {
-    const Alive alive = AliveAfterForward(run.full, true, false, RecomputeMode::kFull);
-    const Sizes z = SizesOf(run.full);
-    all.push_back({run.name, "beside the input", "MB", z.s * z.b * z.h / 1e6,
-                   static_cast<double>((alive.layer - alive.input).value) / 1e6});
   }
   return all;
 }
