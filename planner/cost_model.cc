@@ -76,16 +76,14 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
       times.backward = OpCost(profile_, info.op, Pass::kBackward, shape_);
       if (info.has_weight_pass) times.weight = OpCost(profile_, info.op, Pass::kWeight, shape_);
     }
-    AddContextTransfers();
   }
+  AddContextTransfers();
   ComputeSegmentTimes();
 }
 
 void CostModel::AddContextTransfers() {
   if (layout_.cp == 1) return;
-  const int64_t width = int64_t{shape_.key_heads()} / shape_.tp * (shape_.hidden / shape_.heads);
-  const Bytes keys_and_values(2 * shape_.tokens() * layout_.cp * width * shape_.element_bytes());
-  const Nanos gather = AllGather(keys_and_values, layout_.cp, context_link_);
+  const Nanos gather = AllGather(ContextGatherBytes(shape_), layout_.cp, context_link_);
   OpTimes& first = times_[static_cast<size_t>(graph_.Has(Op::kFlash) ? Op::kFlash : Op::kProbs)];
   first.forward += gather;
   first.backward += gather * 2;
@@ -325,6 +323,24 @@ Nanos CostModel::ExchangeTime(Bytes bytes) const {
   if (profile_.host.both_bytes_per_second == 0) return kLongestTime;
   const Nanos both = profile_.host.latency + TimeAtRate(bytes.value * 2, profile_.host.both_bytes_per_second);
   return std::max({OffloadTime(bytes), ReloadTime(bytes), both});
+}
+
+Nanos CostModel::CopyTime(Nanos alone, bool to_host, Nanos other_busy) const {
+  const HostLink& host = profile_.host;
+  const int64_t own = to_host ? host.to_host_bytes_per_second : host.from_host_bytes_per_second;
+  const int64_t other = to_host ? host.from_host_bytes_per_second : host.to_host_bytes_per_second;
+  if (own == 0 || alone.value <= 0 || other_busy.value <= 0) return alone;
+  const int64_t left = std::min(own, host.both_bytes_per_second - other);  // >= 0, see CheckProfile
+  // What of `alone` is done when the other direction is.
+  const Nanos done(static_cast<int64_t>(static_cast<__int128>(other_busy.value) * left / own));
+  if (done >= alone) return Nanos(static_cast<int64_t>(static_cast<__int128>(alone.value) * own / left));
+  return other_busy + alone - done;
+}
+
+Nanos CostModel::BesideCopies(Nanos work, Nanos window) const {
+  const int32_t slowdown = profile_.host.op_slowdown_permille;
+  const Nanos capacity = window * 1000 / slowdown;
+  return work >= capacity ? window + work - capacity : work * slowdown / 1000;
 }
 
 Nanos CostModel::OptimizerTime(int64_t parameters) const {

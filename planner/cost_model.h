@@ -11,7 +11,8 @@
 // part, and all-gather weights.
 //
 // Context parallelism: a rank gathers the keys and values of the others before attention, and in backward gathers them
-// again and reduce-scatters their gradients; counted, unhidden, with the op that reads them first.
+// again and reduce-scatters their gradients (ContextGatherBytes each); counted, unhidden, with the op that reads them
+// first, whether its own time was measured or not.
 #ifndef LYNX_PLANNER_COST_MODEL_H_
 #define LYNX_PLANNER_COST_MODEL_H_
 
@@ -71,6 +72,11 @@ class CostModel {
   Nanos ReloadTime(Bytes bytes) const;
   // To the host while as much comes back, as in a pipeline's steady state; kLongestTime if the device cannot.
   Nanos ExchangeTime(Bytes bytes) const;
+  // Of a copy that takes `alone` by itself, while the other direction is busy for the first `other_busy` of it: both
+  // together have the host link's common rate, of which the earlier copy keeps its own.
+  Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
+  // Time that `work` takes when copies to or from the host run beside the first `window` of it.
+  Nanos BesideCopies(Nanos work, Nanos window) const;
   Nanos OptimizerTime(int64_t parameters) const;  // of so many of a rank's parameters
   // All-reduce between the first and the last stage, which both hold the tied embedding.
   Nanos TiedEmbeddingTime() const;

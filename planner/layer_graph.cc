@@ -16,7 +16,8 @@ constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
     "lse",      "proj_sum", "x1",           "mask1",     "ln2",        "ln2_full",   "fc1",           "gelu",
     "silu",     "swiglu",   "fc2_sum",      "mask2",     "embed_sum",  "embed_mask", "lnf",           "lnf_full",
     "logits",   "loss_stats", "grad",       "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",     "grad_proj",
-    "grad_context", "grad_qkv", "grad_ln1", "grad_lnf",  "grad_embed", "workspace"};
+    "grad_context", "grad_qkv", "grad_ln1", "grad_lnf",  "grad_embed", "weights",
+    "weight_grads", "workspace"};
 
 // Indexed by Op.
 constexpr std::array<std::string_view, kOpCount> kOpNames = {

@@ -130,6 +130,9 @@ enum class Tensor : uint8_t {
   kGradLn1,    // (b, q, h)       partial sum, reduced in place
   kGradLnf,    // (b, q, h)       partial sum, reduced in place
   kGradEmbed,  // (b, q, h)       gathered grad, with sequence parallelism
+  // of weights; only where ZeRO shares them out (planner/state_sharing.h)
+  kWeights,          // a layer's, gathered for its passes
+  kWeightGradients,  // 32-bit; a layer's, of what was computed since they were last reduced
   kWorkspace,  // scratch of one action
 };
 inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
@@ -171,7 +174,9 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
 
 enum class Pass : uint8_t { kForward, kBackward, kWeight };
 
-enum class AccessMode : uint8_t { kWrite, kRead, kUpdate };  // kUpdate: read and written in place
+// kUpdate: read and written in place. kAccumulate: added to; the first to do so begins afresh. kRelease: read for the
+// last time: who adds to it next begins afresh.
+enum class AccessMode : uint8_t { kWrite, kRead, kUpdate, kAccumulate, kRelease };
 
 struct TensorUse {
   Tensor tensor;
@@ -278,10 +283,15 @@ inline constexpr Bytes kBufferAlignment{256};  // of every buffer in an arena
 inline constexpr int kMaxRecomputable = 12;
 inline constexpr int kMaxWindows = 4;
 
-Bytes TensorBytes(Tensor tensor, const LayerShape& shape);  // kWorkspace: LYNX_CHECK fails; see WorkspaceBytes
+// kWorkspace, kWeights, kWeightGradients: LYNX_CHECK fails; see WorkspaceBytes and LayerParameters.
+Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
 // Of a recomputable tensor with all that is made with it, each padded to kBufferAlignment as in an arena.
 Bytes StoredBytes(Tensor tensor, const LayerShape& shape);
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
+// Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core a rank gathers the
+// keys and values of the whole sequence, (b, s, 2k/t, h/a), which is what this counts; backward gathers them again and
+// reduce-scatters their gradients. Of each such collective a rank of a ring sends (c - 1)/c. 0 with cp 1.
+Bytes ContextGatherBytes(const LayerShape& shape);
 // Bytes that the collective ending the segment moves, per rank: of the whole tensor that is reduced or gathered.
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape);
 // Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward

@@ -48,9 +48,11 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kGradSwiglu: return s.tokens() * (s.ffn / s.tp);
     case Tensor::kLogits: return s.tokens() * s.vocab_shard();
     case Tensor::kLossStats: return s.tokens() * 3 * s.tp;
+    case Tensor::kWeights:
+    case Tensor::kWeightGradients:
     case Tensor::kWorkspace: break;
   }
-  LYNX_CHECK(!"workspace has no shape of its own; see WorkspaceBytes");
+  LYNX_CHECK(!"the tensor has no shape of its own; see WorkspaceBytes and LayerParameters");
   return 0;
 }
 
@@ -111,11 +113,23 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
   // Unfused attention works on one head of one sample at a time. Forward: its probabilities after dropout. Backward:
   // those, and the gradient of the probabilities.
   const int64_t square = int64_t{shape.seq / shape.cp} * shape.seq * shape.element_bytes();
-  if (pass == Pass::kForward && op == Op::kContext) return Bytes(shape.dropout && !shape.stored_masks ? square : 0);
-  if (pass == Pass::kBackward && (op == Op::kContext || op == Op::kProbs)) return Bytes(2 * square);
+  const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
+  if (!attention || pass == Pass::kWeight) return Bytes(0);
+  // Keys and values of the whole sequence; in backward also their gradients.
+  const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
+  if (pass == Pass::kForward) {
+    const bool drops = op == Op::kContext && shape.dropout && !shape.stored_masks;
+    return gathered + Bytes(drops ? square : 0);
+  }
   // Fused attention's backward sums, per row, the product of its output and that output's gradient; 32-bit.
-  if (pass == Pass::kBackward && op == Op::kFlash) return TensorBytes(Tensor::kLse, shape);
-  return Bytes(0);
+  if (op == Op::kFlash) return gathered + TensorBytes(Tensor::kLse, shape);
+  return gathered + Bytes(2 * square);
+}
+
+Bytes ContextGatherBytes(const LayerShape& shape) {
+  if (shape.cp == 1) return Bytes(0);
+  const int64_t width = int64_t{shape.key_heads()} / shape.tp * (shape.hidden / shape.heads);
+  return Bytes(2 * shape.tokens() * shape.cp * width * shape.element_bytes());
 }
 
 Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape) {

@@ -12,7 +12,10 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/lower_chain.h"
 #include "planner/lower_layers.h"
+#include "planner/lower_offload.h"
+#include "planner/lower_sharing.h"
 
 namespace lynx {
 namespace {
@@ -157,7 +160,9 @@ int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches) {
 
 Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots,
                    const std::vector<StagePolicy>& policies) {
-  return StageLowering(context, slots, policies).Lower();
+  Program program = RecomputeInputs(StageLowering(context, slots, policies).Lower(), context, policies);
+  program = OffloadTensors(std::move(program), context, policies);
+  return ShareStates(std::move(program), context);
 }
 
 Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies) {

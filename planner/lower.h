@@ -1,6 +1,8 @@
 // Lowering: schedule, policies and partition become one action program per pipeline rank, by passes: the order of
 // slots and what crosses the rank's borders (planner/lower_slots.h), segments and their collectives, recomputation into
-// its windows (planner/lower_layers.h), transfers between ranks, gradient reduction and the optimizer. Pure.
+// its windows (planner/lower_layers.h), transfers between ranks, gradient reduction and the optimizer; then, over the
+// finished program, inputs that are made again (planner/lower_chain.h), copies to the host (planner/lower_offload.h) and
+// shared model states (planner/lower_sharing.h). Pure.
 //
 // Neighbouring virtual stages on one rank hand x and its gradient on in place, without a transfer.
 #ifndef LYNX_PLANNER_LOWER_H_

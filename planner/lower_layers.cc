@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "planner/state_sharing.h"
 
 namespace lynx {
 
@@ -19,8 +20,9 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
       recompute_[paired].push_back(ResolveRecomputation(graph_, policy.layers[static_cast<size_t>(Position(layer))],
                                                         {.collectives = collectives(),
                                                          .paired_forward = paired,
-                                                         .stall = stall,
-                                                         .layer_above = layer < slice_.top_layer()}));
+                                                         .stall = stall && !SharesWeights(context),
+                                                         .layer_above =
+                                                             layer < slice_.top_layer() && !SharesWeights(context)}));
     }
   }
 }
@@ -265,7 +267,7 @@ void SliceLowering::Weight(int32_t microbatch, bool last) {
 
 // After the last microbatch has added to a layer's gradients, they are summed over the ranks that hold the same weights.
 void SliceLowering::Reduce(int32_t layer) {
-  if (context_.gradient_ranks() == 1) return;
+  if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
   Emit({.kind = kDataReduceStart, .layer = layer});
 }
 

@@ -28,6 +28,7 @@ inline constexpr int kRecomputePointCount = 2 * kMaxWindows + 1 + 2 * kMaxBackwa
 struct RecomputeSituation {
   bool collectives = false;     // t > 1: segments end in collectives
   bool paired_forward = false;  // another microbatch's forward runs just before this backward
+  // With shared weights (ZeRO-3) neither is: a layer's weights are there for its own passes only.
   bool stall = false;           // the gradient comes from a next stage
   bool layer_above = false;     // the stage has layer l + 1
 };

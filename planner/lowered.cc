@@ -14,8 +14,11 @@ absl::Status NotPlanned(const std::string& what, const std::string& instead) {
 
 // What the search space knows of layouts, but lowering does not yet.
 absl::Status CheckLowered(const ParallelLayout& layout) {
-  if (layout.cp > 1) return NotPlanned("parallel.cp above 1", "use 1 or auto");
-  if (layout.zero != ZeroStage::kNone) return NotPlanned("parallel.zero", "use none or auto");
+  // The two ranks that hold a piece of the model run its layers at different times, and would wait for each other.
+  if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {
+    return NotPlanned(absl::StrCat("parallel.zero ", ZeroStageName(layout.zero), " with parallel.schedule chimera"),
+                      "use zero none or optimizer, or another schedule");
+  }
   return absl::OkStatus();
 }
 
@@ -23,11 +26,12 @@ absl::Status CheckLowered(const ParallelLayout& layout) {
 
 absl::Status CheckLowered(const JobSpec& spec) {
   if (spec.recompute == RecomputeMode::kOpt) return NotPlanned("recompute opt", "use heu");
-  if (spec.recompute == RecomputeMode::kUniform && spec.recompute_options.layers > 1) {
-    return NotPlanned(absl::StrCat("recompute uniform with recomputeOptions.layers ", spec.recompute_options.layers),
-                      "use 1, which is recompute full");
+  // The others choose what goes where by themselves.
+  const bool shares = spec.recompute_options.offload_permille > 0;
+  if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
+    return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", RecomputeModeName(spec.recompute)),
+                      "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
   }
-  if (spec.recompute_options.offload_permille > 0) return NotPlanned("recomputeOptions.offloadShare", "leave it at 0");
   return CheckLowered(PinnedLayout(spec.parallel));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "planner/arena_layout.h"
+#include "planner/state_sharing.h"
 
 namespace lynx {
 namespace {
@@ -44,6 +45,13 @@ class AccessList {
 
   // x at the slice's boundary.
   void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
+
+  // What ZeRO shares out, of the action's layer.
+  void AddStates(Tensor tensor, AccessMode mode) {
+    const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
+    const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
+    accesses_.push_back({{tensor, action_.layer, kNoMicrobatch}, mode, bytes});
+  }
 
   void NeedWorkspace(Bytes bytes) { workspace_ = std::max(workspace_, bytes); }
 
@@ -147,6 +155,17 @@ void AddCollective(const Action& action, const LayerGraph& graph, AccessList& li
   }
 }
 
+// Weights that the ops read and gradients that they add to, where ranks share them.
+void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
+  if (!ReducesEachMicrobatch(context)) return;
+  if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
+    list.AddStates(Tensor::kWeights, AccessMode::kRead);
+  }
+  if (AddsWeightGradients(action, context.graph(), list.shape())) {
+    list.AddStates(Tensor::kWeightGradients, AccessMode::kAccumulate);
+  }
+}
+
 // Host copies: the device's buffer is read until an offload is done, and written from a reload's start on.
 void AddCopy(const Action& action, AccessList& list) {
   const bool reload = InfoOf(action.kind).letters == "LD";
@@ -175,6 +194,20 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
     plan.live_peak = live;
     plan.peak_action = static_cast<int32_t>(i);
   }
+}
+
+// In the host's memory, what is copied out is from the start of its copy to the end of its way back.
+Bytes HostPeak(const Program& program, const StageContext& context) {
+  Bytes there, peak;
+  for (const Action& action : program) {
+    const bool out = action.kind == ActionKind::kOffloadStart;
+    if (!out && action.kind != ActionKind::kReloadWait) continue;
+    Bytes bytes;
+    for (const Access& access : AccessesOf(action, context)) bytes += Padded(access.bytes);
+    there += out ? bytes : Bytes(0) - bytes;
+    peak = std::max(peak, there);
+  }
+  return peak;
 }
 
 using CurrentInstances = absl::flat_hash_map<BufferKey, int32_t>;
@@ -207,6 +240,7 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
     case kWeight:
     case kRecompute:
       AddOps(action, context.graph(), list);
+      AddSharedStates(action, context, list);
       break;
     case kOffloadStart:
     case kOffloadWait:
@@ -235,12 +269,20 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
       list.Add(Tensor::kGrad, AccessMode::kUpdate);
       break;
     case kDataReduceStart:
+      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRead);
+      break;
     case kDataReduceWait:
+      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRelease);
+      break;
+    case kWeightGatherStart:
+      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kWrite);
+      break;
+    case kWeightGatherWait:
+      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kUpdate);
+      break;
     case kNormStart:
     case kNormWait:
     case kOptimizer:
-    case kWeightGatherStart:
-    case kWeightGatherWait:
       break;
     default:  // collectives of the tensor-parallel group
       LYNX_CHECK(InfoOf(action.kind).group == Group::kTensor);
@@ -256,23 +298,26 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
     const auto index = static_cast<int32_t>(i);
     const size_t opened = plan.buffers.size();
     for (const Access& access : AccessesOf(program[i], context)) {
-      if (access.mode == AccessMode::kWrite) {
+      const auto it = current.find(access.key);
+      const bool begins = access.mode == AccessMode::kAccumulate && it == current.end();
+      if (access.mode == AccessMode::kWrite || begins) {
         plan.buffers.push_back({access.key, index, index, Padded(access.bytes), Bytes(0)});
         continue;
       }
-      const auto it = current.find(access.key);
       if (it == current.end()) {
         return absl::FailedPreconditionError(absl::StrCat("action ", i, " (", ActionText(program[i]), ") reads ",
                                                           BufferKeyText(access.key),
                                                           ", which no action before it writes"));
       }
       plan.buffers[static_cast<size_t>(it->second)].last = index;
+      if (access.mode == AccessMode::kRelease) current.erase(it);
     }
     std::sort(plan.buffers.begin() + static_cast<ptrdiff_t>(opened), plan.buffers.end(),
               [](const BufferInstance& a, const BufferInstance& b) { return a.key < b.key; });
     for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
   }
   FindPeak(program.size(), plan);
+  plan.host_peak = HostPeak(program, context);
   return plan;
 }
 

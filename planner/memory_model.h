@@ -61,6 +61,8 @@ struct MemoryPlan {
   Bytes live_peak;                      // largest sum of live padded bytes: a lower bound of arena
   Bytes arena;                          // what the worker allocates, >= live_peak
   int32_t peak_action = 0;              // where live_peak is reached
+  Bytes host_peak;                      // host memory of a rank: largest sum of what is there, from the start of its
+                                        // offload to the end of its reload, padded as in the arena
 };
 
 // Liveness only: buffers without offsets, live_peak, peak_action; arena = 0. FailedPrecondition when an action reads a
@@ -74,7 +76,8 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
                                                  const MemoryPlan& memory);
 
 // Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and,
-// for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones.
+// for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones; what a
+// rank gathers of weights, or has not reduced of gradients, is in the arena then.
 struct StateBytes {
   Bytes weights, gradients, optimizer;
   Bytes total() const { return weights + gradients + optimizer; }

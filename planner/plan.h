@@ -46,6 +46,7 @@ struct StagePlan {
   Bytes arena;       // planned activation peak of each rank of the stage = allocated size
   Bytes live_peak;
   StateBytes states;
+  Bytes host;        // host memory of each rank, for what is offloaded: the most at any time
   // Predicted, per step:
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;

@@ -26,11 +26,12 @@ const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
 
 StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
   const ModelSpec& model = request_.spec.model;
-  const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
-  const auto it = peaks_.find(shape);
+  const ParallelLayout layer = LayerLayout(candidate.layout);
+  const std::tuple key(ShapeOf(model, layer, candidate.micro_batch), layer.dp, layer.zero);
+  const auto it = peaks_.find(key);
   return it != peaks_.end()
              ? it->second
-             : peaks_.emplace(shape, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
+             : peaks_.emplace(key, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
 }
 
 const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {

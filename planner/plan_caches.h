@@ -51,7 +51,8 @@ class PlanCaches {
  private:
   const PlanRequest& request_;
   FrontCache fronts_;
-  std::map<LayerShape, StagePeaks> peaks_;
+  // By what LayerLayout keeps: the shape, and who shares what.
+  std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<LayerShape, LayerFloor> floors_;
   using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t>;
   std::map<ScheduleKey, ScheduleFacts> facts_;

@@ -75,6 +75,11 @@ std::string PolicyLines(const Plan& plan) {
     for (const auto& [layers, policy] : PolicyRuns(plan, i)) {
       absl::StrAppend(&text, "stage ", i, ", ", layers, ": ", policy, "\n");
     }
+    const StagePlan& stage = plan.stages[i];
+    for (const SlicePlan& slice : stage.slices) {
+      const std::string inputs = RecomputedInputsText(slice.policy, slice.first_layer);
+      if (!inputs.empty()) absl::StrAppend(&text, "stage ", i, ", inputs recomputed: ", inputs, "\n");
+    }
   }
   return text;
 }
@@ -120,12 +125,15 @@ Table StageTable(const Plan& plan) {
       {"peak", kRight, "The arena of each rank: all activations, their gradients and workspace"},
       {"limit", kRight, "What the arena may be"},
       {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
+  const bool offloads = std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.host.value > 0; });
+  if (offloads) table.columns.push_back({"host", kRight, "Host memory of each rank, for what is offloaded"});
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
                           FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
                           plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
                           FormatBytes(stage.states.total())});
+    if (offloads) table.rows.back().push_back(FormatBytes(stage.host));
   }
   return table;
 }

@@ -27,8 +27,9 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   }
   absl::StrAppend(text, "bytes arena ", stage.arena.value, " live_peak ", stage.live_peak.value, " weights ",
                   stage.states.weights.value, " gradients ", stage.states.gradients.value, " optimizer ",
-                  stage.states.optimizer.value, "\n");
-  absl::StrAppend(text, "nanos forward ", stage.forward.value, " backward ", stage.backward.value, " weight ",
+                  stage.states.optimizer.value);
+  if (stage.host.value > 0) absl::StrAppend(text, " host ", stage.host.value);
+  absl::StrAppend(text, "\nnanos forward ", stage.forward.value, " backward ", stage.backward.value, " weight ",
                   stage.weight.value, " optimizer ", stage.optimizer.value);
   absl::StrAppend(text, " recompute_hidden ", stage.recompute_hidden.value, " recompute_exposed ",
                   stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value,
@@ -102,6 +103,11 @@ absl::Status CheckMemory(const Plan& plan, int32_t index) {
     return absl::FailedPreconditionError(absl::StrCat(
         "plan: stage ", index, " states an arena of ", stage.arena.value, " bytes (peak ", stage.live_peak.value,
         "), its program needs ", memory.arena.value, " (peak ", memory.live_peak.value, ")"));
+  }
+  if (memory.host_peak != stage.host) {
+    return absl::FailedPreconditionError(absl::StrCat("plan: stage ", index, " states ", stage.host.value,
+                                                      " bytes of host memory, its program sends ",
+                                                      memory.host_peak.value, " there"));
   }
   const StateBytes states = StatesOf(context);
   if (states.weights != stage.states.weights || states.gradients != stage.states.gradients ||

@@ -43,6 +43,29 @@ Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
   return Placement::kStore;
 }
 
+// Groups of options.layers layers, of which the first one's input is kept.
+void ChainInputs(int32_t group, StagePolicy& policy) {
+  if (group <= 1 || policy.layers.size() <= 1) return;
+  for (size_t l = 0; l < policy.layers.size(); ++l) policy.input_recomputed.push_back(l % static_cast<size_t>(group) != 0);
+}
+
+// Marks whole tensors, in the order of layers and of what they make, as long as the share of the bytes so far is kept.
+void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy) {
+  const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
+  Bytes stored, offloaded;
+  for (LayerPolicy& layer : policy.layers) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (layer[i] == Placement::kStore) stored += StoredBytes(tensors[i], shape);
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Bytes bytes = StoredBytes(tensors[i], shape);
+      if (layer[i] != Placement::kStore || (offloaded + bytes) * 1000 > stored * permille) continue;
+      layer[i] = Placement::kOffload;
+      offloaded += bytes;
+    }
+  }
+}
+
 // " ln1 qkv" for the tensors placed there.
 std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
   std::string text;
@@ -60,6 +83,23 @@ StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t lay
   LayerPolicy policy{};
   for (size_t i = 0; i < graph.recomputable().size(); ++i) policy[i] = NamedPlacement(mode, graph.recomputable()[i]);
   return {.layers = std::vector<LayerPolicy>(static_cast<size_t>(layers), policy)};
+}
+
+StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers) {
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  StagePolicy policy;
+  if (mode == RecomputeMode::kUniform) {
+    policy = NamedPolicy(graph, RecomputeMode::kFull, layers);
+    ChainInputs(options.layers, policy);
+  } else if (mode == RecomputeMode::kBlock) {
+    policy = NamedPolicy(graph, RecomputeMode::kNone, layers);
+    const StagePolicy full = NamedPolicy(graph, RecomputeMode::kFull, std::min(layers, options.layers));
+    std::copy(full.layers.begin(), full.layers.end(), policy.layers.begin());
+  } else {
+    policy = NamedPolicy(graph, mode, layers);
+  }
+  if (options.offload_permille > 0) OffloadShare(shape, options.offload_permille, policy);
+  return policy;
 }
 
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy) {
@@ -97,6 +137,20 @@ std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, 
       absl::StrAppend(&text, "layers ", first, "-", last, ": ");
     }
     text += LayerPolicyText(graph, policy.layers[begin]);
+  }
+  const std::string inputs = RecomputedInputsText(policy, first_layer);
+  if (!inputs.empty()) absl::StrAppend(&text, "; inputs recomputed: ", inputs);
+  return text;
+}
+
+std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer) {
+  std::string text;
+  for (size_t begin = 0, end; begin < policy.layers.size(); begin = end) {
+    end = begin + 1;
+    if (!policy.InputRecomputed(begin)) continue;
+    while (policy.InputRecomputed(end)) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : " ", first_layer + static_cast<int64_t>(begin));
+    if (end > begin + 1) absl::StrAppend(&text, "-", first_layer + static_cast<int64_t>(end) - 1);
   }
   return text;
 }

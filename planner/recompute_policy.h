@@ -43,15 +43,28 @@ using LayerPolicy = std::array<Placement, kMaxRecomputable>;
 
 struct StagePolicy {
   std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
+  // Whether a layer's input is not kept either: then the layer below makes it again, in one chain with all that it
+  // recomputes itself, before the backward pass of the chain's top layer. Empty: of no layer; else one per layer, the
+  // first of a stage never.
+  std::vector<bool> input_recomputed;
+
+  bool InputRecomputed(size_t layer) const { return layer < input_recomputed.size() && input_recomputed[layer]; }
   bool operator==(const StagePolicy&) const = default;
 };
 
 // One of the modes that treat every layer alike: none, full, full-keep-collectives, selective, balanced.
 StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
+// Also uniform and block, with N of options.layers: groups of N layers from the first on, of which only the first one's
+// input is kept (N of 0 and 1: every layer's); the first N layers recomputed, the others stored. And of what the policy would store,
+// options.offload_permille by bytes goes to the host, tensor by tensor as they come, as near to that share of the layers so
+// far as whole tensors allow without exceeding it. Inputs of layers stay.
+StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
 // "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
 std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
-// Groups equal layers: "layers 0-3: ...; layer 4: ...".
+// Groups equal layers: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
 std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);
+// "1-3 5": the layers whose inputs are recomputed. "": none.
+std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer);
 
 }  // namespace lynx
 

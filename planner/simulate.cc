@@ -46,7 +46,8 @@ struct InFlightTransfer {
 struct StageState {
   int32_t next = 0;  // action
   Nanos now;
-  std::vector<InFlightTransfer> in_flight;
+  std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
+  std::vector<InFlightTransfer> copies;     // to and from the host
   std::vector<int32_t> start_of_wait;                        // per action; kNone for others
   std::vector<std::pair<int32_t, int32_t>> transfer_of;      // per start action: channel, position in it
 };
@@ -70,8 +71,10 @@ class Simulator {
   void Wait(int32_t stage, const Action& action);
   void Compute(int32_t stage, const Action& action);
   const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
-  // How long from `now` on some transfer of the stage is in flight without a gap.
-  Nanos InFlightFor(StageState& state) const;
+  // When the copy ends: it shares the host's link with one of the other direction.
+  Nanos EndOfCopy(int32_t stage, const Transfer& copy) const;
+  // How long from `now` on some of the transfers is in flight without a gap. Forgets those that have ended.
+  static Nanos InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now);
   void SplitRecomputation(int32_t stage);
   absl::Status Deadlock() const;
   std::string MissingText(int32_t stage) const;
@@ -104,7 +107,8 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
 
 // The tensor groups of all ranks, their data groups (in a bidirectional pipeline those of all pieces, each with the two
 // ranks that hold it), the world; forward boundaries after each virtual stage, backward boundaries before it. All
-// boundaries from one rank to another share a link; every other channel has one of its own.
+// boundaries from one rank to another share a link; every other channel has one of its own. Last, each rank's copies to
+// the host, and from it.
 void Simulator::AddChannels() {
   const auto add = [&](int32_t members, int32_t link) {
     if (link == kNone) {
@@ -127,11 +131,13 @@ void Simulator::AddChannels() {
       add(2, link->second);
     }
   }
+  for (int32_t copies = 0; copies < 2 * stages_; ++copies) add(1, kNone);
 }
 
 Member Simulator::MemberOf(int32_t stage, const Action& action) const {
   const int32_t forward_boundaries = 2 * stages_ + 1;
   const int32_t backward_boundaries = forward_boundaries + pipeline_.stages();
+  const int32_t copies = backward_boundaries + pipeline_.stages();
   switch (action.kind) {
     case ActionKind::kDataReduceStart:
     case ActionKind::kWeightGatherStart:
@@ -142,6 +148,8 @@ Member Simulator::MemberOf(int32_t stage, const Action& action) const {
     case ActionKind::kRecvForwardStart: return {forward_boundaries + pipeline_.Previous(action.stage), 1};
     case ActionKind::kRecvBackwardStart: return {backward_boundaries + action.stage, 0};
     case ActionKind::kSendBackwardStart: return {backward_boundaries + pipeline_.Previous(action.stage), 1};
+    case ActionKind::kOffloadStart: return {copies + stage, 0};
+    case ActionKind::kReloadStart: return {copies + stages_ + stage, 0};
     default: return {stage, 0};
   }
 }
@@ -236,13 +244,25 @@ absl::Status Simulator::Start(int32_t stage, const Action& action) {
 void Simulator::Complete(Channel& channel, Transfer& transfer) {
   Nanos& link_free = links_[channel.link];
   transfer.begin = std::max(transfer.ready, link_free);
-  transfer.end = transfer.begin + transfer.duration;
+  const auto [first_stage, first_action] = transfer.starts.front();
+  const bool copy = InfoOf(programs_[first_stage][first_action].kind).group == Group::kHost;
+  transfer.end = copy ? EndOfCopy(first_stage, transfer) : transfer.begin + transfer.duration;
   link_free = transfer.end;
   for (const auto& [stage, action] : transfer.starts) {
     result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
-    if (transfer.duration.value > 0) states_[stage].in_flight.push_back({transfer.begin, transfer.end});
+    if (transfer.duration.value == 0) continue;
+    (copy ? states_[stage].copies : states_[stage].in_flight).push_back({transfer.begin, transfer.end});
   }
+}
+
+// A stage starts its copies in the order of time, so the other direction is busy from here on until its last one ends.
+Nanos Simulator::EndOfCopy(int32_t stage, const Transfer& copy) const {
+  const bool to_host = programs_[stage][copy.starts.front().second].kind == ActionKind::kOffloadStart;
+  const Action opposite{.kind = to_host ? ActionKind::kReloadStart : ActionKind::kOffloadStart};
+  const auto [other, member] = MemberOf(stage, opposite);
+  const Nanos busy = std::max(Nanos(0), links_[channels_[other].link] - copy.begin);
+  return copy.begin + costs_.Of(stage).CopyTime(copy.duration, to_host, busy);
 }
 
 void Simulator::Wait(int32_t stage, const Action& action) {
@@ -255,25 +275,27 @@ void Simulator::Wait(int32_t stage, const Action& action) {
   state.now += waited;
 }
 
-Nanos Simulator::InFlightFor(StageState& state) const {
-  std::erase_if(state.in_flight, [&](const InFlightTransfer& t) { return t.end <= state.now; });
-  Nanos until = state.now;
+Nanos Simulator::InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now) {
+  std::erase_if(transfers, [&](const InFlightTransfer& t) { return t.end <= now; });
+  Nanos until = now;
   for (bool grew = true; grew;) {
     grew = false;
-    for (const InFlightTransfer& t : state.in_flight) {
+    for (const InFlightTransfer& t : transfers) {
       if (t.begin > until || t.end <= until) continue;
       until = t.end;
       grew = true;
     }
   }
-  return until - state.now;
+  return until - now;
 }
 
 void Simulator::Compute(int32_t stage, const Action& action) {
   StageState& state = states_[stage];
   StageTimes& times = result_.stages[stage];
   const CostModel& costs = costs_.Of(stage);
-  const Nanos taken = costs.OverlappedTime(costs.ComputeTime(action, contexts_[stage]), InFlightFor(state));
+  const Nanos beside_transfers =
+      costs.OverlappedTime(costs.ComputeTime(action, contexts_[stage]), InFlightFor(state.in_flight, state.now));
+  const Nanos taken = costs.BesideCopies(beside_transfers, InFlightFor(state.copies, state.now));
   state.now += taken;
   switch (action.kind) {
     case ActionKind::kForward: times.forward += taken; break;

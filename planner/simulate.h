@@ -11,7 +11,9 @@
 // have; a bidirectional pipeline's reduction of a layer when both ranks that hold it have. Transfers of one group and
 // direction run one after another; between two pipeline ranks, those of all their virtual stages. A compute action that begins while transfers of
 // its stage are in flight is slowed (CostModel::OverlappedTime) for as long as those run; transfers that begin in the
-// middle of an action do not slow it.
+// middle of an action do not slow it. Copies to the host and from it are two channels that share a link: of two that
+// overlap, the earlier keeps its rate and the later has what that leaves (CostModel::CopyTime). What computes beside
+// copies is slowed by the host link's factor.
 #ifndef LYNX_PLANNER_SIMULATE_H_
 #define LYNX_PLANNER_SIMULATE_H_
 
@@ -36,7 +38,7 @@ struct ActionSpan {
 struct StageTimes {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
-  Nanos communication_exposed;  // waiting for collectives
+  Nanos communication_exposed;  // waiting for collectives and for copies to or from the host
   Nanos stall;                  // waiting for a neighbour stage
   Nanos end;                    // when the stage's program ends
   std::vector<ActionSpan> spans;  // per action

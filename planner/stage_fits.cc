@@ -128,6 +128,8 @@ std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
+  // What copies and chains hold of a microbatch depends on what runs beside them.
+  if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) return Probe(stage, policies, false).live_peak;
   if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
     return lowers_peaks_ ? PeakOfProgram(stage, policies) : PeakOfSlots(stage, policies);
   }
@@ -224,16 +226,9 @@ const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage,
 }
 
 StagePolicy StageFits::PolicyOf(RecomputeMode mode, int32_t layers) const {
-  switch (mode) {
-    case RecomputeMode::kUniform: return NamedPolicy(graph_, RecomputeMode::kFull, layers);
-    case RecomputeMode::kBlock: {
-      StagePolicy policy = NamedPolicy(graph_, RecomputeMode::kNone, layers);
-      const StagePolicy full = NamedPolicy(graph_, RecomputeMode::kFull, std::min(layers, block_layers_));
-      std::copy(full.layers.begin(), full.layers.end(), policy.layers.begin());
-      return policy;
-    }
-    default: return NamedPolicy(graph_, mode, layers);
-  }
+  RecomputeOptions options = request_.spec.recompute_options;
+  if (mode == RecomputeMode::kBlock) options.layers = block_layers_;
+  return NamedPolicy(shape_, mode, options, layers);
 }
 
 std::vector<StagePolicy> StageFits::PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const {
@@ -257,7 +252,7 @@ StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part
 }
 
 StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
-  if (mode == RecomputeMode::kUniform) mode = RecomputeMode::kFull;
+  if (mode == RecomputeMode::kUniform) return EstimateUniform(stage, layers);
   Estimate sum;
   Bytes transient;
   for (const Part& part : PartsOf(stage, layers)) {
@@ -267,7 +262,25 @@ StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, 
     transient = std::max(transient, value.transient);
   }
   sum.bytes += transient;
+  // Copies run beside the passes; what they expose the simulation shows.
+  sum.bytes = sum.bytes / 1000 * (1000 - request_.spec.recompute_options.offload_permille);
   return sum;
+}
+
+// As recomputing everything, but for the inputs that are not kept, the other layers of a group, and what makes their
+// inputs again.
+StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
+  Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
+  const int32_t group = std::clamp(request_.spec.recompute_options.layers, 1, layers);
+  const int32_t below = layers - (layers + group - 1) / group;
+  Bytes layer;
+  for (const Tensor tensor : graph_.recomputable()) layer += StoredBytes(tensor, shape_);
+  estimate.bytes += layer * (group - 1) - TensorBytes(Tensor::kX, shape_) * below * InFlightOf(stage);
+  const CostModel& costs = costs_.Of(stage);
+  const Nanos again = costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
+                      costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward);
+  estimate.exposed += again * below / pipeline_.pipes();
+  return estimate;
 }
 
 Bytes StageFits::Fixed(int32_t stage) {

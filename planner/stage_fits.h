@@ -122,6 +122,7 @@ class StageFits {
   std::vector<StagePolicy> PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const;
   StageValue ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part);
   Estimate EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers);
+  Estimate EstimateUniform(int32_t stage, int32_t layers);
   Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   Bytes LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   // HEU's best policies for that budget, and what they are worth.

@@ -19,12 +19,22 @@ Bytes Padded(Bytes bytes) {
   return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
 }
 
-// The shape of a layer without what the pipeline, its replicas and the schedule make of it.
-ParallelLayout LayerLayout(const ParallelLayout& layout) {
-  return {.tp = layout.tp, .cp = layout.cp, .sequence_parallel = layout.sequence_parallel};
+}  // namespace
+
+bool StoresAlike(const StagePolicy& policy) {
+  return policy.input_recomputed.empty() &&
+         std::all_of(policy.layers.begin(), policy.layers.end(), [](const LayerPolicy& layer) {
+           return std::find(layer.begin(), layer.end(), Placement::kOffload) == layer.end();
+         });
 }
 
-}  // namespace
+ParallelLayout LayerLayout(const ParallelLayout& layout) {
+  ParallelLayout alone{.tp = layout.tp, .cp = layout.cp, .sequence_parallel = layout.sequence_parallel};
+  if (layout.zero < ZeroStage::kGradients) return alone;
+  alone.dp = GradientRanks(layout) / layout.cp;
+  alone.zero = layout.zero;
+  return alone;
+}
 
 StagePeaks::StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch)
     : model_(model), layout_(LayerLayout(layout)), micro_batch_(micro_batch),
@@ -93,6 +103,7 @@ Bytes StagePeaks::StoredOf(SliceEnds ends, const StagePolicy& policy) {
 
 Bytes StagePeaks::Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches) {
   LYNX_CHECK(in_flight >= 1 && in_flight <= microbatches && (!ends.head || in_flight == 1));
+  LYNX_CHECK(StoresAlike(policy));
   const int32_t few = std::min(in_flight, kFewInFlight);
   const int32_t more = std::min(microbatches - in_flight, kFurther);
   auto [it, inserted] = peaks_.try_emplace({ends, few, more, policy.layers});

@@ -4,7 +4,8 @@
 //
 //     peak(n in flight) = peak(2 in flight) + (n - 2) * stored
 //
-// with `stored` the padded bytes of what the policy stores of a microbatch, layer inputs included. The arena that holds
+// with `stored` the padded bytes of what the policy stores of a microbatch, layer inputs included. (Only
+// for policies that hold the same of every microbatch: StoresAlike.) The arena that holds
 // the live buffers is rarely larger than their peak. Not thread-safe.
 #ifndef LYNX_PLANNER_STAGE_PEAKS_H_
 #define LYNX_PLANNER_STAGE_PEAKS_H_
@@ -30,12 +31,19 @@ struct SliceEnds {
   auto operator<=>(const SliceEnds&) const = default;
 };
 
+// Of a layout what a rank's memory for a layer depends on: tp, cp, sequence parallelism, and which gradients and weights
+// how many ranks share out.
+ParallelLayout LayerLayout(const ParallelLayout& layout);
+
+// Whether nothing goes to the host, and no input is made again: what that leaves depends on what runs beside it.
+bool StoresAlike(const StagePolicy& policy);
+
 class StagePeaks {
  public:
-  // Of the layout only what shapes a layer is read: tp, cp and sequence parallelism.
+  // Of the layout only LayerLayout is read.
   StagePeaks(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
 
-  // Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <= microbatches; a
+  // The policy StoresAlike. Peak of live memory with `in_flight` microbatches held and M microbatches in all. 1 <= in_flight <= microbatches; a
   // rank with the head has one in flight.
   Bytes Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches);
   // What is held of one microbatch between F and B, and, where weights are split from input gradients, between B and W.

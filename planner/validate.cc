@@ -4,7 +4,7 @@
 // Each microbatch has two sequences on each virtual stage that no program may change (planner/validate_slice.h). A program
 // interleaves them; W, R and what ends the step stand between them under rules of their own.
 //
-// x1 counts as incomplete while it is made again. That nothing is read before it is written is what the memory model's
+// x1 or x counts as incomplete while it is made again (planner/validate_recompute.h). That nothing is read before it is written is what the memory model's
 // fold finds, which runs last.
 #include "planner/validate.h"
 
@@ -13,6 +13,7 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,7 +22,10 @@
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "planner/memory_model.h"
+#include "planner/state_sharing.h"
 #include "planner/validate_context.h"
+#include "planner/validate_copies.h"
+#include "planner/validate_recompute.h"
 #include "planner/validate_slice.h"
 
 namespace lynx {
@@ -29,17 +33,14 @@ namespace {
 
 using enum ActionKind;
 
-// State of x1 of one layer and microbatch while it is made again: proj writes a partial sum, the collective completes
-// the sum, add1 completes x1.
-enum class X1State : uint8_t { kWhole, kPartialSum, kReducing, kSum };
-
 // Where the step is in its end.
 enum class EndState : uint8_t { kBefore, kNormStarted, kNormDone, kOptimized };
 
 class StageValidator {
  public:
   StageValidator(const Program& program, const StageContext& context)
-      : program_(program), context_(context), pipeline_(context.pipeline()), graph_(context.graph()) {
+      : program_(program), context_(context), pipeline_(context.pipeline()), graph_(context.graph()),
+        remade_(context), copies_(context) {
     for (const StageSlice& slice : context.slices) slices_.emplace_back(context, slice);
   }
 
@@ -50,8 +51,10 @@ class StageValidator {
       LYNX_RETURN_IF_ERROR(CheckEndOfStep(action));
       LYNX_RETURN_IF_ERROR(CheckOrder(action));
       LYNX_RETURN_IF_ERROR(CheckTransfer(action));
+      LYNX_RETURN_IF_ERROR(FailIf(copies_.Follow(action)));
       LYNX_RETURN_IF_ERROR(CheckUnderWay(action));
     }
+    if (end_ == EndState::kOptimized && GathersUpdatedWeights(context_)) LYNX_RETURN_IF_ERROR(CheckAllGathered());
     if (end_ == EndState::kOptimized) return FoldLiveness(program_, context_).status();
     const absl::Status complete = CheckComplete();
     const ActionKind missing = end_ == EndState::kBefore ? kNormStart : kOptimizer;
@@ -118,28 +121,11 @@ class StageValidator {
     if (action.kind == kWeight && graph_.OpsOf(type, action.segment, Pass::kWeight).empty()) {
       return Fail("the segment has no weight pass");
     }
-    if (action.kind == kRecompute) return CheckRecomputedOps(action);
+    if (action.kind == kRecompute) return FailIf(remade_.CheckOps(action));
     if (info.group != Group::kTensor) return absl::OkStatus();
     const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, info.segment_pass);
-    const bool gathers_shares = info.collective == Collective::kAllGather && collective.from != collective.to;
-    if (collective.kind != info.collective ||
-        (info.repeated && !gathers_shares && (type != LayerType::kTransformer || action.segment != Segment::kAttn))) {
+    if (collective.kind != info.collective || (info.repeated && !remade_.MayRepeat(action))) {
       return Fail("no such collective ends this segment");
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckRecomputedOps(const Action& action) const {
-    OpSet allowed = 0;
-    for (const Tensor tensor : graph_.recomputable()) {
-      for (const Op op : graph_.ProducersOf(tensor)) {
-        if (LayerTypeOf(action.layer) == LayerType::kTransformer && graph_.InfoOf(op).forward_segment == action.segment) {
-          allowed |= Bit(op);
-        }
-      }
-    }
-    if (action.ops == 0 || (action.ops & ~allowed) != 0) {
-      return Fail("only the producers of recomputable tensors in this segment can be recomputed");
     }
     return absl::OkStatus();
   }
@@ -164,8 +150,37 @@ class StageValidator {
     return absl::OkStatus();
   }
 
+  // Weights come back to all ranks after the optimizer, unless each pass gathers them.
+  absl::Status CheckWeightGather(const Action& action) {
+    if (SharesWeights(context_)) {
+      return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
+    }
+    if (!GathersUpdatedWeights(context_)) return Fail("no rank lacks weights without ZeRO");
+    if (end_ != EndState::kOptimized) return Fail("updated weights are gathered after OPT");
+    if (action.kind == kWeightGatherStart && !gathered_.insert(action.layer).second) {
+      return Fail("the layer's updated weights are gathered once");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckAllGathered() const {
+    for (const SliceProgress& slice : slices_) {
+      for (const int32_t layer : slice.Layers()) {
+        if (!gathered_.contains(layer)) {
+          return Lacks({.kind = kWeightGatherStart, .stage = slice.slice().stage, .layer = layer});
+        }
+      }
+    }
+    return CheckNothingPending();
+  }
+
+  static absl::Status Lacks(const Action& action) {
+    return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
+  }
+
   // NORM+, NORM-, OPT, once each, after everything else.
   absl::Status CheckEndOfStep(const Action& action) {
+    if (action.kind == kWeightGatherStart || action.kind == kWeightGatherWait) return CheckWeightGather(action);
     const bool ends_step = action.kind == kNormStart || action.kind == kNormWait || action.kind == kOptimizer;
     if (!ends_step) {
       return end_ == EndState::kBefore ? absl::OkStatus() : Fail("only NORM- and OPT may follow NORM+");
@@ -184,9 +199,6 @@ class StageValidator {
 
   // Whether all microbatches, weight passes, reductions and transfers are done.
   absl::Status CheckComplete() const {
-    const auto lacks = [](const Action& action) {
-      return absl::FailedPreconditionError(absl::StrCat("the step still lacks ", ActionText(action)));
-    };
     for (int32_t k = 0; k < context_.microbatches; ++k) {
       // Of two copies of the model a microbatch goes through the one in which it has begun.
       const auto begun = std::find_if(slices_.begin(), slices_.end(),
@@ -194,30 +206,44 @@ class StageValidator {
       const int32_t pipe = begun == slices_.end() ? 0 : pipeline_.PipeOf(begun->slice().stage);
       for (const SliceProgress& slice : slices_) {
         if (pipeline_.PipeOf(slice.slice().stage) != pipe) continue;
-        if (const std::optional<Action> action = slice.Lacking(k)) return lacks(*action);
+        if (const std::optional<Action> action = slice.Lacking(k)) return Lacks(*action);
       }
     }
     for (const SliceProgress& slice : slices_) {
-      if (const std::optional<Action> action = slice.LackingWeight()) return lacks(*action);
+      if (const std::optional<Action> action = slice.LackingWeight()) return Lacks(*action);
       if (context_.gradient_ranks() == 1) continue;
       for (const int32_t layer : slice.Layers()) {
-        if (!reduced_.contains(layer)) {
-          return lacks({.kind = kDataReduceStart, .stage = slice.slice().stage, .layer = layer});
-        }
+        const bool reduced = ReducesEachMicrobatch(context_) ? Reductions(layer) == slice.begun().size()
+                                                             : reduced_.contains(layer);
+        if (!reduced) return Lacks({.kind = kDataReduceStart, .stage = slice.slice().stage, .layer = layer});
       }
     }
+    if (const auto missing = copies_.AtEnd()) return absl::FailedPreconditionError(*missing);
+    return CheckNothingPending();
+  }
+
+  absl::Status CheckNothingPending() const {
     for (const auto& [channel, starts] : pending_) {
       if (starts.empty()) continue;
       Action wait = starts.front();
       wait.kind = InfoOf(wait.kind).counterpart;
-      return lacks(wait);
+      return Lacks(wait);
     }
     return absl::OkStatus();
   }
 
+  // Of a layer's gradients so far, where they are reduced with every microbatch.
+  size_t Reductions(int32_t layer) const {
+    const auto it = reductions_.find(layer);
+    return it == reductions_.end() ? 0 : it->second;
+  }
+
   absl::Status CheckOrder(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
-    if (info.group == Group::kTensor && info.repeated) return CheckRepeatedCollective(action);
+    if (info.group == Group::kTensor && info.repeated) {
+      LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
+      return FailIf(remade_.RepeatCollective(action));
+    }
     if (info.group == Group::kTensor || info.group == Group::kNextStage || info.group == Group::kPreviousStage) {
       return Advance(action, info.segment_pass);
     }
@@ -231,13 +257,14 @@ class StageValidator {
         }
         LYNX_RETURN_IF_ERROR(CheckHandedOn(action, pipeline_.Next(action.stage), Pass::kBackward));
         LYNX_RETURN_IF_ERROR(CheckNotReduced(action));
-        LYNX_RETURN_IF_ERROR(CheckBackwardReadsX1(action));
+        LYNX_RETURN_IF_ERROR(FailIf(remade_.Backward(action)));
         return Advance(action, Pass::kBackward);
       case kWeight:
         LYNX_RETURN_IF_ERROR(CheckNotReduced(action));
         return FailIf(SliceOf(action).AdvanceWeight(action));
       case kRecompute:
-        return CheckRecompute(action);
+        LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
+        return FailIf(remade_.Recompute(action));
       case kDataReduceStart:
         return CheckReduction(action);
       default:
@@ -273,8 +300,6 @@ class StageValidator {
     return reduced_.contains(action.layer) ? Fail("the layer's gradients have been reduced already") : absl::OkStatus();
   }
 
-  X1State& x1_state(const Action& action) { return x1_states_[{action.microbatch, action.layer}]; }
-
   absl::Status CheckRecomputeTime(const Action& action) {
     const SliceProgress& slice = SliceOf(action);
     if (!slice.Past(Pass::kForward, action.microbatch, action.layer, Segment::kEnd)) {
@@ -287,62 +312,30 @@ class StageValidator {
     return Fail("recomputation after the layer's backward pass is of no use");
   }
 
-  absl::Status CheckRecompute(const Action& action) {
-    LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
-    OpSet& done = recomputed_[{action.microbatch, action.layer}];
-    if ((done & action.ops) != 0) return Fail("an op is recomputed once for each microbatch");
-    done |= action.ops;
-    for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
-      if (!Contains(action.ops, op)) continue;
-      X1State& state = x1_state(action);
-      if (op == Op::kProj) {
-        state = X1State::kPartialSum;
-      } else if (op == Op::kAdd1) {
-        if (state != (collectives() ? X1State::kSum : X1State::kPartialSum)) {
-          return Fail("add1 again changes x1, unless proj and its all-reduce have just been recomputed");
-        }
-        state = X1State::kWhole;
-      } else {
-        LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, graph_.InfoOf(op).reads));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckX1IsWhole(const Action& action, const std::vector<Tensor>& reads) {
-    if (std::find(reads.begin(), reads.end(), Tensor::kX1) == reads.end()) return absl::OkStatus();
-    if (x1_state(action) == X1State::kWhole) return absl::OkStatus();
-    return Fail("reads x1, whose recomputation is not complete");
-  }
-
-  absl::Status CheckBackwardReadsX1(const Action& action) {
-    for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
-      LYNX_RETURN_IF_ERROR(CheckX1IsWhole(action, graph_.InfoOf(op).backward_reads));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckRepeatedCollective(const Action& action) {
-    LYNX_RETURN_IF_ERROR(CheckRecomputeTime(action));
-    const ActionInfo& info = InfoOf(action.kind);
-    if (info.collective == Collective::kAllGather) return absl::OkStatus();  // reads what the fold shows to be there
-    const bool start = info.phase == Phase::kStart;
-    X1State& state = x1_state(action);
-    if (state != (start ? X1State::kPartialSum : X1State::kReducing)) {
-      return Fail("a repeated all-reduce follows the recomputation of proj, once");
-    }
-    state = start ? X1State::kReducing : X1State::kSum;
-    return absl::OkStatus();
-  }
-
   absl::Status CheckReduction(const Action& action) {
     const SliceProgress& slice = SliceOf(action);
     const Segment last = graph_.SegmentsOf(LayerTypeOf(action.layer), Pass::kBackward).back();
+    if (ReducesEachMicrobatch(context_)) return CheckMicrobatchReduction(action, slice, last);
     bool done = slice.WeightsComputed(action.layer);
     if (pipeline_.pipes() == 1) done = done && static_cast<int64_t>(slice.begun().size()) == context_.microbatches;
     for (const int32_t k : slice.begun()) done = done && slice.Past(Pass::kBackward, k, action.layer, last);
     if (!done) return Fail("gradients are reduced after the layer's last backward and weight pass");
     if (!reduced_.insert(action.layer).second) return Fail("the layer's gradients are reduced once");
+    return absl::OkStatus();
+  }
+
+  // Of what was added since the last one: the microbatches' in turn.
+  absl::Status CheckMicrobatchReduction(const Action& action, const SliceProgress& slice, Segment last) {
+    size_t& reductions = reductions_[action.layer];
+    if (static_cast<int64_t>(reductions) == context_.microbatches) {
+      return Fail("the layer's gradients are reduced once for each microbatch");
+    }
+    const bool begun = reductions < slice.begun().size();
+    const int32_t next = begun ? slice.begun()[reductions] : static_cast<int32_t>(reductions);
+    if (!begun || !slice.Past(Pass::kBackward, next, action.layer, last) || !slice.WeightsComputed(action.layer, next)) {
+      return Fail(absl::StrCat("gradients are reduced after the layer's backward and weight pass of microbatch ", next));
+    }
+    ++reductions;
     return absl::OkStatus();
   }
 
@@ -352,10 +345,12 @@ class StageValidator {
     return action == start;
   }
 
-  // Transfers that one channel carries in order. Each direction between two virtual stages is a channel of its own.
+  // Transfers that one channel carries in order. Each direction between two virtual stages, and between the device and its
+  // host, is a channel of its own.
   static std::string ChannelOf(const Action& action) {
     const ActionInfo& info = InfoOf(action.kind);
     const bool boundary = info.group == Group::kNextStage || info.group == Group::kPreviousStage;
+    if (info.group == Group::kHost) return std::string(info.letters);
     return boundary ? absl::StrCat(action.stage, std::string(info.letters))
                     : absl::StrCat("group ", static_cast<int>(info.group));
   }
@@ -410,11 +405,13 @@ class StageValidator {
   const StageContext& context_;
   const PipelineShape pipeline_;
   const LayerGraph& graph_;
+  RecomputeRules remade_;
+  CopyRules copies_;
   std::deque<SliceProgress> slices_;  // by chunk
   size_t at_ = 0;
-  std::map<std::pair<int32_t, int32_t>, OpSet> recomputed_;  // by microbatch and layer
-  std::map<std::pair<int32_t, int32_t>, X1State> x1_states_;
   std::set<int32_t> reduced_;                          // layers
+  std::map<int32_t, size_t> reductions_;               // by layer, where each microbatch is reduced
+  std::set<int32_t> gathered_;                         // layers, after the optimizer
   std::map<std::string, std::deque<Action>> pending_;  // by channel
   std::list<UnderWay> under_way_;
   EndState end_ = EndState::kBefore;

@@ -42,9 +42,10 @@ v1::SlicePlan SliceToProto(const SlicePlan& slice, size_t placements) {
   message.set_stage(slice.stage);
   message.set_first_layer(slice.first_layer);
   message.set_end_layer(slice.end_layer);
-  for (const LayerPolicy& layer : slice.policy.layers) {
+  for (size_t l = 0; l < slice.policy.layers.size(); ++l) {
     v1::LayerPolicy& to = *message.add_policy();
-    for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(PlacementName(layer[i])));
+    for (size_t i = 0; i < placements; ++i) to.add_placements(std::string(PlacementName(slice.policy.layers[l][i])));
+    to.set_input_recomputed(slice.policy.InputRecomputed(l));
   }
   return message;
 }
@@ -66,6 +67,7 @@ v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanProgra
   message.set_recompute_exposed_ns(stage.recompute_exposed.value);
   message.set_communication_exposed_ns(stage.communication_exposed.value);
   message.set_stall_ns(stage.stall.value);
+  message.set_host_bytes(stage.host.value);
   return message;
 }
 
@@ -85,6 +87,7 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   LYNX_RETURN_IF_ERROR(ReadBytes(path, "weight_bytes", m.weight_bytes(), stage.states.weights));
   LYNX_RETURN_IF_ERROR(ReadBytes(path, "gradient_bytes", m.gradient_bytes(), stage.states.gradients));
   LYNX_RETURN_IF_ERROR(ReadBytes(path, "optimizer_bytes", m.optimizer_bytes(), stage.states.optimizer));
+  LYNX_RETURN_IF_ERROR(ReadBytes(path, "host_bytes", m.host_bytes(), stage.host));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "forward_ns", m.forward_ns(), stage.forward));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "backward_ns", m.backward_ns(), stage.backward));
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "weight_ns", m.weight_ns(), stage.weight));
@@ -110,6 +113,13 @@ absl::StatusOr<SlicePlan> SliceFromProto(const v1::SlicePlan& message, const Pla
     LYNX_ASSIGN_OR_RETURN(LayerPolicy policy,
                           LayerPolicyFromProto(message.policy(i), placements, FieldPath(path, "policy", i)));
     slice.policy.layers.push_back(policy);
+    if (!message.policy(i).input_recomputed()) continue;
+    if (i == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "policy", i),
+                                                     ".input_recomputed: no layer of the slice is below to make it again"));
+    }
+    slice.policy.input_recomputed.resize(count);
+    slice.policy.input_recomputed[static_cast<size_t>(i)] = true;
   }
   return slice;
 }

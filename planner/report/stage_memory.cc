@@ -42,6 +42,8 @@ bool KeptForBackward(const Action& last) {
 
 MemoryKind KindOf(const BufferInstance& buffer, const Program& program, TensorSet gradients) {
   if (buffer.key.tensor == Tensor::kWorkspace) return MemoryKind::kWorkspace;
+  if (buffer.key.tensor == Tensor::kWeights) return MemoryKind::kWeights;
+  if (buffer.key.tensor == Tensor::kWeightGradients) return MemoryKind::kGradients;
   if (Contains(gradients, buffer.key.tensor)) return MemoryKind::kActivationGradients;
   if (InfoOf(program[static_cast<size_t>(buffer.first)].kind).operands == Operands::kOps) return MemoryKind::kRecomputed;
   return KeptForBackward(program[static_cast<size_t>(buffer.last)]) ? MemoryKind::kStored : MemoryKind::kWorkspace;
@@ -79,7 +81,7 @@ absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext&
   const std::vector<LiveBytes> live = LiveAtActions(stage.program, context.graph(), memory);
   StageMemory result;
   if (!stage.program.empty()) result.peak = live[static_cast<size_t>(memory.peak_action)];
-  const auto set = [&](MemoryKind kind, Bytes bytes) { result.peak[static_cast<size_t>(kind)] = bytes; };
+  const auto set = [&](MemoryKind kind, Bytes bytes) { result.peak[static_cast<size_t>(kind)] += bytes; };
   set(MemoryKind::kPacking, stage.arena - memory.live_peak);
   set(MemoryKind::kWeights, stage.states.weights);
   set(MemoryKind::kGradients, stage.states.gradients);

@@ -150,20 +150,8 @@ TEST(Candidates, SpanEveryDegreeAndModeForAnyFramework) {
 
 TEST(Compare, WhatIsNotPlannedYetIsAnError) {
   PlanRequest request = TightRequest();
-  request.spec.recompute = RecomputeMode::kUniform;
-  request.spec.recompute_options.layers = 2;
-  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("uniform"));
-  request = TightRequest();
   request.spec.recompute_options.offload_permille = 100;
   EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("offloadShare"));
-  // Nothing but context parallelism uses all ranks.
-  request = TightRequest();
-  request.target = PlanTarget::kAnyFramework;
-  request.spec.model.layers = 1;
-  request.spec.train.global_batch = 1;
-  request.spec.parallel = {.tp = 1, .pp = 1};
-  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 2;
-  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("parallel.cp above 1"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "planner/cost_model.h"
 #include "planner/memory_model.h"
 #include "planner/simulate.h"
+#include "planner/state_sharing.h"
 #include "planner/validate.h"
 #include "tests/planner/stage_programs.h"
 
@@ -64,7 +65,9 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
       const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s]);
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_GE(plan->arena, plan->live_peak);
-      EXPECT_LE(plan->arena.value, plan->live_peak.value * 1.08);
+      // Gradients that wait for their reduction outlive what lies around them.
+      const double most = ReducesEachMicrobatch(p.contexts[s]) ? 1.15 : 1.08;
+      EXPECT_LE(static_cast<double>(plan->arena.value), static_cast<double>(plan->live_peak.value) * most);
       const std::vector<BufferInstance>& buffers = plan->buffers;
       for (size_t i = 0; i < buffers.size(); ++i) {
         const BufferInstance& a = buffers[i];
@@ -97,7 +100,11 @@ TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
           ASSERT_LE(buffer.first, static_cast<int32_t>(i));
           ASSERT_GE(buffer.last, static_cast<int32_t>(i));
           ASSERT_GE(buffer.bytes, accesses[a].bytes);
-          ASSERT_EQ(accesses[a].mode == AccessMode::kWrite, buffer.first == static_cast<int32_t>(i));
+          // The first to add to a sum begins it.
+          const bool begins = buffer.first == static_cast<int32_t>(i);
+          if (accesses[a].mode != AccessMode::kAccumulate) {
+            ASSERT_EQ(accesses[a].mode == AccessMode::kWrite, begins);
+          }
         }
       }
     }

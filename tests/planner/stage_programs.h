@@ -109,6 +109,12 @@ inline ParallelLayout RandomLayout(std::mt19937_64& rng, int32_t most_ranks = 4)
   layout.schedule = static_cast<ScheduleKind>(Draw(rng, 1, kScheduleKindCount - 1));
   if (layout.schedule == ScheduleKind::kInterleaved) layout.virtual_stages = Draw(rng, 2, 3);
   if (layout.schedule == ScheduleKind::kChimera) layout.pp += layout.pp % 2;
+  if (Draw(rng, 0, 2) == 0) layout.cp = 2;
+  if (Draw(rng, 0, 1) == 0) {
+    // Two copies of the model cannot share out gradients.
+    const ZeroStage most = layout.schedule == ScheduleKind::kChimera ? ZeroStage::kOptimizer : ZeroStage::kWeights;
+    layout.zero = static_cast<ZeroStage>(Draw(rng, static_cast<int>(ZeroStage::kNone), static_cast<int>(most)));
+  }
   return layout;
 }
 

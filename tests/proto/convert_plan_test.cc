@@ -45,6 +45,33 @@ TEST(ConvertPlanTest, PlansComeBackTheSame) {
   EXPECT_TRUE(CheckPlan(*back).ok()) << CheckPlan(*back);
 }
 
+TEST(ConvertPlanTest, ChainsAndHostMemoryComeBackTheSame) {
+  PlanRequest request;
+  request.spec.name = "gpt";
+  request.spec.model = {.layers = 12, .hidden = 64, .heads = 4, .seq = 32};
+  request.spec.data.path = "/data/text";
+  request.spec.train.steps = 10;
+  request.spec.train.global_batch = 8;
+  request.spec.train.micro_batch = 2;
+  request.spec.parallel = {.tp = 1, .pp = 1, .dp = 1};
+  HardwareProfile profile = StatedCpuProfile();
+  profile.host = {Nanos(1000), 1'000'000'000, 1'000'000'000, 2'000'000'000, 1000};
+  request.cluster = UniformCluster(1, 1, profile);
+  for (const auto& [mode, options] : {std::pair(RecomputeMode::kUniform, RecomputeOptions{.layers = 3}),
+                                      std::pair(RecomputeMode::kNone, RecomputeOptions{.offload_permille = 500})}) {
+    request.spec.recompute = mode;
+    request.spec.recompute_options = options;
+    Normalize(request.spec);
+    const Plan plan = std::get<Plan>(MakePlan(request).value());
+    const absl::StatusOr<Plan> back = FromProto(ToProto(plan));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(PlanText(*back), PlanText(plan));
+    EXPECT_EQ(back->stages[0].slices[0].policy, plan.stages[0].slices[0].policy);
+    EXPECT_EQ(back->stages[0].host, plan.stages[0].host);
+    EXPECT_EQ(back->stages[0].host.value > 0, mode == RecomputeMode::kNone);
+  }
+}
+
 TEST(ConvertPlanTest, ProgramsCanBeLeftOut) {
   const v1::Plan message = ToProto(SomePlan(), PlanPrograms::kLeftOut);
   EXPECT_TRUE(message.stages(0).program().empty());
@@ -133,6 +160,9 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
        "plan.stages[0].slices[0].policy[1].placements[3] is \"nowhere\""},
       {[](P& p) { SliceOfStage(p, 0).mutable_policy(0)->mutable_placements()->RemoveLast(); },
        "plan.stages[0].slices[0].policy[0].placements is 7 entries long"},
+      {[](P& p) { SliceOfStage(p, 1).mutable_policy(0)->set_input_recomputed(true); },
+       "plan.stages[1].slices[0].policy[0].input_recomputed: no layer of the slice is below"},
+      {[](P& p) { p.mutable_stages(1)->set_host_bytes(-1); }, "plan.stages[1].host_bytes is -1"},
       {[](P& p) { p.mutable_stages(1)->set_program("1F0:0.nothing"); }, "plan.stages[1].program: "},
       {[](P& p) { p.mutable_stages(1)->set_arena_bytes(-1); }, "plan.stages[1].arena_bytes is -1"},
       {[](P& p) { p.mutable_stages(1)->set_gradient_bytes(int64_t{1} << 60); }, "plan.stages[1].gradient_bytes is"},

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "planner/engine_support.h"
 #include "planner/validate.h"
 #include "worker/engine/lr_schedule.h"
 
@@ -54,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                                        const Dataset& dataset) {
   LYNX_RETURN_IF_ERROR(CheckBatch(config));
   LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
+  LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.program));
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
   if (memory.arena != config.arena) {

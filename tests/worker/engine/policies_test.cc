@@ -13,14 +13,14 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// Any placement for any tensor: lowering moves what a placement cannot have to where it can be.
+// Any placement for any tensor but the host's memory: lowering moves what a placement cannot have to where it can be.
 StagePolicy RandomPolicy(const StageContext& context, uint64_t seed) {
   StagePolicy policy = NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, context.only_slice().layers());
   uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(context.pipeline_rank) << 32);
   for (LayerPolicy& layer : policy.layers) {
     for (Placement& placement : layer) {
       draw = Mix64(draw);
-      placement = static_cast<Placement>(draw % kPlacementCount);
+      placement = static_cast<Placement>(draw % static_cast<uint64_t>(Placement::kOffload));
     }
   }
   return policy;
@@ -54,6 +54,29 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     job.Lower(GetParam(), [&](const StageContext& context) { return RandomPolicy(context, seed); });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
+  }
+}
+
+// Layers make the inputs of those above them again, in groups as Megatron-LM's uniform method and at random.
+TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
+  TinyJob job;
+  job.Lower(GetParam(), RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
+  for (int32_t group : {2, 3}) {
+    job.Lower(GetParam(), [&](const StageContext& context) {
+      return NamedPolicy(context.shape(), RecomputeMode::kUniform, {.layers = group}, context.only_slice().layers());
+    });
+    ExpectSameBits(Train(job, kSteps), expected, "uniform");
+  }
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    job.Lower(GetParam(), [&](const StageContext& context) {
+      StagePolicy policy = RandomPolicy(context, seed);
+      policy.input_recomputed.assign(policy.layers.size(), true);
+      policy.input_recomputed[0] = false;
+      return policy;
+    });
+    ExpectSameBits(Train(job, kSteps), expected, "random policy with chains");
   }
 }
 
