@@ -28,7 +28,7 @@ namespace lynx {
 namespace {
 
 // Above the peak by at most this share, two regions will do.
-constexpr int64_t kLittle = 512;
+constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
 // No further round starts after this many looks at a neighbour: some hundredths of a second of one core.
 constexpr int64_t kMaxLooks = 10'000'000;

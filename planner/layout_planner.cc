@@ -327,6 +327,9 @@ Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, Nanos last_b
 }
 
 std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
+  const bool worth_it = std::any_of(draft.simulation.stages.begin(), draft.simulation.stages.end(),
+                                    [](const StageTimes& times) { return times.recompute_exposed.value > 0; });
+  if (!worth_it) return std::nullopt;
   std::vector<Nanos> stalls;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const Program& program = draft.programs[stage];

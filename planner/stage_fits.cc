@@ -298,10 +298,11 @@ Bytes StageFits::BudgetOf(int32_t stage, int32_t layers, Bytes limit) {
 }
 
 StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
-  Bytes budget = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes;
-  if (const std::optional<Bytes> limit = Limit(stage, layers)) {
-    budget = std::min(budget, BudgetOf(stage, layers, *limit));
-  }
+  const Estimate all_stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  if (!limit) return all_stored;
+  const Bytes budget = BudgetOf(stage, layers, *limit);
+  if (budget >= all_stored.bytes) return all_stored;
   Estimate sum;
   for (const Part& part : PartsOf(stage, layers)) {
     const StageValue value = Heu(mode, stage, part).Estimate(part.layers, budget / layers * part.layers);
