@@ -30,8 +30,8 @@ namespace {
 // Above the peak by at most this share, two regions will do.
 constexpr int64_t kLittle = 256;
 constexpr int kRoundsPerOrder = 8;
-// No further round starts after this many looks at a neighbour: some hundredths of a second of one core.
-constexpr int64_t kMaxLooks = 10'000'000;
+// No further round starts after this many looks at a neighbour: about a hundredth of a second of one core.
+constexpr int64_t kMaxLooks = 3'000'000;
 // Actions that share one list of neighbours.
 constexpr int32_t kChunk = 64;
 

@@ -260,8 +260,16 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mo
 
 StepGuess LayoutPlanner::Guess() {
   const RecomputeMode mode = GuessedMode(fits_, request_.spec.recompute);
-  std::optional<std::vector<int32_t>> layers;
-  if (const std::optional<std::vector<int32_t>> too_many = SeemsTooMany(mode)) layers = Balanced(mode, *too_many);
+  // Where everything can be stored in balance, nothing is better.
+  const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
+  std::optional<std::vector<int32_t>> layers = Partition(busy, busy);
+  for (int32_t rank = 0; layers && rank < stages(); ++rank) {
+    if (fits_.EstimatedCost(RecomputeMode::kNone, rank, (*layers)[rank]) >= kSeemsNotToFit) layers.reset();
+  }
+  if (!layers) {
+    const std::optional<std::vector<int32_t>> too_many = SeemsTooMany(mode);
+    if (too_many) layers = Balanced(mode, *too_many);
+  }
   if (!layers) layers = EqualPartition();
   StepGuess guess{.fits = true};
   std::vector<Nanos> exposed;
