@@ -4,10 +4,12 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -111,6 +113,11 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
   }
   if (text.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": holds a zero byte; it is not a text file"));
+  }
+  if (const size_t valid = ValidUtf8Prefix(text); valid < text.size()) {
+    const auto line = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(valid), '\n') + 1;
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ":", line, ": byte ", valid + 1, " of the file is not UTF-8; save it in that encoding"));
   }
   try {
     std::istringstream in(text);

@@ -26,6 +26,7 @@ RecomputeMode GuessedMode(const StageFits& fits, RecomputeMode wanted) {
     case RecomputeMode::kAuto:
       return fits.Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
     case RecomputeMode::kHeu:
+    case RecomputeMode::kOpt:
       return RecomputeMode::kAuto;
     case RecomputeMode::kBlock:
       return RecomputeMode::kNoOverlap;
@@ -124,7 +125,13 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
     }
   }
   if (all_stored) draft.mode = RecomputeMode::kNone;
-  const std::vector<StageContext> contexts = Contexts(layers);
+  Run(draft);
+  return draft;
+}
+
+void LayoutPlanner::Run(Draft& draft) {
+  draft.programs.clear();
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, candidate_.microbatches);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     draft.programs.push_back(LowerStage(contexts[stage], slots[stage], draft.policies[stage]));
@@ -133,7 +140,6 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
   absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());
   LYNX_CHECK(simulation.ok());
   draft.simulation = *std::move(simulation);
-  return draft;
 }
 
 // Whether, by what is known of its stages, the partition may be faster. One that seems not to fit at all may.
@@ -217,11 +223,12 @@ std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
-  if (wanted != RecomputeMode::kAuto && wanted != RecomputeMode::kHeu) return DraftOf(wanted, to_beat);
+  const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+  if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
   // Where HEU finds nothing that fits or promises to be faster, no named policy does.
   std::optional<Draft> best;
-  if (fits_.Allowed(RecomputeMode::kHeu)) {
+  if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
     best = DraftOf(RecomputeMode::kAuto, to_beat);
     if (!best) return best;
   }
@@ -234,7 +241,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (!best || MaySimulateMore()) consider(mode);
   }
   // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
-  if (fits_.Allowed(RecomputeMode::kNoOverlap) || wanted == RecomputeMode::kHeu) consider(RecomputeMode::kNoOverlap);
+  if (heu || fits_.Allowed(RecomputeMode::kNoOverlap)) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
@@ -356,10 +363,26 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   return std::nullopt;
 }
 
+std::optional<Draft> LayoutPlanner::Exactly(const Draft& draft) {
+  Draft exact{.candidate = candidate_, .mode = RecomputeMode::kOpt, .layers = draft.layers,
+              .policies = draft.policies};
+  bool any = false;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    std::optional<StageFits::Fit> fit = fits_.FitExact(request_.exact, stage, draft.layers[stage]);
+    if (!fit) continue;
+    any = true;
+    exact.policies[stage] = std::move(fit->policies);
+  }
+  if (!any) return std::nullopt;
+  exact.peaks = draft.peaks;
+  Run(exact);
+  return exact.simulation.step < draft.simulation.step ? std::optional(std::move(exact)) : std::nullopt;
+}
+
 std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
   // A draft in which everything happens to be stored came from HEU where that is the request's mode.
   const RecomputeMode wanted = request_.spec.recompute;
-  const bool heu = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu;
+  const bool heu = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   return TryPartition(heu && mode == RecomputeMode::kNone ? RecomputeMode::kAuto : mode, layers);
 }
 

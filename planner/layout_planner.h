@@ -62,6 +62,8 @@ class LayoutPlanner {
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
+  // The draft's partition with each stage solved exactly by the request's solver; nullopt if that is no faster.
+  std::optional<Draft> Exactly(const Draft& draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
   std::optional<Draft> Again(RecomputeMode mode, const std::vector<int32_t>& layers);
   Shortfall LeastShortfall();
@@ -99,6 +101,8 @@ class LayoutPlanner {
   bool StoresEverythingInBalance();
   std::optional<Draft> DraftOf(RecomputeMode mode, Nanos to_beat);
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
+  // Lowers and simulates the draft's policies.
+  void Run(Draft& draft);
 
   const PlanRequest& request_;
   const Candidate candidate_;

@@ -24,8 +24,12 @@ absl::Status CheckLowered(const ParallelLayout& layout) {
 
 }  // namespace
 
-absl::Status CheckLowered(const JobSpec& spec) {
-  if (spec.recompute == RecomputeMode::kOpt) return NotPlanned("recompute opt", "use heu");
+absl::Status CheckLowered(const PlanRequest& request) {
+  const JobSpec& spec = request.spec;
+  if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
+    return absl::InvalidArgumentError(
+        "recompute opt needs an exact solver and its time: ask lynxctl plan for it, or use heu");
+  }
   // The others choose what goes where by themselves.
   const bool shares = spec.recompute_options.offload_permille > 0;
   if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {

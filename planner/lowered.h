@@ -12,7 +12,7 @@
 namespace lynx {
 
 // InvalidArgument naming the field that the spec pins and what to do.
-absl::Status CheckLowered(const JobSpec& spec);
+absl::Status CheckLowered(const PlanRequest& request);
 
 // Those of the search space that can be lowered; never empty. InvalidArgument as Candidates, or as above.
 absl::StatusOr<std::vector<Candidate>> LoweredCandidates(const PlanRequest& request);

@@ -57,7 +57,7 @@ std::optional<Infeasible> AddHostMemory(const ClusterTopology& cluster, Plan& pl
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target).status());
-  LYNX_RETURN_IF_ERROR(CheckLowered(request.spec));
+  LYNX_RETURN_IF_ERROR(CheckLowered(request));
   LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, LoweredCandidates(request));
   PlanCaches caches(request);
   std::optional<Plan> plan = PlanSearch(request, candidates, caches).Fastest();

@@ -17,6 +17,7 @@
 #include "planner/memory_model.h"
 #include "planner/recompute_policy.h"
 #include "planner/stage_context.h"
+#include "planner/stage_solver.h"
 
 namespace lynx {
 
@@ -28,6 +29,8 @@ struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
+  // Solves stages where recompute is opt (planner/opt/exact_stage.h makes one); without it that mode is refused.
+  StageSolver exact;
 };
 
 // One virtual stage.

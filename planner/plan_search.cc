@@ -116,9 +116,15 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   if (draft.mode == RecomputeMode::kAuto) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
+  // Where everything is stored, there is nothing to solve.
+  const bool exact = request_.spec.recompute == RecomputeMode::kOpt && draft.mode != RecomputeMode::kNone;
   for (int i = 0; i < kAssemblyTries; ++i) {
     const std::vector<int32_t> layers = draft.layers;
     const RecomputeMode mode = draft.mode;
+    if (exact) {
+      if (std::optional<Draft> better = planner.Exactly(draft)) draft = *std::move(better);
+      draft.mode = RecomputeMode::kOpt;
+    }
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
     std::optional<Draft> next = planner.Again(mode, layers);
     if (!next) next = planner.Best(kForever);

@@ -15,6 +15,9 @@ namespace {
 constexpr int32_t kProbeMicrobatches = 2;
 // Enough to see what a stage takes beside its layers.
 constexpr int32_t kFewLayers = 2;
+// An estimate that exceeds the limit by less than this share of it may be wrong: the peak decides.
+constexpr int64_t kDoubtfulShare = 200;
+constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // A share of the limit that is not worth another try.
 constexpr int64_t kNextToNothing = 256;
@@ -345,7 +348,7 @@ int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t laye
       IsHeuristic(mode) ? EstimateHeu(mode, stage, layers) : EstimateNamed(mode, stage, layers);
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
     const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(stage) - *limit;
-    if (lacking.value > 0) return kSeemsNotToFit + lacking.value;
+    if (lacking > *limit / kDoubtfulShare) return kSeemsNotToFit + lacking.value;
   }
   return (busy + estimate.exposed).value;
 }
@@ -420,6 +423,30 @@ std::optional<StageFits::Fit> StageFits::FitHeu(RecomputeMode mode, int32_t stag
   return best;
 }
 
+// HEU's last peak says what the exact solution may use; where its own peak is too large after all, so much less.
+std::optional<StageFits::Fit> StageFits::FitExact(const StageSolver& solver, int32_t stage, int32_t layers) {
+  const std::optional<Fit> heu = FitOf(RecomputeMode::kAuto, stage, layers);
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  if (!heu || !limit || heu->exposed.value == 0) return std::nullopt;
+  Bytes budget = BudgetOf(stage, layers, *limit);
+  for (int i = 0; i < kExactTries; ++i) {
+    Fit fit;
+    for (const Part& part : PartsOf(stage, layers)) {
+      RecomputeProblem problem = Problem(RecomputeMode::kAuto, stage, part);
+      problem.budget = std::max(Bytes(0), pipeline_.chunks == 1 ? budget : budget / layers * part.layers);
+      absl::StatusOr<StageAnswer> answer = solver(problem);
+      if (!answer.ok() || !answer->solution) return std::nullopt;
+      fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
+      fit.policies.push_back(std::move(answer->solution->policy));
+    }
+    if (fit.exposed >= heu->exposed) return std::nullopt;
+    fit.peak = Peak(stage, fit.policies);
+    if (fit.peak <= *limit) return fit;
+    budget -= fit.peak - *limit;
+  }
+  return std::nullopt;
+}
+
 const std::optional<StageFits::Fit>& StageFits::FitOf(RecomputeMode mode, int32_t stage, int32_t layers) {
   const std::tuple key{mode, stage, layers};
   auto it = fits_.find(key);
@@ -439,7 +466,8 @@ bool StageFits::Allowed(RecomputeMode mode) const {
 
 Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   const RecomputeMode wanted = request_.spec.recompute;
-  const bool heuristic = IsHeuristic(wanted) || wanted == RecomputeMode::kHeu;
+  const bool by_heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+  const bool heuristic = IsHeuristic(wanted) || by_heu;
   std::vector<RecomputeMode> modes{wanted};
   if (heuristic) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
   if (wanted == RecomputeMode::kBlock) {
@@ -452,7 +480,7 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
                                      : Probe(stage, PoliciesOf(mode, stage, layers), true).arena);
   }
   if (heuristic) {
-    const RecomputeMode mode = wanted == RecomputeMode::kHeu ? RecomputeMode::kAuto : wanted;
+    const RecomputeMode mode = by_heu ? RecomputeMode::kAuto : wanted;
     const Bytes bytes = LeastOfHeu(mode, stage, layers);
     least = std::min(least, estimate ? bytes + rest
                                      : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, true).arena);

@@ -76,6 +76,8 @@ class StageFits {
   bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
   // nullopt: nothing of that mode fits.
   const std::optional<Fit>& FitOf(RecomputeMode mode, int32_t stage, int32_t layers);
+  // Of the least exposed time by an exact solver, if that is less than HEU's fit exposes.
+  std::optional<Fit> FitExact(const StageSolver& solver, int32_t stage, int32_t layers);
   // The least memory that the request's mode needs: its own policy, or for auto the least of HEU's and of both ways to
   // recompute everything. By estimate, or the arena.
   Bytes LeastArena(int32_t stage, int32_t layers, bool estimate);

@@ -51,6 +51,7 @@ TEST(YamlValue, RefusesWhatIsHardToRead) {
   EXPECT_THAT(ErrorOf("a: " + std::string(40, '[') + std::string(40, ']')), HasSubstr("nested deeper than 32 levels"));
   EXPECT_THAT(ErrorOf(std::string(1 << 20, ' ') + "a: 1"), HasSubstr("at most 1048576"));
   EXPECT_THAT(ErrorOf(std::string("a: \0b", 5)), HasSubstr("f.yaml: holds a zero byte"));
+  EXPECT_THAT(ErrorOf("a: 1\nb: caf\xe9\n"), HasSubstr("f.yaml:2: byte 12 of the file is not UTF-8"));
 }
 
 struct Point {

@@ -1,0 +1,49 @@
+#include "common/utf8.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace lynx {
+namespace {
+
+// Lead bytes, how many bytes follow, and between which bounds the first of these lies; the others are 80..BF.
+struct Lead {
+  uint8_t first, last, following, least, most;
+};
+constexpr std::array<Lead, 9> kLeads = {{{0x00, 0x7f, 0, 0, 0},
+                                         {0xc2, 0xdf, 1, 0x80, 0xbf},
+                                         {0xe0, 0xe0, 2, 0xa0, 0xbf},
+                                         {0xe1, 0xec, 2, 0x80, 0xbf},
+                                         {0xed, 0xed, 2, 0x80, 0x9f},
+                                         {0xee, 0xef, 2, 0x80, 0xbf},
+                                         {0xf0, 0xf0, 3, 0x90, 0xbf},
+                                         {0xf1, 0xf3, 3, 0x80, 0xbf},
+                                         {0xf4, 0xf4, 3, 0x80, 0x8f}}};
+
+// Of the character at the begin of `text`; 0: it is not well-formed.
+size_t CharacterBytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto lead = std::find_if(kLeads.begin(), kLeads.end(),
+                                 [&](const Lead& l) { return byte(0) >= l.first && byte(0) <= l.last; });
+  if (lead == kLeads.end() || text.size() <= lead->following) return 0;
+  for (size_t i = 1; i <= lead->following; ++i) {
+    const uint8_t least = i == 1 ? lead->least : 0x80, most = i == 1 ? lead->most : 0xbf;
+    if (byte(i) < least || byte(i) > most) return 0;
+  }
+  return size_t{1} + lead->following;
+}
+
+}  // namespace
+
+size_t ValidUtf8Prefix(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t bytes = CharacterBytes(text.substr(at));
+    if (bytes == 0) break;
+    at += bytes;
+  }
+  return at;
+}
+
+}  // namespace lynx
