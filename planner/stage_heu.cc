@@ -190,7 +190,7 @@ class StageHeu::MixSearch {
       return std::tuple(a.first, a.second->transient) < std::tuple(b.first, b.second->transient);
     });
     for (const auto& [bound, level] : order) {
-      if (full() && bound > best_.back().exposed) break;
+      if (full() && bound >= WorthLooking()) break;
       Search(*level, budget);
     }
   }
@@ -199,6 +199,8 @@ class StageHeu::MixSearch {
 
  private:
   bool full() const { return best_.size() == count_; }
+  // A gain of less than a thousandth is not.
+  Nanos WorthLooking() const { return best_.front().exposed - best_.front().exposed / 1000; }
   Bytes LeastHeld(const Level& level) const {
     return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
   }
@@ -207,7 +209,7 @@ class StageHeu::MixSearch {
     for (const FrontPoint* top : level.top) {
       const Bytes left = budget - level.transient - top->held;
       if (left < LeastHeld(level)) break;  // points further on need even more memory
-      if (full() && top->exposed + LeastExposed(level, inner_layers_, left) > best_.back().exposed) continue;
+      if (full() && top->exposed + LeastExposed(level, inner_layers_, left) >= WorthLooking()) continue;
       if (inner_layers_ == 0) {
         Add({.top = top, .exposed = top->exposed, .bytes = top->held + level.transient});
       } else {
@@ -216,17 +218,18 @@ class StageHeu::MixSearch {
     }
   }
 
+  // The slower point of a pair lies on the hull, which is where it is cheapest to be slow; the faster one anywhere.
   void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
-    for (size_t s = 0; s < level.inner.size(); ++s) {
-      const FrontPoint& slow = *level.inner[s];
-      const Bytes slack = left - slow.held * inner_layers_;
+    for (const FrontPoint* slow : level.hull) {
+      const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      for (size_t f = s; f < level.inner.size(); ++f) {
-        const FrontPoint& fast = *level.inner[f];
-        const Bytes step = fast.held - slow.held;
+      const auto begin = std::lower_bound(level.inner.begin(), level.inner.end(), slow->held,
+                                          [](const FrontPoint* point, Bytes held) { return point->held < held; });
+      for (auto f = begin; f != level.inner.end(); ++f) {
+        const Bytes step = (*f)->held - slow->held;
         const int64_t fit = step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
-        if (f > s && fit == 0 && slack < step) break;  // points further on need even more memory
-        TryPair(level, top, slow, fast, slack);
+        if (f != begin && fit == 0 && slack < step) break;  // points further on need even more memory
+        TryPair(level, top, *slow, **f, slack);
       }
     }
   }
