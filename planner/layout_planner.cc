@@ -445,7 +445,8 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       }
       const Bytes excess = part.arena - (*limit + fits_.reserve(stage));
       if (excess.value > 0) {
-        fits_.Reserve(stage, excess);
+        // At least so much that the same policy is not found to fit again.
+        fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
         fits = false;
       }
     }

@@ -13,7 +13,7 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
-constexpr int kAssemblyTries = 4;
+constexpr int kAssemblyTries = 8;
 // How far a bound may be above the best guess, and a guess above another one that turns out slower.
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
