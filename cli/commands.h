@@ -30,7 +30,6 @@ struct SubmitOptions {
 
 struct PlanOptions {
   std::string target = "lynx";  // lynx or any
-  double opt_seconds = 10;      // for each stage under recompute opt
   std::string file;
   std::vector<std::string> overrides;
   std::string cluster;          // cluster file; "" = a uniform cluster by the fields below

@@ -63,8 +63,6 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
   command.add_option("--for", options.target, "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
       ->check(CLI::IsMember({"lynx", "any"}))->capture_default_str();
-  command.add_option("--opt-seconds", options.opt_seconds, "With recompute: opt: time limit of the exact solver for each stage")
-      ->check(CLI::Range(0.01, 86400.0))->capture_default_str();
   command.add_option("-f,--file", options.file, "Job file")->required();
   command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
   auto* cluster = command.add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");

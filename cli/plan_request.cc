@@ -11,7 +11,6 @@
 #include "cli/scalar_text.h"
 #include "common/status.h"
 #include "node/file.h"
-#include "planner/opt/exact_stage.h"
 
 namespace lynx {
 namespace {
@@ -61,9 +60,6 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options) {
   LYNX_ASSIGN_OR_RETURN(request.spec, ReadJobFile(options.file, options.overrides));
   LYNX_ASSIGN_OR_RETURN(request.cluster, TopologyOf(options, request.spec));
   if (options.target == "any") request.target = PlanTarget::kAnyFramework;
-  if (request.spec.recompute == RecomputeMode::kOpt) {
-    request.exact = ExactStageSolver({.seconds = options.opt_seconds});
-  }
   return request;
 }
 
