@@ -30,6 +30,8 @@ struct SubmitOptions {
 
 struct PlanOptions {
   std::string target = "lynx";  // lynx or any
+  bool opt = false;             // with the exact solver even where the job does not ask for it
+  double opt_seconds = 10;      // of the exact solver for each problem
   std::string file;
   std::vector<std::string> overrides;
   std::string cluster;          // cluster file; "" = a uniform cluster by the fields below

@@ -66,6 +66,25 @@ std::vector<std::string> PlanCells(const PlanRequest& request, const Plan& plan)
           FormatDuration(Exposed(plan)), PeakText(plan)};
 }
 
+// "optimal on 3 of 4 stages, gap at most 2.1%"; "" where nothing was to be proven.
+std::string ProofText(const Plan& plan) {
+  int proofs = 0, optimal = 0;
+  double gap = 0;
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.proof) continue;
+    ++proofs;
+    if (stage.proof->status == ProofStatus::kOptimal) {
+      ++optimal;
+      continue;
+    }
+    gap = std::max(
+        gap, 1 - static_cast<double>(stage.proof->bound.value) / static_cast<double>(stage.proof->exposed.value));
+  }
+  if (proofs == 0) return "";
+  if (optimal == proofs) return "optimal on every stage";
+  return absl::StrFormat("optimal on %d of %d stages, gap at most %.1f%%", optimal, proofs, 100 * gap);
+}
+
 void PrintComparison(const PlanRequest& request, const PolicyComparison& comparison) {
   std::printf("%s, micro-batch %d: predicted, every policy in this layout\n\n",
               LayoutText(comparison.best.layout).c_str(), comparison.best.micro_batch);
@@ -82,7 +101,7 @@ void PrintComparison(const PlanRequest& request, const PolicyComparison& compari
   for (const ComparedPolicy& row : comparison.policies) {
     const std::string name = RecomputeModeName(row.mode);
     if (row.plan) {
-      add(name, *row.plan, "");
+      add(name, *row.plan, ProofText(*row.plan));
     } else {
       const std::string why = row.lacking ? absl::StrCat("does not fit: stage ", row.lacking->stage, " lacks ",
                                                          FormatBytes(row.lacking->needed - row.lacking->limit))
@@ -90,7 +109,8 @@ void PrintComparison(const PlanRequest& request, const PolicyComparison& compari
       rows.push_back({name, "-", "-", "-", "-", "-", "-", "-", why});
     }
   }
-  add(absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), comparison.best, "");
+  add(absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), comparison.best,
+      ProofText(comparison.best));
   std::fputs(TableText(rows).c_str(), stdout);
 }
 

@@ -63,6 +63,12 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
   command.add_option("--for", options.target, "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
       ->check(CLI::IsMember({"lynx", "any"}))->capture_default_str();
+  command
+      .add_option(
+          "--opt-seconds", options.opt_seconds,
+          "Under recompute opt: about how long the exact solver may take for a stage, at each of at most three tries")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->capture_default_str();
   command.add_option("-f,--file", options.file, "Job file")->required();
   command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
   auto* cluster = command.add_option("--cluster", options.cluster, "Cluster file, such as those in examples/clusters");
@@ -112,6 +118,8 @@ void AddCompareCommands(CLI::App& app, int& code) {
   auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");
   static PlanOptions compared;
   AddPlanInputs(*compare, compared);
+  compare->add_flag("--opt", compared.opt,
+                    "Also recompute opt, the exact choice, with what is proven of it; takes time");
   compare->callback([&] { code = Compare(compared); });
   auto* explain = app.add_subcommand("explain", "Why this plan: rejected layouts, and what more would bring");
   static PlanOptions explained;

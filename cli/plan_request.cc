@@ -11,6 +11,7 @@
 #include "cli/scalar_text.h"
 #include "common/status.h"
 #include "node/file.h"
+#include "node/solver_process.h"
 
 namespace lynx {
 namespace {
@@ -60,6 +61,9 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options) {
   LYNX_ASSIGN_OR_RETURN(request.spec, ReadJobFile(options.file, options.overrides));
   LYNX_ASSIGN_OR_RETURN(request.cluster, TopologyOf(options, request.spec));
   if (options.target == "any") request.target = PlanTarget::kAnyFramework;
+  if (options.opt || request.spec.recompute == RecomputeMode::kOpt) {
+    LYNX_ASSIGN_OR_RETURN(request.exact, SolverInProcess({.seconds = options.opt_seconds}));
+  }
   return request;
 }
 

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -35,13 +37,27 @@ bool MakePipe(UniqueFd& read_end, UniqueFd& write_end) {
   return ::fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
 }
 
-absl::Status Start(const std::vector<std::string>& argv, Running& running) {
+// A file in memory, read from its begin: unlike a pipe, it never waits for its reader. -1 for an empty input.
+absl::StatusOr<UniqueFd> InputFile(const std::string& input) {
+  if (input.empty()) return UniqueFd();
+  UniqueFd file(::memfd_create("lynx-input", MFD_CLOEXEC));
+  if (!file.valid() || ::write(file.get(), input.data(), input.size()) != static_cast<ssize_t>(input.size()) ||
+      ::lseek(file.get(), 0, SEEK_SET) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot hold ", input.size(), " bytes of input in memory: ", std::string(::strerror(errno))));
+  }
+  return file;
+}
+
+absl::Status Start(const std::vector<std::string>& argv, const std::string& input, Running& running) {
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd in, InputFile(input));
   UniqueFd out_write;
   UniqueFd error_write;
   if (!MakePipe(running.out, out_write) || !MakePipe(running.error, error_write)) {
     return absl::InternalError(absl::StrCat("cannot make a pipe: ", std::string(::strerror(errno))));
   }
-  LYNX_ASSIGN_OR_RETURN(Child child, SpawnInSession(argv, {.out = out_write.get(), .error = error_write.get()}));
+  LYNX_ASSIGN_OR_RETURN(Child child,
+                        SpawnInSession(argv, {.in = in.get(), .out = out_write.get(), .error = error_write.get()}));
   running.pidfd = std::move(child.pidfd);
   running.ended = false;
   return absl::OkStatus();
@@ -92,12 +108,12 @@ std::string LastLine(const std::string& text, size_t limit) {
 }
 
 std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string>>& commands, Nanos limit,
-                                       const WakeEvent& cancel) {
+                                       const WakeEvent& cancel, const std::string& input) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + limit;
   std::vector<CommandResult> results(commands.size());
   std::vector<Running> running(commands.size());
-  for (size_t i = 0; i < commands.size(); ++i) results[i].status = Start(commands[i], running[i]);
+  for (size_t i = 0; i < commands.size(); ++i) results[i].status = Start(commands[i], input, running[i]);
 
   bool killed = false;
   while (std::any_of(running.begin(), running.end(), [](const Running& r) { return !r.ended; })) {

@@ -21,9 +21,9 @@ struct CommandResult {
   std::string output;  // standard output
 };
 
-// One result per command, in order. Each argv[0] is a path.
+// One result per command, in order. Each argv[0] is a path. `input`: what each of them reads as its standard input.
 std::vector<CommandResult> RunCommands(const std::vector<std::vector<std::string>>& commands, Nanos limit,
-                                       const WakeEvent& cancel);
+                                       const WakeEvent& cancel, const std::string& input = "");
 
 // The last line that is not blank, without its line end; at most `limit` bytes. "" when there is none.
 std::string LastLine(const std::string& text, size_t limit = 500);

@@ -83,11 +83,12 @@ absl::Status SpawnError(int error, const std::string& binary) {
 
 absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const SpawnFds& fds) {
   LYNX_CHECK(!argv.empty());
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd in, Lifted(fds.in));
   LYNX_ASSIGN_OR_RETURN(const UniqueFd out, Lifted(fds.out));
   LYNX_ASSIGN_OR_RETURN(const UniqueFd error, Lifted(fds.error));
   LYNX_ASSIGN_OR_RETURN(const UniqueFd passed, Lifted(fds.passed));
   SpawnPlan plan;
-  plan.Place(-1, 0, O_RDONLY);
+  plan.Place(in.get(), 0, O_RDONLY);
   plan.Place(out.get(), 1, O_WRONLY);
   plan.Place(error.get(), 2, O_WRONLY);
   if (passed.valid()) plan.Place(passed.get(), kPassedFd, O_RDWR);

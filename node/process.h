@@ -27,6 +27,7 @@ struct ProcessIdentity {
 
 // What the new process has as descriptors 0, 1, 2 and 3. -1: /dev/null; 3 is closed then. All others are closed.
 struct SpawnFds {
+  int in = -1;
   int out = -1;
   int error = -1;
   int passed = -1;

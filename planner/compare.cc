@@ -11,8 +11,6 @@
 namespace lynx {
 namespace {
 
-constexpr RecomputeMode kLastMode = RecomputeMode::kOpt;
-
 absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
   LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
   if (auto* plan = std::get_if<Plan>(&result)) return std::move(*plan);
@@ -111,7 +109,8 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request) {
   PlanRequest unlimited = WithoutLimits(pinned);
   unlimited.spec.recompute = RecomputeMode::kNone;
   if (absl::StatusOr<Plan> plan = PlanOrReason(unlimited); plan.ok()) comparison.unlimited = *std::move(plan);
-  for (int mode = static_cast<int>(RecomputeMode::kNone); mode <= static_cast<int>(kLastMode); ++mode) {
+  const RecomputeMode last = request.exact ? RecomputeMode::kOpt : RecomputeMode::kHeu;
+  for (int mode = static_cast<int>(RecomputeMode::kNone); mode <= static_cast<int>(last); ++mode) {
     PlanRequest with = pinned;
     with.spec.recompute = static_cast<RecomputeMode>(mode);
     with.spec.recompute_options.forbidden.clear();

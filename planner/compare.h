@@ -22,7 +22,7 @@ struct ComparedPolicy {
 struct PolicyComparison {
   Plan best;                            // under the request's own recompute mode; every row has its layout
   std::optional<Plan> unlimited;        // everything stored, as if memory had no limit
-  std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto
+  std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
 };
 
 // Plans the request, then each policy in that plan's layout and micro-batch. InvalidArgument as MakePlan.

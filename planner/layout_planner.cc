@@ -363,20 +363,33 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   return std::nullopt;
 }
 
-std::optional<Draft> LayoutPlanner::Exactly(const Draft& draft) {
-  Draft exact{.candidate = candidate_, .mode = RecomputeMode::kOpt, .layers = draft.layers,
-              .policies = draft.policies};
+Draft LayoutPlanner::Exactly(Draft draft) {
+  draft.mode = RecomputeMode::kOpt;
+  std::vector<std::optional<StageFits::ExactFit>> exact;
+  Draft solved = draft;
   bool any = false;
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    std::optional<StageFits::Fit> fit = fits_.FitExact(request_.exact, stage, draft.layers[stage]);
-    if (!fit) continue;
+    exact.push_back(fits_.FitExact(request_.exact, stage, draft.policies[stage]));
+    if (!exact.back() || !exact.back()->fit) continue;
     any = true;
-    exact.policies[stage] = std::move(fit->policies);
+    solved.policies[stage] = exact.back()->fit->policies;
   }
-  if (!any) return std::nullopt;
-  exact.peaks = draft.peaks;
-  Run(exact);
-  return exact.simulation.step < draft.simulation.step ? std::optional(std::move(exact)) : std::nullopt;
+  if (any) Run(solved);
+  const bool faster = any && solved.simulation.step <= draft.simulation.step;
+  if (faster) draft = std::move(solved);
+  draft.proofs.clear();
+  for (const std::optional<StageFits::ExactFit>& of : exact) {
+    if (!of) {
+      draft.proofs.emplace_back();
+      continue;
+    }
+    const Nanos exposed = faster && of->fit ? of->fit->exposed : of->known;
+    const ProofStatus status = exposed == of->bound ? ProofStatus::kOptimal
+                               : of->stopped        ? ProofStatus::kTimeLimit
+                                                    : ProofStatus::kModel;
+    draft.proofs.push_back(StageProof{status, exposed, of->bound});
+  }
+  return draft;
 }
 
 std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
@@ -439,6 +452,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     part.recompute_exposed = times.recompute_exposed;
     part.communication_exposed = times.communication_exposed;
     part.stall = times.stall;
+    if (!draft.proofs.empty()) part.proof = draft.proofs[stage];
     if (const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage])) {
       if (request_.spec.resources.activation_memory_per_rank.value == 0) {
         plan.activation_limit = std::max(plan.activation_limit, *limit + fits_.reserve(stage));

@@ -29,6 +29,7 @@ struct Draft {
   std::vector<Program> programs;
   Bytes peaks;  // sum over stages, of a program with few microbatches
   Simulation simulation;
+  std::vector<std::optional<StageProof>> proofs;  // of each rank, or none at all
 };
 // Shorter step, then less memory.
 bool Faster(const Draft& a, const Draft& b);
@@ -62,8 +63,9 @@ class LayoutPlanner {
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
-  // The draft's partition with each stage solved exactly by the request's solver; nullopt if that is no faster.
-  std::optional<Draft> Exactly(const Draft& draft);
+  // The draft with its partition's stages solved exactly by the request's solver, as far as that is faster, and with
+  // what is proven of it.
+  Draft Exactly(Draft draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
   std::optional<Draft> Again(RecomputeMode mode, const std::vector<int32_t>& layers);
   Shortfall LeastShortfall();

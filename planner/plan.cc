@@ -52,9 +52,7 @@ std::optional<Infeasible> AddHostMemory(const ClusterTopology& cluster, Plan& pl
   return std::nullopt;
 }
 
-}  // namespace
-
-absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
+absl::StatusOr<PlanResult> FastestOrWhyNot(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target).status());
   LYNX_RETURN_IF_ERROR(CheckLowered(request));
@@ -65,6 +63,35 @@ absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   if (std::optional<Infeasible> lacking = AddHostMemory(request.cluster, *plan)) return PlanResult(*std::move(lacking));
   plan->digest = Sha256Hex(PlanText(*plan));
   return PlanResult(*std::move(plan));
+}
+
+}  // namespace
+
+const char* ProofStatusName(ProofStatus status) {
+  switch (status) {
+    case ProofStatus::kOptimal:
+      return "optimal";
+    case ProofStatus::kTimeLimit:
+      return "time limit";
+    case ProofStatus::kModel:
+      return "model only";
+  }
+  return "";
+}
+
+absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
+  if (!request.exact) return FastestOrWhyNot(request);
+  // The search goes on without a solver that fails, but its plan would claim what nobody looked at.
+  absl::Status failure;
+  PlanRequest observed = request;
+  observed.exact = [&](const RecomputeProblem& problem) {
+    absl::StatusOr<StageAnswer> answer = request.exact(problem);
+    failure.Update(answer.status());
+    return answer;
+  };
+  absl::StatusOr<PlanResult> result = FastestOrWhyNot(observed);
+  LYNX_RETURN_IF_ERROR(failure);
+  return result;
 }
 
 }  // namespace lynx

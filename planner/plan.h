@@ -4,6 +4,7 @@
 #define LYNX_PLANNER_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,7 +30,9 @@ struct PlanRequest {
   JobSpec spec;  // normalized and valid
   ClusterTopology cluster;
   PlanTarget target = PlanTarget::kLynxEngine;
-  // Solves stages where recompute is opt (planner/opt/exact_stage.h makes one); without it that mode is refused.
+  // Solves stages where recompute is opt; without it that mode is refused. planner/opt/exact_stage.h makes one, and
+  // node/solver_process.h one that does so in another process. What it proves in its time limit depends on the
+  // machine, and so then does the plan.
   StageSolver exact;
 };
 
@@ -54,6 +57,7 @@ struct StagePlan {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos communication_exposed, stall;
+  std::optional<StageProof> proof;  // under RecomputeMode::kOpt
 };
 
 struct Plan {
@@ -86,7 +90,7 @@ struct Infeasible {
 using PlanResult = std::variant<Plan, Infeasible>;
 
 // InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits, a cluster that CheckCluster refuses), naming the numbers.
+// divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 // Shapes whose op times MakePlan would like measured for this request: one per candidate (tp, micro_batch).

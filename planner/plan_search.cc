@@ -121,10 +121,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   for (int i = 0; i < kAssemblyTries; ++i) {
     const std::vector<int32_t> layers = draft.layers;
     const RecomputeMode mode = draft.mode;
-    if (exact) {
-      if (std::optional<Draft> better = planner.Exactly(draft)) draft = *std::move(better);
-      draft.mode = RecomputeMode::kOpt;
-    }
+    if (exact) draft = planner.Exactly(std::move(draft));
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
     std::optional<Draft> next = planner.Again(mode, layers);
     if (!next) next = planner.Best(kForever);

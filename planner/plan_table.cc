@@ -147,6 +147,26 @@ Table PolicyTable(const Plan& plan) {
   return table;
 }
 
+Table ProofTable(const Plan& plan) {
+  constexpr auto kRight = Align::kRight;
+  Table table;
+  table.columns = {{"stage", kRight},
+                   {"exposed", kRight, "By the stage's policies, of one microbatch and by the solvers' model"},
+                   {"bound", kRight, "No policies in that memory expose less"},
+                   {"gap", kRight, "Share of the exposed time above the bound"},
+                   {"proof", Align::kLeft,
+                    "optimal; time limit: the solver ran out of time; model only: its solution did not hold, or was "
+                    "no faster, as a program"}};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const std::optional<StageProof>& proof = plan.stages[i].proof;
+    if (!proof) continue;
+    table.rows.push_back({absl::StrCat(i), FormatDuration(proof->exposed), FormatDuration(proof->bound),
+                          PercentText((proof->exposed - proof->bound).value, proof->exposed.value),
+                          ProofStatusName(proof->status)});
+  }
+  return table;
+}
+
 PlanFigures FiguresOf(const Plan& plan) {
   PlanFigures figures;
   for (const StagePlan& stage : plan.stages) {
@@ -171,7 +191,13 @@ std::string PlanTable(const Plan& plan) {
                                   "), micro-batch ", plan.micro_batch, " x ", plan.microbatches,
                                   plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
                                   RecomputeModeName(plan.mode), "\n\n");
-  absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n", Prediction(plan));
+  absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");
+  const Table proofs = ProofTable(plan);
+  if (!proofs.rows.empty()) {
+    absl::StrAppend(&text, "what each stage exposes of a microbatch, by the model, and how little it could:\n",
+                    TextOf(proofs), "\n");
+  }
+  text += Prediction(plan);
   return text;
 }
 

@@ -23,13 +23,16 @@ namespace lynx {
 //   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
 //
 // Stored counts tensors over the stage's layers, of those that could be recomputed; recomputed ops are those of one
-// microbatch, by window (recompute_policy.h). Times are per step.
+// microbatch, by window (recompute_policy.h). Times are per step. Under recompute opt a table of proofs follows the
+// policies.
 std::string PlanTable(const Plan& plan);
 
 // A row a stage; no program is read.
 Table StageTable(const Plan& plan);
 // A row for each run of layers of a stage that have one policy.
 Table PolicyTable(const Plan& plan);
+// What an exact solver proved: a row for each stage with a proof.
+Table ProofTable(const Plan& plan);
 
 // Sums over the stages, and what follows from them.
 struct PlanFigures {

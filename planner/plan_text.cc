@@ -34,6 +34,10 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
   absl::StrAppend(text, " recompute_hidden ", stage.recompute_hidden.value, " recompute_exposed ",
                   stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value,
                   " stall ", stage.stall.value, "\n");
+  if (stage.proof) {
+    absl::StrAppend(text, "proof ", ProofStatusName(stage.proof->status), ", nanos exposed ",
+                    stage.proof->exposed.value, " bound ", stage.proof->bound.value, "\n");
+  }
   absl::StrAppend(text, "program ", stage.program.size(), "\n", ProgramText(stage.program));
 }
 

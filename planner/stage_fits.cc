@@ -423,28 +423,52 @@ std::optional<StageFits::Fit> StageFits::FitHeu(RecomputeMode mode, int32_t stag
   return best;
 }
 
-// HEU's last peak says what the exact solution may use; where its own peak is too large after all, so much less.
-std::optional<StageFits::Fit> StageFits::FitExact(const StageSolver& solver, int32_t stage, int32_t layers) {
-  const std::optional<Fit> heu = FitOf(RecomputeMode::kAuto, stage, layers);
+// HEU's last peak says what the exact solution may use, and never less than what is known to fit takes; where its own
+// peak is too large after all, so much less.
+std::optional<StageFits::ExactFit> StageFits::FitExact(const StageSolver& solver, int32_t stage,
+                                                       const std::vector<StagePolicy>& known) {
+  int32_t layers = 0;
+  for (const StagePolicy& policy : known) layers += static_cast<int32_t>(policy.layers.size());
   const std::optional<Bytes> limit = Limit(stage, layers);
-  if (!heu || !limit || heu->exposed.value == 0) return std::nullopt;
-  Bytes budget = BudgetOf(stage, layers, *limit);
+  if (!limit) return std::nullopt;
+  const std::vector<Part> parts = PartsOf(stage, layers);
+  ExactFit exact;
+  std::vector<RecomputeProblem> problems;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    RecomputeProblem& problem = problems.emplace_back(Problem(RecomputeMode::kAuto, stage, parts[i]));
+    const absl::StatusOr<StageValue> value = EvaluateStage(problem, known[i]);
+    if (!value.ok()) return std::nullopt;
+    exact.known += value->exposed / pipeline_.pipes();
+    const Bytes budget = BudgetOf(stage, layers, *limit);
+    problem.budget = std::max(value->bytes(), parts.size() == 1 ? budget : budget / layers * parts[i].layers);
+  }
   for (int i = 0; i < kExactTries; ++i) {
     Fit fit;
-    for (const Part& part : PartsOf(stage, layers)) {
-      RecomputeProblem problem = Problem(RecomputeMode::kAuto, stage, part);
-      problem.budget = std::max(Bytes(0), pipeline_.chunks == 1 ? budget : budget / layers * part.layers);
+    Nanos bound;
+    for (const RecomputeProblem& problem : problems) {
       absl::StatusOr<StageAnswer> answer = solver(problem);
-      if (!answer.ok() || !answer->solution) return std::nullopt;
+      if (!answer.ok()) return std::nullopt;
+      if (i == 0) bound += answer->bound / pipeline_.pipes();
+      if (i == 0) exact.stopped = exact.stopped || !answer->proven;
+      if (!answer->solution) return exact;
       fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
       fit.policies.push_back(std::move(answer->solution->policy));
     }
-    if (fit.exposed >= heu->exposed) return std::nullopt;
+    // Less memory later exposes no less, so the first bound stays true.
+    if (i == 0) exact.bound = std::min(bound, exact.known);
+    if (fit.exposed >= exact.known) return exact;
     fit.peak = Peak(stage, fit.policies);
-    if (fit.peak <= *limit) return fit;
-    budget -= fit.peak - *limit;
+    if (fit.peak <= *limit) {
+      exact.fit = std::move(fit);
+      return exact;
+    }
+    const Bytes excess = fit.peak - *limit;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      problems[part].budget =
+          std::max(Bytes(0), problems[part].budget - (excess / layers + Bytes(1)) * parts[part].layers);
+    }
   }
-  return std::nullopt;
+  return exact;
 }
 
 const std::optional<StageFits::Fit>& StageFits::FitOf(RecomputeMode mode, int32_t stage, int32_t layers) {

@@ -76,8 +76,14 @@ class StageFits {
   bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
   // nullopt: nothing of that mode fits.
   const std::optional<Fit>& FitOf(RecomputeMode mode, int32_t stage, int32_t layers);
-  // Of the least exposed time by an exact solver, if that is less than HEU's fit exposes.
-  std::optional<Fit> FitExact(const StageSolver& solver, int32_t stage, int32_t layers);
+  struct ExactFit {
+    std::optional<Fit> fit;  // exposes less than the known policies
+    Nanos known, bound;      // what they expose, and what none that takes as much memory goes below
+    bool stopped = false;    // out of time
+  };
+  // What an exact solver finds beside policies that are known to fit. nullopt: memory has no limit, the known
+  // policies are none of the model's, or the solver fails.
+  std::optional<ExactFit> FitExact(const StageSolver& solver, int32_t stage, const std::vector<StagePolicy>& known);
   // The least memory that the request's mode needs: its own policy, or for auto the least of HEU's and of both ways to
   // recompute everything. By estimate, or the arena.
   Bytes LeastArena(int32_t stage, int32_t layers, bool estimate);

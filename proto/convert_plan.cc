@@ -68,6 +68,11 @@ v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanProgra
   message.set_communication_exposed_ns(stage.communication_exposed.value);
   message.set_stall_ns(stage.stall.value);
   message.set_host_bytes(stage.host.value);
+  if (stage.proof) {
+    message.mutable_proof()->set_status(static_cast<v1::ProofStatus>(static_cast<int>(stage.proof->status) + 1));
+    message.mutable_proof()->set_exposed_ns(stage.proof->exposed.value);
+    message.mutable_proof()->set_bound_ns(stage.proof->bound.value);
+  }
   return message;
 }
 
@@ -97,6 +102,19 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   LYNX_RETURN_IF_ERROR(
       ReadNanos(path, "communication_exposed_ns", m.communication_exposed_ns(), stage.communication_exposed));
   return ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall);
+}
+
+absl::Status ReadProof(const v1::StageProof& m, const std::string& path, std::optional<StageProof>& to) {
+  if (m.status() < v1::PROOF_STATUS_OPTIMAL || m.status() > v1::PROOF_STATUS_MODEL) {
+    return BadField(FieldPath(path, "status"), absl::StrCat(static_cast<int>(m.status())),
+                    "no status has this number");
+  }
+  StageProof proof{.status = static_cast<ProofStatus>(static_cast<int>(m.status()) - 1)};
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "exposed_ns", m.exposed_ns(), proof.exposed));
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "bound_ns", m.bound_ns(), proof.bound));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "bound_ns"), m.bound_ns(), 0, m.exposed_ns()));
+  to = proof;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SlicePlan> SliceFromProto(const v1::SlicePlan& message, const Plan& plan, int32_t stage,
@@ -141,6 +159,7 @@ absl::StatusOr<StagePlan> StageFromProto(const v1::StagePlan& message, PlanProgr
     stage.program = *std::move(program);
   }
   LYNX_RETURN_IF_ERROR(ReadStageFigures(message, path, stage));
+  if (message.has_proof()) LYNX_RETURN_IF_ERROR(ReadProof(message.proof(), FieldPath(path, "proof"), stage.proof));
   return stage;
 }
 

@@ -15,6 +15,7 @@
 #include "common/version.h"
 #include "node/daemon.h"
 #include "node/flags.h"
+#include "node/solver_process.h"
 #include "node/wake.h"
 #include "planner/plan.h"
 #include "server/server.h"
@@ -51,6 +52,14 @@ absl::StatusOr<Nanos> ParseTime(const std::string& text, const std::string& flag
       absl::StrCat(flag, " '", text, "' is not a time above zero: write for example 60s, 1.5s, 500ms or 2m"));
 }
 
+// On a thread of the planning pool, which waits for the solver's process.
+absl::StatusOr<PlanResult> PlanWithSolver(const PlanRequest& request) {
+  if (request.spec.recompute != RecomputeMode::kOpt) return MakePlan(request);
+  PlanRequest with = request;
+  LYNX_ASSIGN_OR_RETURN(with.exact, SolverInProcess({}));
+  return MakePlan(with);
+}
+
 absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
@@ -65,7 +74,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   }
   controller.kept_jobs = static_cast<size_t>(flags.keep_jobs);
   controller.wanted_shapes = WantedShapes;
-  options.core.planner = MakePlan;
+  options.core.planner = PlanWithSolver;
   return options;
 }
 

@@ -47,6 +47,15 @@ class JobTest(ClusterTest):
         self.assertEqual(self.ctl("logs", page["id"]).code, 0)
         self.assertEqual(self.rank_pids(), [], "ranks of an ended job are gone")
 
+    def test_the_server_plans_with_the_exact_solver(self):
+        plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
+        peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
+        job = self.submit(self.job_file(steps=3, memory=int(peak * 0.75), recompute="opt"))
+        page = self.await_state(job, "SUCCEEDED")
+        self.assertEqual(page["plan"]["mode"], "RECOMPUTE_MODE_OPT")
+        for stage in page["plan"]["stages"]:
+            self.assertLessEqual(int(stage["proof"]["boundNs"]), int(stage["proof"]["exposedNs"]))
+
     def test_metrics_of_all_daemons(self):
         job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 10)

@@ -57,6 +57,17 @@ TEST(RunCommands, LargeOutputArrivesWholeAndBeyondTheLimitIsAnError) {
   EXPECT_EQ(results[1].status.code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(RunCommands, GivesEachOfThemTheInput) {
+  const WakeEvent cancel;
+  const std::string input(1'000'000, 'x');  // more than a pipe holds, to one that does not read it
+  const std::vector<CommandResult> results =
+      RunCommands({Shell("wc -c"), Shell("echo not read"), Shell("cat; cat")}, kLong, cancel, input);
+  EXPECT_EQ(results[0].output, "1000000\n");
+  EXPECT_EQ(results[1].output, "not read\n");
+  EXPECT_EQ(results[2].output, input);
+  EXPECT_EQ(RunCommands({Shell("cat")}, kLong, cancel).front().output, "") << "without input: /dev/null";
+}
+
 TEST(LastLine, SkipsBlankLinesAndIsBounded) {
   EXPECT_EQ(LastLine("one\ntwo\n\n  \n"), "two");
   EXPECT_EQ(LastLine("only"), "only");

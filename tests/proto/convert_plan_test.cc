@@ -45,6 +45,20 @@ TEST(ConvertPlanTest, PlansComeBackTheSame) {
   EXPECT_TRUE(CheckPlan(*back).ok()) << CheckPlan(*back);
 }
 
+TEST(ConvertPlanTest, ProofsComeBackTheSame) {
+  for (const ProofStatus status : {ProofStatus::kOptimal, ProofStatus::kTimeLimit, ProofStatus::kModel}) {
+    Plan plan = SomePlan();
+    plan.stages[1].proof = StageProof{status, Nanos(7), Nanos(5)};
+    plan.digest = Sha256Hex(PlanText(plan));
+    EXPECT_NE(plan.digest, SomePlan().digest);
+    const absl::StatusOr<Plan> back = FromProto(ToProto(plan));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_FALSE(back->stages[0].proof.has_value());
+    EXPECT_EQ(back->stages[1].proof, plan.stages[1].proof);
+    EXPECT_EQ(PlanText(*back), PlanText(plan));
+  }
+}
+
 TEST(ConvertPlanTest, ChainsAndHostMemoryComeBackTheSame) {
   PlanRequest request;
   request.spec.name = "gpt";
@@ -168,6 +182,14 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { p.mutable_stages(1)->set_gradient_bytes(int64_t{1} << 60); }, "plan.stages[1].gradient_bytes is"},
       {[](P& p) { p.mutable_stages(0)->set_stall_ns(-1); }, "plan.stages[0].stall_ns is -1"},
       {[](P& p) { p.mutable_stages(0)->set_recompute_hidden_ns(-1); }, "plan.stages[0].recompute_hidden_ns is -1"},
+      {[](P& p) { p.mutable_stages(0)->mutable_proof(); }, "plan.stages[0].proof.status is 0"},
+      {[](P& p) { p.mutable_stages(0)->mutable_proof()->set_status(static_cast<v1::ProofStatus>(9)); },
+       "plan.stages[0].proof.status is 9"},
+      {[](P& p) {
+         p.mutable_stages(0)->mutable_proof()->set_status(v1::PROOF_STATUS_OPTIMAL);
+         p.mutable_stages(0)->mutable_proof()->set_bound_ns(1);
+       },
+       "plan.stages[0].proof.bound_ns is 1"},
       {[](P& p) { p.set_step_ns(-1); }, "plan.step_ns is -1"},
       {[](P& p) { p.set_digest("0"); }, "plan.digest is \"0\": must be a SHA-256 digest"},
   };

@@ -1,9 +1,12 @@
 // Whole plans whose stages an exact solver solved.
+#include "planner/plan.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/compare.h"
 #include "planner/opt/exact_stage.h"
-#include "planner/plan.h"
+#include "planner/plan_table.h"
 #include "tests/planner/search_requests.h"
 
 namespace lynx {
@@ -54,6 +57,59 @@ TEST(OptPlan, IsNeverSlowerThanHeuAndHolds) {
     }
     if (kib == 600) EXPECT_GT(solved, 0);
   }
+}
+
+TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
+  PlanRequest request = Request(600);
+  request.spec.recompute = RecomputeMode::kOpt;
+  request.exact = ExactStageSolver({.seconds = 20});
+  const Plan opt = PlanOf(request);
+  const std::string table = PlanTable(opt);
+  EXPECT_THAT(table, HasSubstr("exposed"));
+  for (const StagePlan& stage : opt.stages) {
+    ASSERT_TRUE(stage.proof.has_value());
+    EXPECT_LE(stage.proof->bound, stage.proof->exposed);
+    EXPECT_EQ(stage.proof->status == ProofStatus::kOptimal, stage.proof->bound == stage.proof->exposed);
+    EXPECT_NE(stage.proof->status, ProofStatus::kTimeLimit);
+    EXPECT_THAT(table, HasSubstr(ProofStatusName(stage.proof->status)));
+  }
+  EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
+}
+
+TEST(OptPlan, WithoutTimeTheGapIsWhatIsNotProven) {
+  PlanRequest request = Request(600);
+  request.spec.recompute = RecomputeMode::kOpt;
+  request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(StageAnswer{}); };
+  const Plan opt = PlanOf(request);
+  EXPECT_EQ(opt.mode, RecomputeMode::kOpt);
+  for (const StagePlan& stage : opt.stages) {
+    ASSERT_TRUE(stage.proof.has_value());
+    EXPECT_EQ(stage.proof->bound, Nanos(0));
+    EXPECT_EQ(stage.proof->status, stage.proof->exposed.value == 0 ? ProofStatus::kOptimal : ProofStatus::kTimeLimit);
+  }
+  EXPECT_THAT(PlanTable(opt), HasSubstr("100.0%  time limit"));
+}
+
+TEST(OptPlan, ASolverThatFailsIsTheResult) {
+  PlanRequest request = Request(600);
+  request.spec.recompute = RecomputeMode::kOpt;
+  request.exact = [](const RecomputeProblem&) {
+    return absl::StatusOr<StageAnswer>(absl::InternalError("it broke"));
+  };
+  EXPECT_EQ(MakePlan(request).status(), absl::InternalError("it broke"));
+}
+
+TEST(OptPlan, IsComparedWhereASolverIsGiven) {
+  PlanRequest request = Request(600);
+  const absl::StatusOr<PolicyComparison> without = ComparePolicies(request);
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->policies.back().mode, RecomputeMode::kHeu);
+  request.exact = ExactStageSolver({.seconds = 20});
+  const absl::StatusOr<PolicyComparison> with = ComparePolicies(request);
+  ASSERT_TRUE(with.ok());
+  ASSERT_EQ(with->policies.back().mode, RecomputeMode::kOpt);
+  ASSERT_TRUE(with->policies.back().plan.has_value());
+  EXPECT_LE(with->policies.back().plan->step, without->policies.back().plan->step);
 }
 
 TEST(OptPlan, WithoutASolverTheModeIsRefused) {
