@@ -263,7 +263,7 @@ const std::vector<JobField>& JobFields() {
             "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
             [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),
         IntField(
-            "recomputeOptions.layers", "N of recompute uniform and block; auto: the best that fits", false,
+            "recomputeOptions.layers", "N of recompute uniform and block, one for all stages; auto: that of the shortest step that fits", false,
             [](JobSpec& s) -> RecomputeOptions& { return s.recompute_options; }, &RecomputeOptions::layers, "auto"),
         OffloadShareField(),
         ForbiddenField(),

@@ -158,7 +158,7 @@ const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
   // Of inputs that are made again, and of what goes to the host, the bound knows nothing.
   const RecomputeOptions& options = request_.spec.recompute_options;
-  const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers > 1;
+  const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
   const Bytes limit = request_.spec.resources.activation_memory_per_rank;
   std::optional<Bytes> budget;

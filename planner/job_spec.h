@@ -133,7 +133,7 @@ enum class RecomputeMode : uint8_t {
 };
 
 struct RecomputeOptions {
-  int32_t layers = 0;               // N of kUniform and kBlock; 0 = the best that fits
+  int32_t layers = 0;               // N of kUniform and kBlock; 0 = that of the shortest step that fits
   int32_t offload_permille = 0;     // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
   std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
 

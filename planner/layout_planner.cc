@@ -201,28 +201,61 @@ bool LayoutPlanner::StoresEverythingInBalance() {
 // of the stages: then recomputing all may be.
 std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
   const auto with = [&](int32_t layers) {
-    fits_.SetBlockLayers(layers);
+    fits_.SetNamedLayers(layers);
     return DraftOf(RecomputeMode::kBlock, to_beat);
   };
   if (request_.spec.recompute_options.layers > 0) return with(request_.spec.recompute_options.layers);
   int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all is recomputed
+  int32_t best_layers = high;
   const std::optional<Draft> all = with(high);
   std::optional<Draft> best = all;
   while (best && low < high) {
     const int32_t middle = low + (high - low) / 2;
     if (std::optional<Draft> draft = with(middle)) {
       best = std::move(draft);
-      high = middle;
+      high = best_layers = middle;
     } else {
       low = middle + 1;
     }
   }
-  return all && Faster(*all, *best) ? all : best;
+  const bool recompute_all = all && Faster(*all, *best);
+  // What is planned again has the same N.
+  fits_.SetNamedLayers(recompute_all ? request_.spec.model.layers - stages() + 1 : best_layers);
+  return recompute_all ? all : best;
+}
+
+int32_t LayoutPlanner::MostGroup() {
+  const std::vector<int32_t> layers = EqualPartition();
+  int32_t most = 1;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    most = std::max(most, fits_.LeastMemoryGroup(stage, layers[stage]));
+  }
+  return most;
+}
+
+// One N for all stages, as in Megatron-LM. A larger one repeats more, so it is taken only where it lets the stages fit, or
+// be balanced better.
+std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
+  if (request_.spec.recompute_options.layers > 0) return DraftOf(RecomputeMode::kUniform, to_beat);
+  std::optional<Draft> best;
+  int32_t best_group = 1;
+  for (int32_t group = 1, most = MostGroup(); group <= most; ++group) {
+    if (best && !MaySimulateMore()) break;
+    fits_.SetNamedLayers(group);
+    std::optional<Draft> draft =
+        DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    if (!draft || (best && !Faster(*draft, *best))) continue;
+    best = std::move(draft);
+    best_group = group;
+  }
+  fits_.SetNamedLayers(best_group);
+  return best;
 }
 
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
+  if (wanted == RecomputeMode::kUniform) return BestUniform(to_beat);
   const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
   if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
@@ -267,6 +300,15 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mo
 
 StepGuess LayoutPlanner::Guess() {
   const RecomputeMode mode = GuessedMode(fits_, request_.spec.recompute);
+  if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
+  fits_.SetNamedLayers(1);
+  const StepGuess guess = GuessOf(mode);
+  if (guess.fits) return guess;
+  fits_.SetNamedLayers(MostGroup());
+  return GuessOf(mode);
+}
+
+StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   // Where everything can be stored in balance, nothing is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
   std::optional<std::vector<int32_t>> layers = Partition(busy, busy);

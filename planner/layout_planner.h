@@ -98,6 +98,10 @@ class LayoutPlanner {
   bool MaySimulateMore() const { return simulated_actions_ < kManyActions; }
 
   std::optional<Draft> BestBlock(Nanos to_beat);
+  std::optional<Draft> BestUniform(Nanos to_beat);
+  // N of kUniform beyond which there is no use.
+  int32_t MostGroup();
+  StepGuess GuessOf(RecomputeMode mode);
   bool Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat);
   // Whether every stage of the partition that balances busy times has room for everything: nothing is faster then.
   bool StoresEverythingInBalance();

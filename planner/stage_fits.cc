@@ -34,7 +34,7 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
       costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
       shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
       pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)),
-      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp) {
+      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp), named_layers_(request.spec.recompute_options.layers) {
   for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
     const auto of_slice = [&](int32_t slots) { return (slots + pipeline_.chunks - 1) / pipeline_.chunks; };
     in_flight_.push_back(of_slice(count.activations));
@@ -72,9 +72,25 @@ void StageFits::SetStalls(std::vector<Nanos> stalls) {
   heus_.clear();
 }
 
-void StageFits::SetBlockLayers(int32_t layers) {
-  block_layers_ = layers;
-  std::erase_if(fits_, [](const auto& fit) { return std::get<0>(fit.first) == RecomputeMode::kBlock; });
+void StageFits::SetNamedLayers(int32_t layers) {
+  named_layers_ = layers;
+  std::erase_if(fits_, [](const auto& fit) {
+    return std::get<0>(fit.first) == RecomputeMode::kBlock || std::get<0>(fit.first) == RecomputeMode::kUniform;
+  });
+}
+
+int32_t StageFits::LeastMemoryGroup(int32_t stage, int32_t layers) {
+  const int32_t before = named_layers_;
+  int32_t best = 1;
+  std::optional<Bytes> least;
+  for (named_layers_ = 1; named_layers_ <= layers; ++named_layers_) {
+    const Bytes bytes = EstimateUniform(stage, layers).bytes;
+    if (least && bytes >= *least) continue;
+    least = bytes;
+    best = named_layers_;
+  }
+  named_layers_ = before;
+  return best;
 }
 
 std::vector<StageFits::Part> StageFits::PartsOf(int32_t stage, int32_t layers) const {
@@ -230,7 +246,7 @@ const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage,
 
 StagePolicy StageFits::PolicyOf(RecomputeMode mode, int32_t layers) const {
   RecomputeOptions options = request_.spec.recompute_options;
-  if (mode == RecomputeMode::kBlock) options.layers = block_layers_;
+  if (mode == RecomputeMode::kBlock || mode == RecomputeMode::kUniform) options.layers = named_layers_;
   return NamedPolicy(shape_, mode, options, layers);
 }
 
@@ -247,7 +263,7 @@ StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part
   uses.back() = named.top;
   if (block) {
     const NamedUses& full = UsesOf(RecomputeMode::kFull, stage, part.ends);
-    const int32_t recomputed = std::min(part.layers, block_layers_);
+    const int32_t recomputed = std::min(part.layers, named_layers_);
     std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
     if (recomputed == part.layers) uses.back() = full.top;
   }
@@ -274,7 +290,7 @@ StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, 
 // inputs again.
 StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
   Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
-  const int32_t group = std::clamp(request_.spec.recompute_options.layers, 1, layers);
+  const int32_t group = std::clamp(named_layers_, 1, layers);
   const int32_t below = layers - (layers + group - 1) / group;
   Bytes layer;
   for (const Tensor tensor : graph_.recomputable()) layer += StoredBytes(tensor, shape_);
@@ -494,8 +510,9 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   const bool heuristic = IsHeuristic(wanted) || by_heu;
   std::vector<RecomputeMode> modes{wanted};
   if (heuristic) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
-  if (wanted == RecomputeMode::kBlock) {
-    block_layers_ = request_.spec.recompute_options.layers > 0 ? request_.spec.recompute_options.layers : layers;
+  if (request_.spec.recompute_options.layers == 0) {
+    if (wanted == RecomputeMode::kBlock) named_layers_ = layers;
+    if (wanted == RecomputeMode::kUniform) named_layers_ = LeastMemoryGroup(stage, layers);
   }
   const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(stage) : Bytes(0);
   Bytes least(std::numeric_limits<int64_t>::max());

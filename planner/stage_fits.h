@@ -65,8 +65,11 @@ class StageFits {
   void Reserve(int32_t stage, Bytes bytes);
   // What a microbatch's backward waits for its gradient on each stage: a window of its own. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
-  // N of kBlock from now on.
-  void SetBlockLayers(int32_t layers);
+  // N of kUniform and kBlock from now on; at first the request's.
+  void SetNamedLayers(int32_t layers);
+
+  // N of kUniform that takes least memory, by estimate: a larger one costs time and memory.
+  int32_t LeastMemoryGroup(int32_t stage, int32_t layers);
 
   // Whether the request lets the planner choose the mode.
   bool Allowed(RecomputeMode mode) const;
@@ -125,7 +128,7 @@ class StageFits {
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   // What HEU may use of the limit, as far as is known.
   Bytes BudgetOf(int32_t stage, int32_t layers, Bytes limit);
-  // Of any mode that names its policies; kBlock with block_layers_.
+  // Of any mode that names its policies; kUniform and kBlock with named_layers_.
   StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
   std::vector<StagePolicy> PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const;
   StageValue ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part);
@@ -154,7 +157,7 @@ class StageFits {
   std::vector<Bytes> device_memory_;                            // per stage; 0 = unknown
   std::vector<Nanos> stalls_;                                   // per stage and microbatch
   std::vector<Bytes> reserves_;                                 // per stage: taken off the limit
-  int32_t block_layers_ = 0;
+  int32_t named_layers_;
   bool lowers_peaks_ = false;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   std::map<int32_t, Bytes> fixed_;

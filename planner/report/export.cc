@@ -89,7 +89,7 @@ absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest 
     request.spec.recompute = mode;
     LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
     Plan* candidate = std::get_if<Plan>(&result);
-    if (candidate == nullptr || !CanExpress(format, SummaryOf(*candidate, request.spec.recompute_options))) continue;
+    if (candidate == nullptr || !CanExpress(format, SummaryOf(*candidate))) continue;
     if (!best || candidate->step < best->step) best = std::move(*candidate);
   }
   return best;
@@ -102,6 +102,17 @@ std::vector<ScheduleKind> SchedulesOf(ExportFormat format) {
     schedules.insert(schedules.end(), {ScheduleKind::kGpipe, ScheduleKind::kZeroBubbleV});
   }
   return schedules;
+}
+
+// N of uniform recomputation: the layers from one kept input up to the next, where any virtual stage has two.
+int32_t GroupLayers(const Plan& plan) {
+  int32_t most = 1;
+  for (const SlicePlan* slice : SlicesInOrder(plan)) {
+    int32_t layer = 1;
+    while (slice->policy.InputRecomputed(static_cast<size_t>(layer))) ++layer;
+    most = std::max(most, layer);
+  }
+  return most;
 }
 
 std::string PolicyWords(const RecomputeSummary& recompute) {
@@ -154,13 +165,13 @@ bool ParseExportFormat(const std::string& name, ExportFormat& format) {
   return false;
 }
 
-RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options) {
+RecomputeSummary SummaryOf(const Plan& plan) {
   RecomputeSummary summary;
   summary.windows = Uses(plan, [](Placement p) { return IsRecomputed(p) && p != Placement::kCritical; });
   summary.offloads = Uses(plan, [](Placement p) { return p == Placement::kOffload; });
-  if (plan.mode == RecomputeMode::kUniform && options.layers > 1) {
+  if (plan.mode == RecomputeMode::kUniform && GroupLayers(plan) > 1) {
     summary.kind = LayerRecompute::kLayer;
-    summary.group_layers = options.layers;
+    summary.group_layers = GroupLayers(plan);
     return summary;
   }
   const LayerGraph& graph = plan.ContextOf(0).graph();
@@ -244,7 +255,7 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
 }
 
 absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan) {
-  const RecomputeSummary summary = SummaryOf(plan, request.spec.recompute_options);
+  const RecomputeSummary summary = SummaryOf(plan);
   std::optional<Plan> instead;
   RecomputeSummary exported = summary;
   if (!CanExpress(format, summary)) {
@@ -255,7 +266,7 @@ absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& 
                        LayoutText(plan.layout), ": storing everything and every recomputation that it has need more "
                        "memory than there is; allow more memory or ranks, or another layout"));
     }
-    exported = SummaryOf(*instead, request.spec.recompute_options);
+    exported = SummaryOf(*instead);
   }
   const char* framework = kFrameworks[static_cast<size_t>(format)];
   std::vector<std::string> missing = PolicyMissing(framework, plan, summary, instead, exported);

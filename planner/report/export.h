@@ -54,8 +54,7 @@ struct RecomputeSummary {
   bool windows = false;      // some of it in windows or stalls
   bool offloads = false;     // some tensors wait in the host's memory
 };
-// `options`: of the job that the plan was made for.
-RecomputeSummary SummaryOf(const Plan& plan, const RecomputeOptions& options);
+RecomputeSummary SummaryOf(const Plan& plan);
 
 // Stages that have not as many layers as the others.
 bool HasEvenStages(const Plan& plan);

@@ -186,7 +186,10 @@ TEST(ExportMegatron, UniformGroupsOfLayers) {
   Case uniform;
   uniform.Recompute(RecomputeMode::kFull);
   uniform.plan.mode = RecomputeMode::kUniform;
-  uniform.spec.recompute_options.layers = 2;
+  for (StagePlan& stage : uniform.plan.stages) {
+    std::vector<bool>& made_again = stage.slices.at(0).policy.input_recomputed;
+    for (int32_t layer = 0; layer < stage.slices.at(0).layers(); ++layer) made_again.push_back(layer % 2 == 1);
+  }
   EXPECT_THAT(Arguments(uniform), testing::IsSupersetOf({"--recompute-method uniform", "--recompute-num-layers 2"}));
 }
 
@@ -404,7 +407,7 @@ TEST(Export, FormatsHaveNames) {
 }
 
 TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
-  const auto kind = [](const Case& one) { return SummaryOf(one.plan, one.spec.recompute_options).kind; };
+  const auto kind = [](const Case& one) { return SummaryOf(one.plan).kind; };
   EXPECT_EQ(kind(Case()), LayerRecompute::kNothing);
   EXPECT_EQ(kind(Case().Recompute(RecomputeMode::kSelective)), LayerRecompute::kAttentionCore);
   EXPECT_EQ(kind(Case().Recompute(RecomputeMode::kFull)), LayerRecompute::kLayer);
@@ -420,7 +423,7 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
   Case uneven({.pp = 2}, {4, 6});
   uneven.Recompute(RecomputeMode::kFull);
   uneven.plan.stages[1].slices[0].policy.layers[5] = Case().plan.stages[0].slices[0].policy.layers[0];
-  EXPECT_EQ(SummaryOf(uneven.plan, {}).first_layers, 5);  // all four of stage 0, five of stage 1
+  EXPECT_EQ(SummaryOf(uneven.plan).first_layers, 5);  // all four of stage 0, five of stage 1
   uneven.plan.stages[0].slices[0].policy.layers[3] = Case().plan.stages[0].slices[0].policy.layers[0];
   EXPECT_EQ(kind(uneven), LayerRecompute::kMixed) << "three of one stage and five of another is no one number";
 }
@@ -428,7 +431,7 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
 // HEU's plan cannot be exported: the best that the framework has is, and the list says so.
 TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   const auto fixture = SmallStep(kKiB * 1600);
-  ASSERT_TRUE(SummaryOf(fixture->plan, {}).windows);
+  ASSERT_TRUE(SummaryOf(fixture->plan).windows);
   for (const ExportFormat format : {kM, kD, kT}) {
     const auto exported = ExportPlan(format, fixture->request, fixture->plan);
     ASSERT_TRUE(exported.ok()) << exported.status();
@@ -476,7 +479,7 @@ TEST(MakePlanFor, ChoosesAmongTheFrameworksSchedules) {
 
 TEST(Export, SaysWhenNothingThatTheFrameworkHasFits) {
   const auto fixture = SmallStep(kKiB * 1000);
-  ASSERT_TRUE(SummaryOf(fixture->plan, {}).windows);
+  ASSERT_TRUE(SummaryOf(fixture->plan).windows);
   fixture->request.spec.resources.activation_memory_per_rank = kKiB * 100;
   const auto exported = ExportPlan(kT, fixture->request, fixture->plan);
   ASSERT_FALSE(exported.ok());

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -192,6 +194,43 @@ TEST(UniformPlan, KeepsOneInputAGroup) {
   EXPECT_THAT(PlanText(two), HasSubstr("inputs recomputed: 1 3 5"));
   EXPECT_THAT(PlanTable(two), HasSubstr("stage 0, inputs recomputed: 1 3 5"));
   EXPECT_NE(one.digest, two.digest);
+}
+
+// As memory gets less, groups of one layer, then larger ones, until nothing fits; and no N that is named is faster.
+TEST(UniformPlan, LeftOpenNIsThatOfTheShortestStepThatFits) {
+  PlanRequest request{.cluster = UniformCluster(1, 2, StatedCpuProfile())};
+  request.spec.name = "uniform";
+  request.spec.model = SmallModel(48);
+  request.spec.train = {.steps = 1, .global_batch = 16, .micro_batch = 1};
+  request.spec.parallel = {.pp = 2, .dp = 1};
+  request.spec.resources = {.min_ranks = 2, .max_ranks = 2};
+  request.spec.recompute = RecomputeMode::kUniform;
+  Normalize(request.spec);
+  const auto step_with = [&](int32_t group) -> std::optional<Nanos> {
+    request.spec.recompute_options.layers = group;
+    const absl::StatusOr<PlanResult> result = MakePlan(request);
+    EXPECT_TRUE(result.ok());
+    const Plan* plan = std::get_if<Plan>(&*result);
+    return plan == nullptr ? std::nullopt : std::optional(plan->step);
+  };
+  request.spec.recompute_options.layers = 1;
+  Bytes one;
+  const absl::StatusOr<PlanResult> roomy = MakePlan(request);
+  for (const StagePlan& stage : std::get<Plan>(*roomy).stages) one = std::max(one, stage.arena);
+  std::set<std::optional<Nanos>> steps;
+  for (const int64_t percent : {100, 90, 70, 40}) {
+    SCOPED_TRACE(percent);
+    request.spec.resources.activation_memory_per_rank = one / 100 * percent;
+    std::optional<Nanos> best;
+    for (int32_t group = 1; group <= 12; ++group) {
+      const std::optional<Nanos> step = step_with(group);
+      if (step && (!best || *step < *best)) best = step;
+    }
+    const std::optional<Nanos> open = step_with(0);
+    EXPECT_EQ(open, best);
+    steps.insert(open);
+  }
+  EXPECT_GE(steps.size(), 3u) << "one layer a group, more of them, and nothing that fits";
 }
 
 TEST(ChainDeathTest, AStagesFirstInputCannotBeMadeAgain) {
