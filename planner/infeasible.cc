@@ -15,6 +15,8 @@ namespace lynx {
 namespace {
 
 constexpr size_t kMostShortfalls = 16;
+// Share of a limit that arenas may lack where activations fit.
+constexpr int64_t kLayoutShare = 32;
 
 // A size in the job file's notation: whole KiB, or whole MiB where that is less than two per cent off; rounded up.
 std::string SizeField(Bytes bytes) {
@@ -76,8 +78,7 @@ std::string Reason(const PlanRequest& request, const Candidate& candidate, const
   const RecomputeMode mode = request.spec.recompute;
   const std::string how = mode == RecomputeMode::kAuto ? std::string("with everything recomputed")
                                                        : absl::StrCat("with recompute ", RecomputeModeName(mode));
-  std::string text = absl::StrCat("stage ", shortfall.stage, " needs ", FormatBytes(shortfall.excess()), " more ",
-                                  how, ": its activations take ", FormatBytes(shortfall.needed));
+  std::string text = LackingText(shortfall, how);
   const Bytes device = DeviceMemoryOfStage(request.cluster, candidate.layout, shortfall.stage);
   if (shortfall.limit.value < 0) {
     absl::StrAppend(&text, " and its model states alone ", FormatBytes(shortfall.states), " of a device's ",
@@ -113,6 +114,22 @@ std::vector<Candidate> Closest(const PlanRequest& request, const std::vector<Can
 
 }  // namespace
 
+Bytes NeededOf(const Shortfall& shortfall) {
+  if (shortfall.excess().value > 0) return shortfall.needed;
+  return shortfall.limit + std::max(shortfall.limit / kLayoutShare, Bytes(1));
+}
+
+std::string LackingText(const Shortfall& shortfall, const std::string& how) {
+  if (shortfall.excess().value > 0) {
+    return absl::StrCat("stage ", shortfall.stage, " needs ", FormatBytes(shortfall.excess()), " more ", how,
+                        ": its activations take ", FormatBytes(shortfall.needed));
+  }
+  return absl::StrCat("stage ", shortfall.stage, " needs a little more ", how, ": its activations take ",
+                      FormatBytes(shortfall.needed),
+                      " at any time, but not every arena of the whole step can be laid out "
+                      "without gaps");
+}
+
 Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates,
                              PlanCaches& caches) {
   std::optional<Shortfall> least;
@@ -123,11 +140,13 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
     least = shortfall;
     closest = candidate;
   }
-  Infeasible infeasible{.stage = least->stage, .needed = least->needed, .limit = std::max(least->limit, Bytes(0)),
+  Infeasible infeasible{.stage = least->stage,
+                        .needed = NeededOf(*least),
+                        .limit = std::max(least->limit, Bytes(0)),
                         .reason = Reason(request, closest, *least)};
   std::optional<std::string> suggestion = SuggestAutoRecompute(request);
   if (!suggestion) suggestion = SuggestMicroBatch(request);
-  if (!suggestion) suggestion = SuggestLimit(request, least->needed);
+  if (!suggestion) suggestion = SuggestLimit(request, infeasible.needed);
   if (!suggestion) suggestion = SuggestLayout(request);
   infeasible.suggestion = suggestion.value_or("a smaller model, or devices with more memory");
   return infeasible;

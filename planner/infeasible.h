@@ -3,13 +3,22 @@
 #ifndef LYNX_PLANNER_INFEASIBLE_H_
 #define LYNX_PLANNER_INFEASIBLE_H_
 
+#include <string>
 #include <vector>
 
+#include "planner/layout_planner.h"
 #include "planner/plan.h"
 #include "planner/plan_caches.h"
 #include "planner/search.h"
 
 namespace lynx {
+
+// More than the limit: what the stage's activations take, or, where these seem to fit, so much that an arena of the
+// whole step may fit too.
+Bytes NeededOf(const Shortfall& shortfall);
+// "stage 0 needs 3.1 GiB more with everything recomputed: its activations take 9.1 GiB". Where the activations seem
+// to fit, and only arenas laid out for the whole step did not: says that.
+std::string LackingText(const Shortfall& shortfall, const std::string& how);
 
 // `candidates`, of the request and not empty, are all known not to fit.
 Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches);

@@ -81,7 +81,8 @@ std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan);
 // Infeasible is a result, not an error.
 struct Infeasible {
   int32_t stage = 0;
-  Bytes needed;         // with everything recomputed, in the best layout tried
+  Bytes needed;  // with everything recomputed, in the best layout tried; above `limit`. An estimate where `reason`
+                 // names no amount: there activations fit, but no arena of the whole step
   Bytes limit;
   std::string reason;   // "stage 0 needs 3.1 GiB more with everything recomputed: ..."
   std::string suggestion;  // the smallest change that fits: "activationMemoryPerRank: 3.4GiB" or "tp: 4" ...
