@@ -1,8 +1,11 @@
-// How far HEU is from OPT on larger stages than the tests have: heu_gap LAYERS STAGES SECONDS compares on so many random
-// transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and prints the stages where
-// they differ or no proof was found.
+// How far HEU is from OPT on larger stages than the tests have: heu_gap LAYERS STAGES SECONDS compares on so many
+// random transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and prints the
+// stages where they differ or no proof was found. With "mixed" every second stage has sequence parallelism; COLUMNS
+// limits the MILPs, as the tests do.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 
 #include "planner/opt/stage_opt.h"
 #include "tests/planner/random_stages.h"
@@ -10,13 +13,14 @@
 namespace lynx {
 namespace {
 
-int Run(int layers, int stages, double seconds) {
+int Run(int layers, int stages, double seconds, bool mixed, int32_t columns) {
   HeuGaps gaps;
   double worst_open = 0;
   for (int seed = 1; seed <= stages; ++seed) {
     RandomNumbers number(static_cast<uint32_t>(seed));
-    const RecomputeProblem problem = RandomStage(number, layers);
-    const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = seconds, .least_memory = false});
+    const RecomputeProblem problem = RandomStage(number, layers, mixed);
+    const absl::StatusOr<OptResult> opt =
+        SolveStage(problem, {.seconds = seconds, .columns = columns, .least_memory = false});
     if (!opt.ok() || !opt->solution || !opt->start) {
       std::fprintf(stderr, "seed %d: %s\n", seed, opt.status().ToString().c_str());
       return 1;
@@ -43,9 +47,11 @@ int Run(int layers, int stages, double seconds) {
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS\n");
+  const bool mixed = argc > 4 && std::strcmp(argv[4], "mixed") == 0;
+  if (argc < 4 || argc > 6 || (argc > 4 && !mixed)) {
+    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [mixed [COLUMNS]]\n");
     return 2;
   }
-  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]));
+  const int32_t columns = argc > 5 ? std::atoi(argv[5]) : std::numeric_limits<int32_t>::max();
+  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]), mixed, columns);
 }

@@ -14,8 +14,9 @@
 
 namespace lynx {
 
-// A transformer stage of up to so many layers on a random device and network: of random shape and memory.
-inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers) {
+// A transformer stage of up to so many layers on a random device and network: of random shape and memory. `mixed`:
+// every second one with sequence parallelism, which has four windows a pass instead of two.
+inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, bool mixed = false) {
   const auto pick = [&](std::initializer_list<int32_t> choices) {
     return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
   };
@@ -32,6 +33,7 @@ inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers) 
   profile.intra_node = profile.inter_node = {Nanos(number(2, 20) * 1000), number(10, 300) * 1'000'000'000};
   profile.overlap_slowdown_permille = static_cast<int32_t>(number(1000, 1500));
   ParallelLayout layout{.tp = pick({2, 4, 8})};
+  layout.sequence_parallel = mixed && number.OneIn(2);
   const int32_t micro_batch = pick({1, 2});
   const CostModel costs(profile, model, layout, micro_batch, layout.tp);
   StageTraits traits{.layers = static_cast<int32_t>(number(1, most_layers)), .in_flight = static_cast<int32_t>(number(1, 8))};

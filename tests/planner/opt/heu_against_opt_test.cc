@@ -35,6 +35,21 @@ TEST(HeuAgainstOpt, TransformerStages) {
   EXPECT_LE(gaps.At(1), 3);
 }
 
+// Every second one with sequence parallelism. These are harder: of 520 such stages 468 are proven, and HEU is 3.9%
+// above the optimum of one (docs/measurements/planner.md).
+TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
+  HeuGaps gaps;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomNumbers number(seed);
+    Compare(RandomStage(number, 3, /*mixed=*/true), gaps);
+  }
+  gaps.Print("transformer stages, half with sequence parallelism");
+  EXPECT_GE(gaps.percent.size(), 45u);
+  EXPECT_LE(gaps.At(0.5), 1);
+  EXPECT_LE(gaps.At(0.95), 3);
+}
+
 // Items of any shape, where a front of layers that are alike is not all that counts.
 TEST(HeuAgainstOpt, ArbitraryProblems) {
   HeuGaps gaps;
