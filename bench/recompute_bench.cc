@@ -14,9 +14,10 @@
 namespace lynx {
 namespace {
 
-RecomputeProblem Stage(const benchmark::State& state) {
+RecomputeProblem Stage(const benchmark::State& state, DropoutMasks masks = DropoutMasks::kRegenerated,
+                       Nanos stall = Nanos(0)) {
   const ModelSpec model{.layers = 50, .hidden = 6144, .heads = 48, .ffn = 4 * 6144, .seq = 2048, .vocab = 51200,
-                        .dropout = 0.1, .dtype = DataType::kBfloat16};
+                        .dropout = 0.1, .dtype = DataType::kBfloat16, .dropout_masks = masks};
   HardwareProfile profile;
   profile.flops_per_second = 250'000'000'000'000;
   profile.memory_bytes_per_second = 1'500'000'000'000;
@@ -26,7 +27,8 @@ RecomputeProblem Stage(const benchmark::State& state) {
   const CostModel costs(profile, model, layout, 1, 8);
   RecomputeProblem problem =
       MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = static_cast<int32_t>(state.range(0)),
-                                                          .in_flight = static_cast<int32_t>(state.range(1))});
+                                                          .in_flight = static_cast<int32_t>(state.range(1)),
+                                                          .stall = stall});
   const StagePolicy stored{std::vector<LayerPolicy>(static_cast<size_t>(problem.layers))};
   const Bytes most = EvaluateStage(problem, stored)->bytes();
   const Bytes least = StageHeu(problem).LeastBytes(problem.layers);
@@ -44,6 +46,14 @@ void BM_HeuStage(benchmark::State& state) {
   state.counters["exposed_us"] = static_cast<double>(exposed.value) * 1e-3;
 }
 BENCHMARK(BM_HeuStage)->ArgsProduct({{10}, {4}, {50, 200}, {20, 50}})->Args({50, 4, 200, 30});
+
+// The same with dropout masks that are stored, as the presets have them: 11 items instead of 8. The fifth argument is the
+// stage's stall in microseconds.
+void BM_HeuStageWithMasks(benchmark::State& state) {
+  const RecomputeProblem problem = Stage(state, DropoutMasks::kStored, Nanos(state.range(4) * 1000));
+  for (auto _ : state) benchmark::DoNotOptimize(StageHeu(problem).Best(problem.layers, problem.budget));
+}
+BENCHMARK(BM_HeuStageWithMasks)->ArgsProduct({{12}, {2, 4}, {200}, {30}, {0, 3500}});
 
 // A further stage of a pipeline: other layers and microbatches in flight, and a budget of its own.
 void BM_HeuNextStage(benchmark::State& state) {

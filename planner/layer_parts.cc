@@ -135,7 +135,7 @@ class LateMaking {
   const int windows_;
 };
 
-// The late parts of every set for Neighbours::kAny: all states of one item are found before the next item is decided,
+// The late parts of every set: all states of one item are found before the next item is decided,
 // and those that agree in due, last and set compete.
 class LateFrontSearch {
  public:
@@ -223,75 +223,6 @@ class LateFrontSearch {
   absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
 };
 
-// The late parts of one set for Neighbours::kAlike, by branch and bound: transient memory and exposed time only grow
-// while items are decided.
-class AlikeSearch {
- public:
-  AlikeSearch(const RecomputeProblem& problem, const ItemTables& tables, const LateMaking& making, bool top)
-      : problem_(problem), tables_(tables), making_(making), top_(top) {
-    for (Nanos window : problem.backward) capacity_ += window;
-    if (top) capacity_ += problem.early;
-  }
-
-  std::vector<LatePart> Run(ItemSet set) {
-    set_ = set;
-    found_.clear();
-    // No part of the set has less of either: each item lives at least while a segment reads it, and what no window may
-    // hold, or all windows together cannot hold, is exposed.
-    std::array<Bytes, kMaxPhases> live{};
-    Nanos forced, rest;
-    for (unsigned items = set; items != 0; items &= items - 1) {
-      const int i = std::countr_zero(items);
-      for (int k = 0; k <= making_.windows(); ++k) {
-        if (Has(problem_.items[i].read_by, k)) live[k] += problem_.items[i].bytes;
-      }
-      (problem_.items[i].collective && !top_ ? forced : rest) += problem_.items[i].cost;
-    }
-    least_ = {*std::max_element(live.begin(), live.end()), forced + Positive(rest - capacity_)};
-    Decide(static_cast<int>(problem_.items.size()) - 1, making_.Root());
-    std::vector<LatePart> parts;
-    for (const Found& found : found_) parts.push_back(found.part);
-    return parts;
-  }
-
- private:
-  struct Value {
-    Bytes transient;
-    Nanos exposed;
-  };
-  struct Found {
-    Value value;
-    LatePart part;
-  };
-  static bool Dominates(const Value& a, const Value& b) {
-    return a.transient <= b.transient && a.exposed <= b.exposed;
-  }
-
-  void Decide(int i, const LateState& state) {
-    const Value value{AlikeTransient(problem_, state.part), AlikeExposed(problem_, top_, state.part)};
-    const Value bound{std::max(value.transient, least_.transient), std::max(value.exposed, least_.exposed)};
-    for (const Found& found : found_) {
-      if (Dominates(found.value, bound)) return;
-    }
-    while (i >= 0 && !Has(set_, i)) --i;
-    if (i < 0) {
-      std::erase_if(found_, [&](const Found& found) { return Dominates(value, found.value); });
-      found_.push_back({value, state.part});
-      return;
-    }
-    making_.ForEachMoment(i, state, [&](const LateState& next) { Decide(i - 1, next); });
-  }
-
-  const RecomputeProblem& problem_;
-  const ItemTables& tables_;
-  const LateMaking& making_;
-  const bool top_;
-  Nanos capacity_;
-  ItemSet set_ = 0;
-  Value least_;
-  std::vector<Found> found_;
-};
-
 // Where early items are made again.
 struct EarlyPart {
   LayerPolicy policy{};
@@ -352,20 +283,15 @@ class EarlySearch {
 // Finds the kept parts beside a set of late items.
 class KeptSearch {
  public:
-  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables, Neighbours neighbours, InFlightUse in_flight)
-      : problem_(problem), tables_(tables), any_in_flight_(in_flight == InFlightUse::kAny),
-        every_offload_(neighbours == Neighbours::kAny),
-        early_(EarlySearch(problem, tables).Run()) {
+  KeptSearch(const RecomputeProblem& problem, const ItemTables& tables)
+      : problem_(problem), tables_(tables), early_(EarlySearch(problem, tables).Run()) {
     for (size_t set = 0; set < early_.size(); ++set) {
       if (!early_[set].empty()) may_be_early_ |= static_cast<ItemSet>(set);
     }
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-      if (!Contains(tables.possible[i], Placement::kOffload)) continue;
-      if (any_in_flight_ || problem.in_flight > problem.resident) by_copy_.push_back(i);
+      const bool saves = problem.in_flight > problem.resident;
+      if (saves && Contains(tables.possible[i], Placement::kOffload)) offloadable_ |= ItemBit(i);
     }
-    // Items that nothing is copied for, then those that save most for their copy time.
-    std::stable_sort(by_copy_.begin(), by_copy_.end(), [&](int a, int b) { return CopyPerByte(a) < CopyPerByte(b); });
-    for (int i : by_copy_) offloadable_ |= ItemBit(i);
   }
 
   std::vector<KeptPart> Run(ItemSet late) {
@@ -376,10 +302,7 @@ class KeptSearch {
       if (early == 0) break;
     }
     // What dominates comes first.
-    const auto order = [&](const Found& f) {
-      const Bytes first = any_in_flight_ ? f.stored : f.held, second = any_in_flight_ ? f.once : Bytes(0);
-      return std::tuple(first, second, f.exposed, f.stall, f.host, f.copy_out);
-    };
+    const auto order = [](const Found& f) { return std::tuple(f.held, f.exposed, f.stall, f.host, f.copy_out); };
     std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) { return order(a) < order(b); });
     std::vector<KeptPart> parts;
     std::vector<Found> kept;
@@ -394,7 +317,7 @@ class KeptSearch {
 
  private:
   struct Found {
-    Bytes held, stored, once;
+    Bytes held;
     Nanos exposed, stall;
     Nanos copy_out, copy_in;
     Bytes host;
@@ -402,45 +325,27 @@ class KeptSearch {
     uint32_t part;  // of early_[early]
   };
 
-  double CopyPerByte(int i) const {
-    const RecomputeItem& item = problem_.items[i];
-    return static_cast<double>(std::max(item.copy_out, item.copy_in).value) /
-           static_cast<double>(std::max<int64_t>(1, item.bytes.value));
-  }
-
   void AddEarly(ItemSet late, ItemSet early) {
     const ItemSet needed = tables_.read | tables_.inputs[early | late];
     if ((early & ~needed) != 0) return;  // nothing would read it
     const ItemSet stored = needed & ~(early | late);
     const Bytes held = tables_.bytes[stored] * problem_.in_flight + tables_.bytes[early];
     for (uint32_t p = 0; p < early_[early].size(); ++p) {
-      Found found{.held = held, .stored = tables_.bytes[stored], .once = tables_.bytes[early]};
+      Found found{.held = held};
       found.exposed = early_[early][p].exposed;
       found.stall = early_[early][p].stall;
       found.early = early;
       found.part = p;
-      AddOffloads(found, stored & offloadable_);
-    }
-  }
-
-  void AddOffloads(const Found& found, ItemSet offloadable) {
-    found_.push_back(found);
-    if (offloadable == 0) return;
-    if (every_offload_) {
-      for (ItemSet set = offloadable; set != 0; set = (set - 1) & offloadable) found_.push_back(Offload(found, set));
-      return;
-    }
-    ItemSet set = 0;
-    for (int i : by_copy_) {
-      if (!Has(offloadable, i)) continue;
-      set |= ItemBit(i);
-      found_.push_back(Offload(found, set));
+      const ItemSet offloadable = stored & offloadable_;
+      for (ItemSet set = offloadable;; set = (set - 1) & offloadable) {
+        found_.push_back(Offload(found, set));
+        if (set == 0) break;
+      }
     }
   }
 
   Found Offload(Found found, ItemSet set) const {
     found.offloaded = set;
-    found.stored -= tables_.bytes[set];
     found.held -= tables_.bytes[set] * std::max(0, problem_.in_flight - problem_.resident);
     found.host = tables_.bytes[set] * problem_.in_flight;
     for (unsigned rest = set; rest != 0; rest &= rest - 1) {
@@ -450,17 +355,15 @@ class KeptSearch {
     return found;
   }
 
-  bool Dominates(const Found& a, const Found& b) const {
+  static bool Dominates(const Found& a, const Found& b) {
     // Of what is offloaded, `host` is a multiple.
-    if (any_in_flight_ ? a.stored > b.stored || a.once > b.once : a.held > b.held) return false;
-    if (a.host > b.host) return false;
+    if (a.held > b.held || a.host > b.host) return false;
     const Nanos copies = std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
     return a.exposed + Positive(a.stall - b.stall) + copies <= b.exposed;
   }
 
   KeptPart PartOf(const Found& found) const {
-    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .stored = found.stored,
-                  .once = found.once, .offloaded = tables_.bytes[found.offloaded], .exposed = found.exposed,
+    KeptPart part{.policy = early_[found.early][found.part].policy, .held = found.held, .exposed = found.exposed,
                   .stall = found.stall, .copy_out = found.copy_out, .copy_in = found.copy_in, .host = found.host};
     for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
       part.policy[std::countr_zero(rest)] = Placement::kOffload;
@@ -470,12 +373,9 @@ class KeptSearch {
 
   const RecomputeProblem& problem_;
   const ItemTables& tables_;
-  const bool any_in_flight_;
-  const bool every_offload_;
   const std::vector<std::vector<EarlyPart>> early_;
   ItemSet may_be_early_ = 0;
   ItemSet offloadable_ = 0;
-  std::vector<int> by_copy_;
   std::vector<Found> found_;
 };
 
@@ -520,17 +420,14 @@ Nanos AlikeExposed(const RecomputeProblem& problem, bool top, const LatePart& la
 namespace {
 
 // `known`: parts of another layer of the stage; kept parts are the same for all layers.
-std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top,
-                                  Neighbours neighbours, KeptSearch& kept, const std::vector<PartsOfSet>& known) {
+std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptSearch& kept,
+                                  const std::vector<PartsOfSet>& known) {
   const LateMaking making(problem, tables, top);
-  std::vector<std::vector<LatePart>> late;
-  if (neighbours == Neighbours::kAny) late = LateFrontSearch(problem, making, top).Run();
-  AlikeSearch alike(problem, tables, making, top);
+  std::vector<std::vector<LatePart>> late = LateFrontSearch(problem, making, top).Run();
   auto next_known = known.begin();
   std::vector<PartsOfSet> parts;
   for (size_t set = 0; set < tables.bytes.size(); ++set) {
-    PartsOfSet of_set{.late_items = static_cast<ItemSet>(set)};
-    of_set.late = neighbours == Neighbours::kAny ? std::move(late[set]) : alike.Run(of_set.late_items);
+    PartsOfSet of_set{.late_items = static_cast<ItemSet>(set), .late = std::move(late[set])};
     if (of_set.late.empty()) continue;
     while (next_known != known.end() && next_known->late_items < set) ++next_known;
     const bool is_known = next_known != known.end() && next_known->late_items == set;
@@ -542,28 +439,18 @@ std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTab
 
 }  // namespace
 
-std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top, Neighbours neighbours) {
+std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top) {
   const ItemTables tables(problem, top);
-  KeptSearch kept(problem, tables, neighbours, InFlightUse::kGiven);
-  return PartsWith(problem, tables, top, neighbours, kept, {});
+  KeptSearch kept(problem, tables);
+  return PartsWith(problem, tables, top, kept, {});
 }
 
-Bytes HeldInFlight(Bytes stored, Bytes once, Bytes offloaded, const RecomputeProblem& problem) {
-  return stored * problem.in_flight + once + offloaded * std::min(problem.in_flight, problem.resident);
-}
-
-KeptPart InFlight(KeptPart part, const RecomputeProblem& problem) {
-  part.held = HeldInFlight(part.stored, part.once, part.offloaded, problem);
-  part.host = part.offloaded * problem.in_flight;
-  return part;
-}
-
-StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours, InFlightUse in_flight) {
+StageParts PartsOfStage(const RecomputeProblem& problem) {
   const ItemTables inner_tables(problem, false), top_tables(problem, true);
-  KeptSearch kept(problem, inner_tables, neighbours, in_flight);
+  KeptSearch kept(problem, inner_tables);
   StageParts parts;
-  parts.inner = PartsWith(problem, inner_tables, false, neighbours, kept, {});
-  parts.top = PartsWith(problem, top_tables, true, neighbours, kept, parts.inner);
+  parts.inner = PartsWith(problem, inner_tables, false, kept, {});
+  parts.top = PartsWith(problem, top_tables, true, kept, parts.inner);
   return parts;
 }
 

@@ -7,9 +7,8 @@
 //
 // Dominance. One part makes another needless if it takes no more memory of any kind and exposes no more time even after
 // paying, as exposed time, for all that it uses more of a shared window, the stall or the copy engines. Such a part can
-// take the other's place in any stage without loss. The dominance of Neighbours::kAny is exact in this sense;
-// Neighbours::kAlike assumes that the layers above and below have the same late part, and then a late part is only its
-// transient memory and its exposed time.
+// take the other's place in any stage without loss. Of layers whose neighbours are like them less is worth while: see
+// layer_front.h.
 //
 // Immutable after construction; thread-safe.
 #ifndef LYNX_PLANNER_LAYER_PARTS_H_
@@ -23,8 +22,6 @@
 
 namespace lynx {
 
-enum class Neighbours : uint8_t { kAny, kAlike };
-
 struct LatePart {
   LayerPolicy policy{};  // of the late items; kStore elsewhere
   std::array<Bytes, kMaxPhases> live{}, above{};
@@ -35,8 +32,7 @@ struct LatePart {
 
 struct KeptPart {
   LayerPolicy policy{};  // of the early and offloaded items; kStore elsewhere
-  Bytes held;            // HeldInFlight of the next three
-  Bytes stored, once, offloaded;
+  Bytes held;
   Nanos exposed;  // beyond the forward windows
   Nanos stall;
   Nanos copy_out, copy_in;
@@ -58,24 +54,15 @@ struct PartsOfSet {
   std::vector<KeptPart> kept;
 };
 
-// kGiven: dominance looks at the memory held with the problem's microbatches in flight. kAny: at each of its terms, so that
-// the parts serve any number of them (see InFlight).
-enum class InFlightUse : uint8_t { kGiven, kAny };
-Bytes HeldInFlight(Bytes stored, Bytes once, Bytes offloaded, const RecomputeProblem& problem);
-// The part with the problem's microbatches in flight.
-KeptPart InFlight(KeptPart part, const RecomputeProblem& problem);
-
 // For every set of late items that has parts, in ascending order; those that dominance leaves. `problem` is valid (see
-// ValidateProblem). With kAlike only the cheapest ways to offload are looked at: items in the order of copy time per
-// byte saved.
-std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top, Neighbours neighbours);
+// ValidateProblem).
+std::vector<PartsOfSet> LayerParts(const RecomputeProblem& problem, bool top);
 
 // Of a layer that has another one above it, and of the top layer. Cheaper than each alone.
 struct StageParts {
   std::vector<PartsOfSet> inner, top;
 };
-StageParts PartsOfStage(const RecomputeProblem& problem, Neighbours neighbours,
-                        InFlightUse in_flight = InFlightUse::kGiven);
+StageParts PartsOfStage(const RecomputeProblem& problem);
 
 // The late parts of one set of late items that dominance leaves with any neighbours; empty if the set has none. With more
 // than `beam` of them along the way only those go on that expose least if the neighbours are alike.

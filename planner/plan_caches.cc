@@ -16,12 +16,15 @@ const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
   const auto known = fronts_.find(problem);
   if (known != fronts_.end()) return known->second;
   RecomputeProblem any = problem;
-  any.in_flight = any.layers = 1;
-  any.stall = std::min(any.stall, Nanos(1));
-  auto shared = of_any_stage_.find(any);
-  if (shared == of_any_stage_.end()) shared = of_any_stage_.emplace(any, StageHeu(any)).first;
-  return fronts_.emplace(problem, shared->second.ForStage(problem.layers, problem.in_flight, problem.stall))
-      .first->second;
+  any.layers = 1;
+  any.in_flight = std::min(any.in_flight, 2);
+  any.stall = Nanos(0);
+  const auto [shared, first] = of_any_stage_.try_emplace(any, nullptr);
+  StageHeu heu = first ? StageHeu(problem)
+                       : shared->second->ForStage(problem.layers, problem.in_flight, problem.stall);
+  const StageHeu& added = fronts_.emplace(problem, std::move(heu)).first->second;
+  if (first) shared->second = &added;
+  return added;
 }
 
 StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {

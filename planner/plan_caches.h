@@ -27,8 +27,9 @@ class FrontCache {
   const StageHeu& Solve(RecomputeProblem problem);
 
  private:
-  std::map<RecomputeProblem, StageHeu> of_any_stage_;  // what the fronts share, by problems of one layer in flight
   std::map<RecomputeProblem, StageHeu> fronts_;
+  // The first of those that can share, by what they have in common.
+  std::map<RecomputeProblem, const StageHeu*> of_any_stage_;
 };
 
 class PlanCaches {

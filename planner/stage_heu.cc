@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/layer_front.h"
+#include "planner/layer_parts.h"
 
 namespace lynx {
 namespace {
@@ -22,17 +24,20 @@ constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// Of the points with at most that transient memory, those that are worth their held memory; in order of held.
-std::vector<const FrontPoint*> Worthwhile(const std::vector<FrontPoint>& front, Bytes transient) {
+std::vector<const FrontPoint*> InOrderOfHeld(const std::vector<FrontPoint>& front) {
   std::vector<const FrontPoint*> sorted;
-  for (const FrontPoint& point : front) {
-    if (point.transient <= transient) sorted.push_back(&point);
-  }
+  for (const FrontPoint& point : front) sorted.push_back(&point);
   std::stable_sort(sorted.begin(), sorted.end(), [](const FrontPoint* a, const FrontPoint* b) {
     return std::tie(a->held, a->exposed) < std::tie(b->held, b->exposed);
   });
+  return sorted;
+}
+
+// Of points in order of held, those with at most that transient memory that are worth their held memory.
+std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& points, Bytes transient) {
   std::vector<const FrontPoint*> kept;
-  for (const FrontPoint* point : sorted) {
+  for (const FrontPoint* point : points) {
+    if (point->transient > transient) continue;
     if (kept.empty() || point->exposed < kept.back()->exposed) kept.push_back(point);
   }
   return kept;
@@ -57,79 +62,28 @@ std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points
 
 namespace {
 
-// A late part with a kept part, before it is known how many microbatches are in flight and what the stage shares among
-// its layers.
-struct PointParts {
-  Bytes stored, once, offloaded;  // as in KeptPart
-  Bytes transient;
-  Nanos exposed;  // but for what exceeds the layer's share of the stall and of the copy times
-  Nanos stall, copy_out, copy_in;
-  uint32_t set, late, kept;  // which
-};
-
-// Whether `a` is no worse with any number of microbatches in flight and any shares.
-bool Dominates(const PointParts& a, const PointParts& b) {
-  if (a.exposed > b.exposed || a.stored > b.stored || a.once > b.once || a.transient > b.transient) return false;
-  const Nanos copies = std::max(Excess(a.copy_out, b.copy_out), Excess(a.copy_in, b.copy_in));
-  return a.offloaded <= b.offloaded && a.exposed + Excess(a.stall, b.stall) + copies <= b.exposed;
-}
-
-// All that no other betters whatever the stage, in order of exposed.
-std::vector<PointParts> PointsOf(const RecomputeProblem& problem, bool top, const std::vector<PartsOfSet>& all) {
-  std::vector<PointParts> points;
-  for (uint32_t s = 0; s < all.size(); ++s) {
-    for (uint32_t l = 0; l < all[s].late.size(); ++l) {
-      const Bytes transient = AlikeTransient(problem, all[s].late[l]);
-      const Nanos exposed = AlikeExposed(problem, top, all[s].late[l]);
-      for (uint32_t k = 0; k < all[s].kept.size(); ++k) {
-        const KeptPart& kept = all[s].kept[k];
-        points.push_back({kept.stored, kept.once, kept.offloaded, transient, exposed + kept.exposed, kept.stall,
-                          kept.copy_out, kept.copy_in, s, l, k});
-      }
-    }
-  }
-  std::sort(points.begin(), points.end(), [](const PointParts& a, const PointParts& b) {
-    return std::tie(a.exposed, a.stall, a.stored, a.once, a.transient, a.offloaded, a.set, a.late, a.kept) <
-           std::tie(b.exposed, b.stall, b.stored, b.once, b.transient, b.offloaded, b.set, b.late, b.kept);
-  });
-  // In this order a point is bettered only by one before it. Those that have bettered most are asked first.
-  std::vector<PointParts> kept, ranked;
-  for (const PointParts& point : points) {
-    const auto by = std::find_if(ranked.begin(), ranked.end(), [&](const PointParts& a) { return Dominates(a, point); });
-    if (by == ranked.end()) {
-      kept.push_back(point);
-      ranked.push_back(point);
-    } else if (by != ranked.begin()) {
-      std::iter_swap(by, ranked.begin() + (by - ranked.begin()) / 2);
-    }
-  }
-  return kept;
-}
-
-// Those that no other betters in the problem's stage, one for each value.
-std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<PartsOfSet>& all,
-                                const std::vector<PointParts>& points) {
+// The points that no other betters in the problem's stage, one for each value.
+std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
   // A layer's equal share of what the stage shares.
   const Nanos stall = problem.stall / problem.layers;
   const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
-  const Bytes host = problem.host_budget / problem.layers;
   struct Priced {
     Nanos exposed;
     Bytes held, transient;
-    const PointParts* point;
+    const LayerPoint* point;
   };
   std::vector<Priced> priced;
   priced.reserve(points.size());
-  for (const PointParts& point : points) {
-    if (point.offloaded * problem.in_flight > host) continue;
-    const Nanos copies = std::max(Excess(point.copy_out, copy_out), Excess(point.copy_in, copy_in));
-    priced.push_back({point.exposed + Excess(point.stall, stall) + copies,
-                      HeldInFlight(point.stored, point.once, point.offloaded, problem), point.transient, &point});
+  for (const LayerPoint& point : points) {
+    const Nanos copies = std::max(Excess(point.use.copy_out, copy_out), Excess(point.use.copy_in, copy_in));
+    const Bytes held = HeldInFlight(point, problem);
+    priced.push_back(
+        {point.exposed + Excess(point.use.stall, stall) + copies, held, point.transient, &point});
   }
   std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
     return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
   });
-  // In this order a point is bettered only by one before it: by one with no more held and transient memory.
+  // In this order a point is bettered only by one before it.
   std::map<Bytes, Bytes> least;  // transient memory of the points so far by their held memory, falling
   std::vector<FrontPoint> front;
   for (const auto& [exposed, held, transient, point] : priced) {
@@ -137,16 +91,15 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
     if (after != least.begin() && std::prev(after)->second <= transient) continue;
     while (after != least.end() && after->second >= transient) after = least.erase(after);
     least[held] = transient;
-    const PartsOfSet& parts = all[point->set];
-    const LatePart& late = parts.late[point->late];
-    const KeptPart kept = InFlight(parts.kept[point->kept], problem);
-    front.push_back({.policy = JoinPolicies(late, kept),
-                     .late_items = parts.late_items,
-                     .use = JoinUses(late, kept),
-                     .kept_exposed = kept.exposed,
-                     .held = held,
-                     .transient = transient,
-                     .exposed = exposed});
+    FrontPoint& added = front.emplace_back(FrontPoint{.policy = point->policy,
+                                                      .late_items = point->late_items,
+                                                      .use = point->use,
+                                                      .kept_exposed = point->kept_exposed,
+                                                      .held = held,
+                                                      .transient = transient,
+                                                      .exposed = exposed});
+    added.use.held = held;
+    added.use.host = point->offloaded * problem.in_flight;
   }
   return front;
 }
@@ -154,8 +107,7 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
 }  // namespace
 
 std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top) {
-  const std::vector<PartsOfSet> parts = LayerParts(problem, top, Neighbours::kAlike);
-  return FrontOf(problem, parts, PointsOf(problem, top, parts));
+  return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
 }
 
 // `fast_count` inner layers have `fast`, one `filler`, the others `slow`.
@@ -182,6 +134,7 @@ class StageHeu::MixSearch {
     // Levels of best bound come first, so that most of the others need no search.
     std::vector<std::pair<Nanos, const Level*>> order;
     for (const Level& level : heu.levels_) {
+      if (inner_layers_ > 0 && level.inner.empty()) continue;
       const Bytes left = budget - level.transient - level.top.front()->held;
       if (left < LeastHeld(level)) continue;
       order.emplace_back(level.top.back()->exposed + LeastExposed(level, inner_layers_, left), &level);
@@ -409,39 +362,57 @@ class StageHeu::Placing {
 const LatePart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
-  StageParts parts;
-  std::vector<PointParts> inner, top;
+  // Without a stall and offloading: of a layer in any stage with at least so many microbatches in flight.
+  int32_t least_in_flight = 0;
+  std::vector<LayerPoint> inner, top;
   Placing::Cache placing;
 };
 
 StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem), shared_(std::make_shared<Shared>()) {
-  shared_->parts = PartsOfStage(problem, Neighbours::kAlike, InFlightUse::kAny);
-  shared_->inner = PointsOf(problem, false, shared_->parts.inner);
-  shared_->top = PointsOf(problem, true, shared_->parts.top);
-  MakeLevels();
+  FindFronts();
 }
 
 StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) const {
-  LYNX_CHECK((stall.value > 0) == (problem_.stall.value > 0));
   StageHeu heu;
   heu.problem_ = problem_;
   heu.problem_.layers = layers;
   heu.problem_.in_flight = in_flight;
   heu.problem_.stall = stall;
   heu.shared_ = shared_;
-  heu.MakeLevels();
+  heu.FindFronts();
   return heu;
 }
 
+void StageHeu::FindFronts() {
+  // The top layer is like the others if nothing hides its work and nothing may be hidden by a layer above.
+  bool alike = problem_.early.value == 0;
+  for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
+    alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
+  }
+  if (problem_.stall.value > 0 || problem_.host_budget.value > 0) {
+    inner_ = LayerFront(problem_, false);
+    top_ = alike ? inner_ : LayerFront(problem_, true);
+  } else {
+    if (shared_->least_in_flight == 0 || problem_.in_flight < shared_->least_in_flight) {
+      RecomputeProblem least = problem_;
+      least.in_flight = shared_->least_in_flight = std::min(problem_.in_flight, 2);
+      shared_->inner = LayerPoints(least, false, InFlightUse::kOrMore);
+      shared_->top = alike ? shared_->inner : LayerPoints(least, true, InFlightUse::kOrMore);
+    }
+    inner_ = FrontOf(problem_, shared_->inner);
+    top_ = alike ? inner_ : FrontOf(problem_, shared_->top);
+  }
+  MakeLevels();
+}
+
 void StageHeu::MakeLevels() {
-  inner_ = FrontOf(problem_, shared_->parts.inner, shared_->inner);
-  top_ = FrontOf(problem_, shared_->parts.top, shared_->top);
   std::set<Bytes> transients;
   for (const FrontPoint& point : inner_) transients.insert(point.transient);
   for (const FrontPoint& point : top_) transients.insert(point.transient);
+  const std::vector<const FrontPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
   for (Bytes transient : transients) {
-    Level level{transient, Worthwhile(inner_, transient), Worthwhile(top_, transient), {}};
-    if (level.inner.empty() || level.top.empty()) continue;
+    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}};
+    if (level.top.empty()) continue;
     level.hull = Hull(level.inner);
     levels_.push_back(std::move(level));
   }
@@ -477,8 +448,9 @@ const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   auto [it, inserted] = least_memory_.try_emplace(layers);
   StageSolution& least = it->second;
   for (auto level = levels_.begin(); inserted && level != levels_.end(); ++level) {
-    std::vector<const FrontPoint*> points(static_cast<size_t>(layers), level->inner.front());
-    points.back() = level->top.front();
+    if (layers > 1 && level->inner.empty()) continue;
+    std::vector<const FrontPoint*> points(static_cast<size_t>(layers - 1), layers > 1 ? level->inner.front() : nullptr);
+    points.push_back(level->top.front());
     StageSolution solution = AsTheyAre(problem_, points);
     if (least.policy.layers.empty() || solution.value.bytes() < least.value.bytes()) least = std::move(solution);
   }

@@ -1,8 +1,8 @@
-// HEU: heuristic scheduling of recomputation. For one layer it finds, exactly, every worthwhile trade of memory against
-// exposed time if its neighbours are like it: the *front*. For a stage it mixes the front's points over the stage's
+// HEU: heuristic scheduling of recomputation. For one layer it finds every worthwhile trade of memory against exposed time
+// if its neighbours are like it: the *front* (layer_front.h). For a stage it mixes the front's points over the stage's
 // identical layers so that they use the memory that one policy for all would leave, and then places each layer's late
-// items again with its true neighbours in view. Well under a millisecond for a stage; see docs/formulation.md for what
-// it gives up against OPT (opt/stage_opt.h).
+// items again with its true neighbours in view. docs/measurements/planner.md has the time that it takes, and
+// docs/formulation.md what it gives up against OPT (opt/stage_opt.h).
 //
 // What does not depend on the stage is found once and shared by all stages of a pipeline (ForStage).
 // Not thread-safe: stages that share fill one cache.
@@ -14,7 +14,6 @@
 #include <optional>
 #include <vector>
 
-#include "planner/layer_parts.h"
 #include "planner/recompute_problem.h"
 #include "planner/stage_solver.h"
 
@@ -45,8 +44,9 @@ class StageHeu {
   StageHeu(StageHeu&&) = default;
   StageHeu& operator=(StageHeu&&) = default;
 
-  // The same problem for another stage of the pipeline: far cheaper than from the problem. A stall stays one, or none; a
-  // problem for one microbatch in flight has no forward windows, so it is not the same as one for more.
+  // The same problem for another stage of the pipeline. Without a stall and offloading far cheaper than from the problem, for
+  // two or more microbatches in flight; else only what places late items is shared. A problem for one microbatch in flight has
+  // no forward windows, so it is not the same as one for more.
   StageHeu ForStage(int32_t layers, int32_t in_flight, Nanos stall) const;
 
   // A policy of little exposed time with bytes() <= budget; nullopt if HEU finds none that fits. Where the problem has a
@@ -60,10 +60,11 @@ class StageHeu {
 
  private:
   StageHeu() = default;
+  void FindFronts();
   void MakeLevels();
 
   // Points whose transient memory is at most `transient`, without those that another betters in held and exposed; in
-  // order of held.
+  // order of held. `inner` may be empty: of a stage of one layer.
   struct Level {
     Bytes transient;
     std::vector<const FrontPoint*> inner, top;

@@ -48,7 +48,7 @@ std::vector<int32_t> OrderOf(const std::vector<double>& values) {
 }  // namespace
 
 StageChain::StageChain(const RecomputeProblem& problem)
-    : problem_(problem), parts_(PartsOfStage(problem, Neighbours::kAny)), inner_(NodesOf(problem, parts_.inner, false)),
+    : problem_(problem), parts_(PartsOfStage(problem)), inner_(NodesOf(problem, parts_.inner, false)),
       top_(NodesOf(problem, parts_.top, true)) {
   NumberFaces();
 }

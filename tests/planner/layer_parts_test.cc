@@ -35,16 +35,14 @@ TEST(LayerParts, JoinedPartsArePoliciesOfTheLayer) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     const RecomputeProblem problem = ProblemOf(seed);
     for (const bool top : {false, true}) {
-      for (const Neighbours neighbours : {Neighbours::kAny, Neighbours::kAlike}) {
-        for (const PartsOfSet& parts : LayerParts(problem, top, neighbours)) {
-          EXPECT_FALSE(parts.late.empty() || parts.kept.empty());
-          for (const LatePart& late : parts.late) {
-            for (const KeptPart& kept : parts.kept) {
-              const LayerPolicy policy = JoinPolicies(late, kept);
-              const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
-              ASSERT_TRUE(use.ok()) << PolicyText(problem, policy) << ": " << use.status().message();
-              ASSERT_EQ(*use, JoinUses(late, kept)) << PolicyText(problem, policy);
-            }
+      for (const PartsOfSet& parts : LayerParts(problem, top)) {
+        EXPECT_FALSE(parts.late.empty() || parts.kept.empty());
+        for (const LatePart& late : parts.late) {
+          for (const KeptPart& kept : parts.kept) {
+            const LayerPolicy policy = JoinPolicies(late, kept);
+            const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
+            ASSERT_TRUE(use.ok()) << PolicyText(problem, policy) << ": " << use.status().message();
+            ASSERT_EQ(*use, JoinUses(late, kept)) << PolicyText(problem, policy);
           }
         }
       }
@@ -59,7 +57,7 @@ TEST(LayerParts, EveryPolicyCanBeReplacedByPartsWhateverTheNeighboursAre) {
     const RecomputeProblem problem = ProblemOf(seed);
     for (const bool top : {false, true}) {
       std::vector<LayerUse> uses;
-      for (const PartsOfSet& parts : LayerParts(problem, top, Neighbours::kAny)) {
+      for (const PartsOfSet& parts : LayerParts(problem, top)) {
         for (const LatePart& late : parts.late) {
           for (const KeptPart& kept : parts.kept) uses.push_back(JoinUses(late, kept));
         }
@@ -81,7 +79,7 @@ TEST(LayerParts, PartsOfOneSetAreThoseOfAllSets) {
     const RecomputeProblem problem = ProblemOf(seed);
     for (const bool top : {false, true}) {
       std::vector<size_t> sizes(16);
-      for (const PartsOfSet& parts : LayerParts(problem, top, Neighbours::kAny)) {
+      for (const PartsOfSet& parts : LayerParts(problem, top)) {
         sizes[parts.late_items] = parts.late.size();
       }
       for (ItemSet set = 0; set < 16; ++set) {
