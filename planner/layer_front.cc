@@ -45,9 +45,6 @@ class ItemNumbers {
 constexpr int kForwardWork = kMaxWindows, kStallWork = 2 * kMaxWindows, kWorks = kStallWork + 1;
 using Works = std::array<Nanos, kWorks>;
 
-// Room for so many spares most searches from growing.
-constexpr size_t kUsualStates = 2048;
-
 // A policy in the making. Once normalised (Search::Normalise), windows and phases that no longer matter are equal in all.
 struct State {
   Bytes held;    // with the problem's microbatches in flight
@@ -113,11 +110,29 @@ struct ItemTables {
   std::vector<Bytes> most_live;                   // by set: transient memory in a phase
 };
 
+// What is compared of a state before anything else.
+struct Summary {
+  uint32_t group;
+  uint32_t state;  // of grown
+  Nanos exposed;
+  Bytes held, stored;
+  Nanos total;  // with the work in windows
+  Bytes live;   // sum over phases
+};
+
+// Memory that one search after another of a thread uses: to ask the system for it takes as long as a search.
+struct SearchMemory {
+  std::vector<State> states, grown;
+  std::vector<Summary> kept;
+  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t, uint64_t>, uint32_t> groups;
+};
+
 class Search {
  public:
-  Search(const RecomputeProblem& problem, bool top, InFlightUse in_flight)
-      : problem_(problem), top_(top && problem.early.value > 0), or_more_(in_flight == InFlightUse::kOrMore),
-        tables_(problem, top), windows_(static_cast<int>(problem.backward.size())) {
+  Search(const RecomputeProblem& problem, bool top, InFlightUse in_flight, SearchMemory& memory)
+      : states_(memory.states), grown_(memory.grown), kept_(memory.kept), groups_(memory.groups), problem_(problem),
+        top_(top && problem.early.value > 0), or_more_(in_flight == InFlightUse::kOrMore), tables_(problem, top),
+        windows_(static_cast<int>(problem.backward.size())) {
     std::copy(problem.backward.begin(), problem.backward.end(), capacity_.begin());
     std::copy(problem.forward.begin(), problem.forward.end(), capacity_.begin() + kForwardWork);
     capacity_[kStallWork] = problem.stall / problem.layers;
@@ -126,36 +141,24 @@ class Search {
   }
 
   std::vector<LayerPolicy> Run() {
-    std::vector<State> states{Root()};
-    states.reserve(kUsualStates);
-    grown_.reserve(kUsualStates);
-    kept_.reserve(kUsualStates);
+    states_.assign(1, Root());
     for (int i = tables_.count - 1; i >= 0; --i) {
       SetRest(i);
       grown_.clear();
-      for (const State& state : states) Decide(i, state);
+      for (const State& state : states_) Decide(i, state);
       Summarise();
       Filter(Windows::kEach);
       if (kept_.size() > kExactStates) Filter(Windows::kInAll);
-      states.clear();
-      for (const Summary& summary : kept_) states.push_back(grown_[summary.state]);
+      states_.clear();
+      for (const Summary& summary : kept_) states_.push_back(grown_[summary.state]);
     }
     std::vector<LayerPolicy> policies;
-    for (const State& state : states) policies.push_back(state.policy);
+    for (const State& state : states_) policies.push_back(state.policy);
     return policies;
   }
 
  private:
   enum class Windows : uint8_t { kEach, kInAll };
-  // What is compared of a state before anything else.
-  struct Summary {
-    uint32_t group;
-    uint32_t state;  // of grown_
-    Nanos exposed;
-    Bytes held, stored;
-    Nanos total;  // with the work in windows
-    Bytes live;   // sum over phases
-  };
 
   void RankOffloads() {
     std::vector<int> by_copy;
@@ -359,15 +362,22 @@ class Search {
   // Leaves those that no other one of the same group betters.
   void Filter(Windows windows) {
     size_t count = 0, first = 0;  // of those kept so far; in the group
+    size_t last = 0;              // of those kept, what bettered another one last: likely to better the next one too
     for (const Summary summary : kept_) {
-      if (first < count && kept_[first].group != summary.group) first = count;
+      if (first < count && kept_[first].group != summary.group) first = last = count;
       const auto betters = [&](const Summary& other) {
         return other.held <= summary.held && other.total <= summary.total && other.live <= summary.live &&
                (!or_more_ || other.stored <= summary.stored) &&
                Betters(grown_[other.state], grown_[summary.state], windows);
       };
+      if (last < count && betters(kept_[last])) continue;
       const auto end = kept_.begin() + static_cast<ptrdiff_t>(count);
-      if (std::none_of(kept_.begin() + static_cast<ptrdiff_t>(first), end, betters)) kept_[count++] = summary;
+      const auto better = std::find_if(kept_.begin() + static_cast<ptrdiff_t>(first), end, betters);
+      if (better == end) {
+        kept_[count++] = summary;
+      } else {
+        last = static_cast<size_t>(better - kept_.begin());
+      }
     }
     kept_.resize(count);
   }
@@ -390,6 +400,10 @@ class Search {
     return exposed + Positive(more) <= b.exposed;
   }
 
+  std::vector<State>& states_;
+  std::vector<State>& grown_;
+  std::vector<Summary>& kept_;
+  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t, uint64_t>, uint32_t>& groups_;
   const RecomputeProblem& problem_;
   const bool top_;  // and there is a window that hides what comes early
   const bool or_more_;
@@ -401,9 +415,6 @@ class Search {
   Works rest_{};
   Nanos rest_out_, rest_in_;
   Bytes rest_host_;
-  std::vector<State> grown_;
-  std::vector<Summary> kept_;
-  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t, uint64_t>, uint32_t> groups_;
 };
 
 LayerPoint PointOf(const RecomputeProblem& problem, bool top, const LayerPolicy& policy) {
@@ -439,8 +450,11 @@ Bytes HeldInFlight(const LayerPoint& point, const RecomputeProblem& problem) {
 }
 
 std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight) {
+  thread_local SearchMemory memory;
   std::vector<LayerPoint> points;
-  for (const LayerPolicy& policy : Search(problem, top, in_flight).Run()) points.push_back(PointOf(problem, top, policy));
+  for (const LayerPolicy& policy : Search(problem, top, in_flight, memory).Run()) {
+    points.push_back(PointOf(problem, top, policy));
+  }
   return points;
 }
 
