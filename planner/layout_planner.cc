@@ -35,6 +35,11 @@ RecomputeMode GuessedMode(const StageFits& fits, RecomputeMode wanted) {
   }
 }
 
+// Whether HEU's plans are among what the request's mode may come to.
+bool MayOverlap(RecomputeMode wanted) {
+  return wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+}
+
 }  // namespace
 
 bool Faster(const Draft& a, const Draft& b) {
@@ -252,13 +257,31 @@ std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
   return best;
 }
 
+bool LayoutPlanner::MayDoWithoutWindows() const {
+  const RecomputeMode wanted = request_.spec.recompute;
+  return (wanted != RecomputeMode::kAuto && MayOverlap(wanted)) || fits_.Allowed(RecomputeMode::kNoOverlap);
+}
+
+// Nothing is faster than storing everything in the partition that balances busy times, as far as estimates tell. Close
+// to the limit they lead the best policy without overlap to another partition, of equal balance; simulated, that can
+// be the faster one.
+std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
+  std::optional<Draft> best = DraftOf(RecomputeMode::kNone, to_beat);
+  if (!best || !MayDoWithoutWindows() || !fits_.Limit(0, best->layers[0])) return best;
+  const std::vector<int32_t> none_ruled_out(stages(), std::numeric_limits<int32_t>::max());
+  const std::optional<std::vector<int32_t>> layers = Balanced(RecomputeMode::kNoOverlap, none_ruled_out);
+  if (!layers || *layers == best->layers) return best;
+  std::optional<Draft> other = DraftOf(RecomputeMode::kNoOverlap, std::min(to_beat, best->simulation.step));
+  return other && Faster(*other, *best) ? std::move(other) : std::move(best);
+}
+
 std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   const RecomputeMode wanted = request_.spec.recompute;
   if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
   if (wanted == RecomputeMode::kUniform) return BestUniform(to_beat);
   const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
   if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
-  if (StoresEverythingInBalance()) return DraftOf(RecomputeMode::kNone, to_beat);
+  if (StoresEverythingInBalance()) return BestOfStored(to_beat);
   // Where HEU finds nothing that fits or promises to be faster, no named policy does.
   std::optional<Draft> best;
   if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
@@ -274,7 +297,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (!best || MaySimulateMore()) consider(mode);
   }
   // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
-  if (heu || fits_.Allowed(RecomputeMode::kNoOverlap)) consider(RecomputeMode::kNoOverlap);
+  if (MayDoWithoutWindows()) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
@@ -436,9 +459,14 @@ Draft LayoutPlanner::Exactly(Draft draft) {
 
 std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
   // A draft in which everything happens to be stored came from HEU where that is the request's mode.
-  const RecomputeMode wanted = request_.spec.recompute;
-  const bool heu = wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
-  return TryPartition(heu && mode == RecomputeMode::kNone ? RecomputeMode::kAuto : mode, layers);
+  const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
+  return TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
+}
+
+std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
+  if (!MayOverlap(request_.spec.recompute) || !MayDoWithoutWindows()) return std::nullopt;
+  fits_.ForgetReserves();
+  return DraftOf(RecomputeMode::kNoOverlap, to_beat);
 }
 
 Shortfall LayoutPlanner::LeastShortfall() {

@@ -68,6 +68,9 @@ class LayoutPlanner {
   Draft Exactly(Draft draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
   std::optional<Draft> Again(RecomputeMode mode, const std::vector<int32_t>& layers);
+  // The best draft that does without windows, forgetting what Assemble has found out: that was about other drafts.
+  // nullopt where the request's mode does not come to it, or nothing promises to be faster than `to_beat`.
+  std::optional<Draft> AfreshWithoutOverlap(Nanos to_beat);
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }
@@ -105,6 +108,9 @@ class LayoutPlanner {
   bool Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat);
   // Whether every stage of the partition that balances busy times has room for everything: nothing is faster then.
   bool StoresEverythingInBalance();
+  // Whether the request's mode may come to the best policy without overlap.
+  bool MayDoWithoutWindows() const;
+  std::optional<Draft> BestOfStored(Nanos to_beat);
   std::optional<Draft> DraftOf(RecomputeMode mode, Nanos to_beat);
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
   // Lowers and simulates the draft's policies.

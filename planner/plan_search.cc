@@ -24,6 +24,8 @@ constexpr int64_t kMostGuesses = 256;
 constexpr int64_t kMostActions = 3'000'000;
 // Candidates that seem not to fit: so many are tried before the request counts as infeasible.
 constexpr int kMostDoubtful = 16;
+// So many candidates are assembled at most, once there is a plan.
+constexpr int kMostRounds = 8;
 
 enum class Tier : uint8_t { kQuick, kBound };
 
@@ -79,43 +81,71 @@ void PlanSearch::GuessAll() {
   });
 }
 
+// Tier 4 over the candidates that have not been assembled yet: the fastest draft that takes less than `to_beat`, and whose
+// it is.
+std::optional<Draft> PlanSearch::FastestDraft(Nanos to_beat, size_t& winner) {
+  std::optional<Draft> best;
+  int64_t actions = 0;
+  double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses, so far
+  int doubtful = 0;
+  for (size_t i = 0; i < guessed_.size(); ++i) {
+    Guessed& entry = guessed_[i];
+    const Nanos beat = best ? best->simulation.step : to_beat;
+    if (entry.planner == nullptr || (entry.simulated && *entry.simulated >= beat)) continue;
+    const bool have = beat != kForever;
+    if (have && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
+    const double promised = least_ratio * static_cast<double>(entry.guess.step.value);
+    const Nanos allowed = have ? Allowed(beat, kGuessAllowancePercent) : kForever;
+    if (have && actions > kFewActions && promised > static_cast<double>(allowed.value)) continue;
+    if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
+    const int64_t before = entry.planner->simulated_actions();
+    std::optional<Draft> draft = entry.planner->Best(beat);
+    ++counts_.simulated;
+    actions += entry.planner->simulated_actions() - before;
+    if (!draft) continue;
+    entry.simulated = draft->simulation.step;
+    least_ratio = std::min(least_ratio, static_cast<double>(draft->simulation.step.value) /
+                                            static_cast<double>(std::max<int64_t>(1, entry.guess.step.value)));
+    if (draft->simulation.step >= to_beat || (best && !Faster(*draft, *best))) continue;
+    best = std::move(draft);
+    winner = i;
+  }
+  return best;
+}
+
 std::optional<Plan> PlanSearch::Fastest() {
   if (guessed_.empty()) GuessAll();
-  while (true) {
-    std::optional<Draft> best;
+  std::optional<Plan> plan;
+  for (int round = 0; !plan || round < kMostRounds; ++round) {
     size_t winner = 0;
-    int64_t actions = 0;
-    double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses, so far
-    int doubtful = 0;
-    for (size_t i = 0; i < guessed_.size(); ++i) {
-      Guessed& entry = guessed_[i];
-      if (entry.planner == nullptr) continue;
-      if (best && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
-      const double promised = least_ratio * static_cast<double>(entry.guess.step.value);
-      const Nanos allowed = best ? Allowed(best->simulation.step, kGuessAllowancePercent) : kForever;
-      if (best && actions > kFewActions && promised > static_cast<double>(allowed.value)) continue;
-      if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
-      const int64_t before = entry.planner->simulated_actions();
-      std::optional<Draft> draft = entry.planner->Best(best ? best->simulation.step : kForever);
-      ++counts_.simulated;
-      actions += entry.planner->simulated_actions() - before;
-      if (!draft) continue;
-      least_ratio = std::min(least_ratio, static_cast<double>(draft->simulation.step.value) /
-                                              static_cast<double>(std::max<int64_t>(1, entry.guess.step.value)));
-      if (best && !Faster(*draft, *best)) continue;
-      best = std::move(draft);
-      winner = i;
-    }
-    if (!best) return std::nullopt;
-    if (std::optional<Plan> plan = Assembled(*guessed_[winner].planner, *std::move(best))) return plan;
+    std::optional<Draft> draft = FastestDraft(plan ? plan->step : kForever, winner);
+    if (!draft) break;
+    const Nanos simulated = draft->simulation.step;
+    std::optional<Plan> next = Assembled(*guessed_[winner].planner, *std::move(draft));
     guessed_[winner].planner = nullptr;
+    if (next && (!plan || next->step < plan->step)) plan = std::move(next);
+    // A plan whose arena had to be made smaller is slower than its draft: then another candidate's may be faster.
+    if (plan && plan->step <= simulated) break;
   }
+  return plan;
 }
 
 std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   if (draft.mode == RecomputeMode::kAuto) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
+  bool at_once = true;
+  std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
+  if (at_once) return plan;
+  // What had to give way to arenas was memory of plans with windows. Without windows less may have to, and that can be
+  // faster.
+  std::optional<Draft> other = planner.AfreshWithoutOverlap(plan ? plan->step : kForever);
+  if (!other) return plan;
+  std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
+  return without && (!plan || without->step < plan->step) ? std::move(without) : std::move(plan);
+}
+
+std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once) {
   // Where everything is stored, there is nothing to solve.
   const bool exact = request_.spec.recompute == RecomputeMode::kOpt && draft.mode != RecomputeMode::kNone;
   for (int i = 0; i < kAssemblyTries; ++i) {
@@ -123,6 +153,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
     const RecomputeMode mode = draft.mode;
     if (exact) draft = planner.Exactly(std::move(draft));
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
+    at_once = false;
     std::optional<Draft> next = planner.Again(mode, layers);
     if (!next) next = planner.Best(kForever);
     if (!next) break;

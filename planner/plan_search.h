@@ -44,11 +44,15 @@ class PlanSearch {
   struct Guessed {
     StepGuess guess;
     size_t candidate;
-    std::unique_ptr<LayoutPlanner> planner;
+    std::unique_ptr<LayoutPlanner> planner;   // none: assembled already
+    std::optional<Nanos> simulated = {};      // step of its last draft
   };
 
   void GuessAll();
+  std::optional<Draft> FastestDraft(Nanos to_beat, size_t& winner);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
+  // Of this draft, or of what the planner makes of it when an arena exceeds its limit: then `at_once` becomes false.
+  std::optional<Plan> AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once);
 
   const PlanRequest& request_;
   const std::vector<Candidate>& candidates_;

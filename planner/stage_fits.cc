@@ -66,6 +66,11 @@ void StageFits::Reserve(int32_t stage, Bytes bytes) {
   fits_.clear();
 }
 
+void StageFits::ForgetReserves() {
+  std::fill(reserves_.begin(), reserves_.end(), Bytes(0));
+  fits_.clear();
+}
+
 void StageFits::SetStalls(std::vector<Nanos> stalls) {
   stalls_ = std::move(stalls);
   fits_.clear();

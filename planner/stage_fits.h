@@ -63,6 +63,8 @@ class StageFits {
   // A stage's arena was found to be larger than its limit by so much. From now on its limit is lower by that, or peaks are
   // found by lowering where they were not. Forgets all fits.
   void Reserve(int32_t stage, Bytes bytes);
+  // Limits are whole again. Forgets all fits.
+  void ForgetReserves();
   // What a microbatch's backward waits for its gradient on each stage: a window of its own. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
   // N of kUniform and kBlock from now on; at first the request's.
