@@ -39,12 +39,8 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (model.tied_embeddings) return refuse("model.tiedEmbeddings", "true", "false");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
-  if (layout.virtual_stages > 1) return refuse("parallel.virtualStages", "above 1", "1");
   if (layout.sequence_parallel) return refuse("parallel.sequenceParallel", "on", "off");
   if (layout.zero != ZeroStage::kNone) return refuse("parallel.zero", ZeroStageName(layout.zero), "none");
-  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
-    return refuse("parallel.schedule", ScheduleKindName(layout.schedule), "1f1b");
-  }
   return absl::OkStatus();
 }
 

@@ -21,7 +21,7 @@ PlanRequest TightRequest() {
   request.spec.train.global_batch = 16;
   request.spec.train.micro_batch = 1;
   request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kKiB * 1000};
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.cluster = UniformCluster(2, 2, StatedCpuProfile());
   return request;
 }
@@ -69,6 +69,7 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   for (const Alternative& other : explanation->rejected) {
     EXPECT_NE(other.plan.has_value(), !other.reason.empty());
     if (other.plan) {
+      // Also where a faster draft's arena had to be made smaller, which makes it the slower one.
       EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
     }
   }
@@ -113,7 +114,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
-// What is left open takes its plain value for the engine, and every value elsewhere.
+// What is left open takes values that the engine runs for the engine, and every value elsewhere.
 TEST(Candidates, SpanEveryDegreeAndModeForAnyFramework) {
   PlanRequest request = TightRequest();
   request.spec.parallel = {.tp = 2, .pp = 2};

@@ -272,7 +272,7 @@ PlanRequest Request(int32_t permille) {
   request.spec.name = "offload";
   request.spec.model = SmallModel(8);
   request.spec.train = {.steps = 1, .global_batch = 8, .micro_batch = 1};
-  request.spec.parallel = {.pp = 2, .dp = 1};
+  request.spec.parallel = {.pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.resources = {.min_ranks = 2, .max_ranks = 2};
   request.spec.recompute = RecomputeMode::kNone;
   request.spec.recompute_options.offload_permille = permille;

@@ -115,7 +115,7 @@ TEST(Plan, AmpleMemoryStoresEverything) {
 
 TEST(Plan, TightMemoryRecomputesWithinTheLimitAndMoreMemoryIsNotSlower) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan ample = PlanOf(request);
   Nanos previous = ample.step;
   int recomputing = 0;
@@ -134,7 +134,7 @@ TEST(Plan, TightMemoryRecomputesWithinTheLimitAndMoreMemoryIsNotSlower) {
 
 TEST(Plan, SlowLinksHideRecomputation) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.train.micro_batch = 1;
   ProfileOf(request).intra_node = {Nanos(50'000), 20'000'000};  // 32 KiB of x take 1.7 ms
   const Plan ample = PlanOf(request);
@@ -153,7 +153,7 @@ TEST(Plan, SlowLinksHideRecomputation) {
 
 TEST(Plan, AutoIsNeverSlowerThanANamedPolicy) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan ample = PlanOf(request);
   for (int percent : {80, 60, 40}) {
     request.spec.resources.activation_memory_per_rank = LargestArena(ample) * percent / 100;
@@ -176,7 +176,7 @@ TEST(Plan, AutoIsNeverSlowerThanANamedPolicy) {
 TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
   PlanRequest request = SmallRequest();
   request.spec.model = TinyModel(4);
-  request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1};
+  request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.train.global_batch = 8;
   request.spec.train.micro_batch = 1;
   ProfileOf(request) = RoundProfile(request.spec.model);
@@ -202,7 +202,8 @@ TEST(Plan, EqualStagesHaveTheBubbleOfOneForwardOneBackward) {
 TEST(Plan, PinnedValuesAreObeyed) {
   PlanRequest request = SmallRequest();
   for (const ParallelLayout layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
-    request.spec.parallel = {layout.tp, layout.pp, layout.dp};
+    request.spec.parallel = {.tp = layout.tp, .pp = layout.pp, .dp = layout.dp,
+                             .schedule = ScheduleKind::kOneForwardOneBackward};
     request.spec.train.micro_batch = 2;
     const Plan plan = PlanOf(request);
     EXPECT_EQ(plan.layout, layout);
@@ -222,7 +223,7 @@ TEST(Plan, UsesMoreRanksOnlyWhereThatIsFaster) {
 
 TEST(Plan, StatesAndArenaShareTheDevice) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan ample = PlanOf(request);
   Bytes states;
   for (const StagePlan& stage : ample.stages) states = std::max(states, stage.states.total());
@@ -243,7 +244,7 @@ TEST(Plan, StatesAndArenaShareTheDevice) {
 
 TEST(Plan, SaysWhatWouldFit) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.train.micro_batch = 1;
   request.spec.resources.activation_memory_per_rank = kKiB * 300;
   const auto infeasible = InfeasibleOf(request);
@@ -342,7 +343,7 @@ TEST(Plan, RequestsThatNoLayoutSatisfiesAreErrors) {
 
 TEST(Plan, CheckPlanFindsWhatWasChanged) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan plan = PlanOf(request);
   ASSERT_EQ(CheckPlan(plan), absl::OkStatus());
   const auto error = [](Plan changed, bool sign) {
@@ -429,7 +430,7 @@ TEST(Plan, RefusesSchedulesWithoutBound) {
   request.spec.train.global_batch = 1 << 20;
   request.spec.train.micro_batch = 1;
   request.spec.resources = {.min_ranks = 16, .max_ranks = 16};
-  request.spec.parallel = {.tp = 1, .pp = 16, .dp = 1};
+  request.spec.parallel = {.tp = 1, .pp = 16, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.cluster = UniformCluster(2, 8, StatedCpuProfile());
   EXPECT_THAT(ErrorOf(request), HasSubstr("a schedule have at most 16777216 slots"));
 }

@@ -8,6 +8,7 @@
 #include "common/digest.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "planner/schedule.h"
 
 namespace lynx {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
+constexpr int64_t kVersionOfPlainLayouts = 2;  // knew tp, pp and dp only, all else at its plain value
 constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
@@ -42,7 +44,14 @@ json Canonical(const CheckpointIndex& index) {
         {"seq", m.seq},
         {"vocab", m.vocab},
         {"dropout", m.dropout}}},
-      {"layout", {{"tp", id.layout.tp}, {"pp", id.layout.pp}, {"dp", id.layout.dp}}},
+      {"layout",
+       {{"tp", id.layout.tp},
+        {"pp", id.layout.pp},
+        {"dp", id.layout.dp},
+        {"virtual_stages", id.layout.virtual_stages},
+        {"schedule", ScheduleKindName(id.layout.schedule)},
+        {"sequence_parallel", id.layout.sequence_parallel},
+        {"zero", ZeroStageName(id.layout.zero)}}},
       {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
       {"files", files}};
 }
@@ -78,6 +87,12 @@ class Fields {
     if (!value->is_number()) return Fail(absl::StrCat(name, " is not a number"));
     out = value->get<double>();
   }
+  void Flag(const json& object, const char* name, bool& out) {
+    const json* value = Find(object, name);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) return Fail(absl::StrCat(name, " is neither true nor false"));
+    out = value->get<bool>();
+  }
   void Text(const json& object, const char* name, std::string& out) {
     const json* value = Find(object, name);
     if (value == nullptr) return;
@@ -100,7 +115,29 @@ class Fields {
   absl::Status status_;
 };
 
-void DecodeIdentity(const json& root, Fields& fields, CheckpointIdentity& id) {
+void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelLayout& out) {
+  fields.Integer(layout, "tp", 1, kMaxRanks, out.tp);
+  fields.Integer(layout, "pp", 1, kMaxRanks, out.pp);
+  fields.Integer(layout, "dp", 1, kMaxRanks, out.dp);
+  // Bounds the number of files that a damaged layout can ask for; no product of three such numbers overflows.
+  if (int64_t{out.tp} * out.pp * out.dp > kMaxRanks) {
+    fields.Fail(absl::StrCat(LayoutText(out), " is more than ", kMaxRanks, " ranks"));
+  }
+  if (version == kVersionOfPlainLayouts) return;
+  fields.Integer(layout, "virtual_stages", 1, kMaxPipelineChunks, out.virtual_stages);
+  fields.Flag(layout, "sequence_parallel", out.sequence_parallel);
+  std::string schedule, zero;
+  fields.Text(layout, "schedule", schedule);
+  fields.Text(layout, "zero", zero);
+  if (!ParseScheduleKind(schedule, out.schedule) || out.schedule == ScheduleKind::kAuto) {
+    fields.Fail(absl::StrCat("layout.schedule is ", schedule));
+  }
+  if (!ParseZeroStage(zero, out.zero) || out.zero == ZeroStage::kAuto) {
+    fields.Fail(absl::StrCat("layout.zero is ", zero));
+  }
+}
+
+void DecodeIdentity(const json& root, int64_t version, Fields& fields, CheckpointIdentity& id) {
   fields.Text(root, "job", id.job.value);
   fields.Integer(root, "generation", 0, kLargestCount, id.generation.value);
   fields.Integer(root, "step", 0, kLargestCount, id.step);
@@ -114,15 +151,7 @@ void DecodeIdentity(const json& root, Fields& fields, CheckpointIdentity& id) {
     fields.Integer(*model, "vocab", 1, kLargestExtent, id.model.vocab);
     fields.Rate(*model, "dropout", id.model.dropout);
   }
-  if (const json* layout = fields.Find(root, "layout")) {
-    fields.Integer(*layout, "tp", 1, kMaxRanks, id.layout.tp);
-    fields.Integer(*layout, "pp", 1, kMaxRanks, id.layout.pp);
-    fields.Integer(*layout, "dp", 1, kMaxRanks, id.layout.dp);
-    // Bounds the number of files that a damaged layout can ask for; no product of three such numbers overflows.
-    if (int64_t{id.layout.tp} * id.layout.pp * id.layout.dp > kMaxRanks) {
-      fields.Fail(absl::StrCat(LayoutText(id.layout), " is more than ", kMaxRanks, " ranks"));
-    }
-  }
+  if (const json* layout = fields.Find(root, "layout")) DecodeLayout(*layout, version, fields, id.layout);
   if (const json* data = fields.Find(root, "data")) {
     std::string kind;
     fields.Text(*data, "kind", kind);
@@ -185,12 +214,12 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
   root.erase("digest");
   if (Sha256Hex(Dump(root, -1)) != digest)
     return absl::DataLossError("damaged: its digest does not match its content");
-  if (version != kVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("has format version ", version, "; this program knows version ", kVersion, " only"));
+  if (version != kVersion && version != kVersionOfPlainLayouts) {
+    return absl::FailedPreconditionError(absl::StrCat("has format version ", version, "; this program knows versions ",
+                                                      kVersionOfPlainLayouts, " and ", kVersion, " only"));
   }
   CheckpointIndex index;
-  DecodeIdentity(root, fields, index.identity);
+  DecodeIdentity(root, version, fields, index.identity);
   LYNX_RETURN_IF_ERROR(fields.status());
   DecodeFiles(root, fields, index);
   LYNX_RETURN_IF_ERROR(fields.status());

@@ -56,7 +56,11 @@ std::string PlaceText(const ParameterSlot& slot) {
 }
 
 std::string LayersText(const StageContext& context) {
-  return absl::StrCat("[", context.only_slice().first_layer, ", ", context.only_slice().end_layer, ")");
+  std::string text;
+  for (const StageSlice& slice : context.slices) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", "[", slice.first_layer, ", ", slice.end_layer, ")");
+  }
+  return text;
 }
 
 // All but the generation: what a file must say to be this rank's part of the checkpoint.

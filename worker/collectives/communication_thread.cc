@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "worker/collectives/group.h"
 #include "worker/collectives/wire.h"
 
 namespace lynx {
@@ -30,6 +29,8 @@ StreamPlan PlanOf(const Operation& operation, int32_t members, int32_t index, Di
       return PlanRingAllReduce(members, index, operation.count);
     case OperationKind::kAllGather:
       return PlanRingAllGather(members, index, operation.count);
+    case OperationKind::kReduceScatter:
+      return PlanRingReduceScatter(members, index, operation.count);
     case OperationKind::kTransfer:
       return direction == Direction::kSendOnly ? PlanSend(operation.count) : PlanReceive(operation.count);
   }
@@ -53,7 +54,14 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     peer.control = static_cast<int32_t>(i);
     peers_.push_back(peer);
   }
-  BuildLanes();
+  const LaneTable table(options.layout, options.rank);
+  for (int32_t i = 0; i < table.size(); ++i) {
+    Lane lane;
+    lane.info = table.at(i);
+    lane.out = FindLink(lane.info.out);
+    lane.in = FindLink(lane.info.in);
+    lanes_.push_back(std::move(lane));
+  }
   // Signals belong to the threads that the program has set up for them.
   sigset_t all, before;
   sigfillset(&all);
@@ -81,39 +89,10 @@ Nanos CommunicationThread::CpuTime() const {
   return Nanos(int64_t{spent.tv_sec} * 1'000'000'000 + spent.tv_nsec);
 }
 
-void CommunicationThread::BuildLanes() {
-  BuildRing(kTensorLane, Group::kTensor, Channel::kTensor);
-  BuildRing(kDataLane, Group::kData, Channel::kData);
-  BuildRing(kWorldLane, Group::kWorld, Channel::kWorld);
-  BuildNeighbour(kSendNextLane, kReceiveNextLane, Group::kNextStage);
-  BuildNeighbour(kSendPreviousLane, kReceivePreviousLane, Group::kPreviousStage);
-}
-
-void CommunicationThread::BuildRing(LaneId id, Group group, Channel channel) {
-  const GroupMembers members = MembersOf(options_.layout, options_.rank, group);
-  Lane& lane = lanes_[id];
-  lane.name = absl::StrCat("of the ", GroupName(group));
-  lane.members = static_cast<int32_t>(members.ranks.size());
-  lane.index = members.index;
-  if (lane.members == 1) return;
-  lane.out = FindLink(members.ranks[(lane.index + 1) % lane.members], channel);
-  lane.in = FindLink(members.ranks[(lane.index + lane.members - 1) % lane.members], channel);
-}
-
-void CommunicationThread::BuildNeighbour(LaneId send, LaneId receive, Group neighbour) {
-  lanes_[send].direction = Direction::kSendOnly;
-  lanes_[send].name = absl::StrCat("to the ", GroupName(neighbour));
-  lanes_[receive].direction = Direction::kReceiveOnly;
-  lanes_[receive].name = absl::StrCat("from the ", GroupName(neighbour));
-  const int32_t peer = NeighbourOf(options_.layout, options_.rank, neighbour);
-  if (peer < 0) return;
-  lanes_[send].out = FindLink(peer, Channel::kStage);
-  lanes_[receive].in = FindLink(peer, Channel::kStage);
-}
-
-int32_t CommunicationThread::FindLink(int32_t peer, Channel channel) const {
+int32_t CommunicationThread::FindLink(const std::optional<LinkKey>& key) const {
+  if (!key) return -1;
   for (size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i].key == LinkKey{peer, channel}) return static_cast<int32_t>(i);
+    if (links_[i].key == *key) return static_cast<int32_t>(i);
   }
   LYNX_CHECK(!"a connection is missing");
   return -1;
@@ -149,8 +128,8 @@ void CommunicationThread::StartNext(Lane& lane) {
   const Operation& operation = lane.queue.front();
   lane.number = lane.next_number++;
   lane.exchange = std::make_unique<Exchange>(OperationHeader{operation.kind, lane.number, operation.count},
-                                             PlanOf(operation, lane.members, lane.index, lane.direction),
-                                             operation.data, lane.direction);
+                                             PlanOf(operation, lane.info.members, lane.info.index, lane.info.direction),
+                                             operation.data, lane.info.direction);
   lane.last_progress = MonotonicNow();
 }
 
@@ -388,9 +367,9 @@ CommunicationThread::Peer& CommunicationThread::PeerOf(int32_t rank) {
 
 std::string CommunicationThread::OperationText(const Lane& lane) const {
   const char* what = OperationKindName(lane.queue.front().kind);
-  if (lane.direction == Direction::kSendOnly) what = "send";
-  if (lane.direction == Direction::kReceiveOnly) what = "receive";
-  return absl::StrCat(what, " ", lane.number, " ", lane.name);
+  if (lane.info.direction == Direction::kSendOnly) what = "send";
+  if (lane.info.direction == Direction::kReceiveOnly) what = "receive";
+  return absl::StrCat(what, " ", lane.number, " ", lane.info.name);
 }
 
 }  // namespace lynx

@@ -1,8 +1,7 @@
 // CommunicationThread: the one thread that moves a communicator's bytes. It sleeps in poll() on the connections that
 // can progress and on the board's wake-up; it never spins.
 //
-// Operations queue in lanes: one per ring group, and one per direction to each neighbour stage. A lane carries out
-// its operations one after another; lanes progress independently. Control connections are watched all the time:
+// Operations queue in lanes (lanes.h). Control connections are watched all the time:
 //
 //   peer:  present --notice "leaves"--> left        an operation that still needs it fails
 //          present --notice with reason--> failure  with the peer's reason
@@ -15,11 +14,11 @@
 
 #include <poll.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,21 +27,11 @@
 #include "common/units.h"
 #include "planner/layout.h"
 #include "worker/collectives/exchange.h"
+#include "worker/collectives/lanes.h"
 #include "worker/collectives/tcp_connect.h"
 #include "worker/collectives/transfer_board.h"
 
 namespace lynx {
-
-enum LaneId : int32_t {
-  kTensorLane,
-  kDataLane,
-  kWorldLane,
-  kSendNextLane,
-  kReceiveNextLane,
-  kSendPreviousLane,
-  kReceivePreviousLane,
-};
-inline constexpr int32_t kLaneCount = kReceivePreviousLane + 1;
 
 struct CommunicationThreadOptions {
   ParallelLayout layout;
@@ -66,11 +55,8 @@ class CommunicationThread {
 
  private:
   struct Lane {
-    std::string name;  // "of the tensor group", "to the next stage"
-    Direction direction = Direction::kBoth;
-    int32_t members = 1;
-    int32_t index = 0;
-    int32_t out = -1;  // index into links_; -1: the lane does not exist on this rank, or not this direction
+    LaneInfo info;
+    int32_t out = -1;  // index into links_; -1: no link
     int32_t in = -1;
     int64_t next_number = 0;
     std::deque<Operation> queue;  // the first one is in progress when `exchange` is there
@@ -88,10 +74,7 @@ class CommunicationThread {
     std::string suspicion;   // what became of its data connection
   };
 
-  void BuildLanes();
-  void BuildRing(LaneId id, Group group, Channel channel);
-  void BuildNeighbour(LaneId send, LaneId receive, Group neighbour);
-  int32_t FindLink(int32_t peer, Channel channel) const;
+  int32_t FindLink(const std::optional<LinkKey>& key) const;  // -1 for none
 
   void Run();
   void TakeOrders();
@@ -125,7 +108,7 @@ class CommunicationThread {
 
   // Owned by the thread.
   std::vector<Link> links_;
-  std::array<Lane, kLaneCount> lanes_;
+  std::vector<Lane> lanes_;  // by number in the LaneTable
   std::vector<Peer> peers_;
   std::vector<char> staging_;
   std::vector<pollfd> polled_;  // the wake-up, then one per link

@@ -1,8 +1,8 @@
 // Communicator: asynchronous collectives and transfers between the ranks of one job generation. A start returns at
 // once; the transfer goes on while the caller computes; a wait sleeps (never spins) until it is done.
 //
-// Starts on one group are carried out in the order in which they were issued, and every member must issue the same
-// starts in the same order. Groups do not hold each other up. Reductions are bit-identical on every member of the
+// Starts on one route (group.h) are carried out in the order in which they were issued, and every member must issue the
+// same starts in the same order. Routes do not hold each other up. Reductions are bit-identical on every member of the
 // group, and the same from run to run.
 //
 // A lost peer, a deadline or Abort ends every pending and later call on every surviving rank with the same first error,
@@ -21,6 +21,7 @@
 #include "common/units.h"
 #include "planner/action.h"
 #include "planner/layout.h"
+#include "worker/collectives/group.h"
 
 namespace lynx {
 
@@ -39,12 +40,14 @@ class Communicator {
   virtual ~Communicator() = default;
 
   // data (count) = sum over the group (kTensor, kData, kWorld). The buffer must stay untouched until the wait.
-  virtual absl::StatusOr<TransferTicket> StartAllReduce(Group group, float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, float* data, int64_t count) = 0;
   // data (members, count): this rank's slot is filled; the others' slots are received. Slots in the order of the group.
-  virtual absl::StatusOr<TransferTicket> StartAllGather(Group group, float* data, int64_t count) = 0;
-  // To or from the neighbour stage (kNextStage, kPreviousStage).
-  virtual absl::StatusOr<TransferTicket> StartSend(Group neighbour, const float* data, int64_t count) = 0;
-  virtual absl::StatusOr<TransferTicket> StartRecv(Group neighbour, float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartAllGather(const Route& route, float* data, int64_t count) = 0;
+  // data (members, count): this rank's slot = sum over the group of the slots in that place; the other slots are used up.
+  virtual absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, float* data, int64_t count) = 0;
+  // To or from the neighbour stage (kNextStage, kPreviousStage). InvalidArgument where there is none on another rank.
+  virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, const float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, float* data, int64_t count) = 0;
   // Once per ticket.
   virtual absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) = 0;
 

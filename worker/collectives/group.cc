@@ -5,24 +5,56 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "planner/stage_context.h"
 
 namespace lynx {
+
+namespace {
+
+int32_t StageOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
+  const std::vector<int32_t> stages = StagesOfRank(layout, rank);
+  if (route.stage == kNoStage) {
+    LYNX_CHECK(stages.size() == 1);  // a rank with several says which
+    return stages.front();
+  }
+  LYNX_CHECK(std::find(stages.begin(), stages.end(), route.stage) != stages.end());
+  return route.stage;
+}
+
+}  // namespace
+
+std::vector<int32_t> StagesOfRank(const ParallelLayout& layout, int32_t rank) {
+  const PipelineShape pipeline = PipelineOf(layout);
+  std::vector<int32_t> stages;
+  for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    stages.push_back(pipeline.StageOn(CoordinatesOf(layout, rank).stage, chunk));
+  }
+  return stages;
+}
 
 GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) {
   const RankCoordinates own = CoordinatesOf(layout, rank);
   GroupMembers members;
+  const auto add = [&](int32_t member) {
+    if (member == rank) members.index = static_cast<int32_t>(members.ranks.size());
+    members.ranks.push_back(member);
+  };
   switch (group) {
     case Group::kTensor:
-      for (int32_t t = 0; t < layout.tp; ++t) members.ranks.push_back(RankOf(layout, {t, own.stage, own.dp}));
-      members.index = own.tp;
+      for (int32_t t = 0; t < layout.tp; ++t) add(RankOf(layout, {t, own.stage, own.dp}));
       return members;
-    case Group::kData:
-      for (int32_t d = 0; d < layout.dp; ++d) members.ranks.push_back(RankOf(layout, {own.tp, own.stage, d}));
-      members.index = own.dp;
+    case Group::kData: {
+      // In a bidirectional pipeline the ranks r and p - 1 - r hold the same pieces; there, p is even.
+      const int32_t other = layout.pp - 1 - own.stage;
+      const bool both = PipelineOf(layout).bidirectional() && other != own.stage;
+      for (int32_t d = 0; d < layout.dp; ++d) {
+        add(RankOf(layout, {own.tp, both ? std::min(own.stage, other) : own.stage, d}));
+        if (both) add(RankOf(layout, {own.tp, std::max(own.stage, other), d}));
+      }
       return members;
+    }
     case Group::kWorld:
-      for (int32_t r = 0; r < layout.ranks(); ++r) members.ranks.push_back(r);
-      members.index = rank;
+      for (int32_t r = 0; r < layout.ranks(); ++r) add(r);
       return members;
     case Group::kNone:
     case Group::kNextStage:
@@ -34,30 +66,52 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
   return members;
 }
 
-int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, Group neighbour) {
-  LYNX_CHECK(neighbour == Group::kNextStage || neighbour == Group::kPreviousStage);
+int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
+  LYNX_CHECK(route.group == Group::kNextStage || route.group == Group::kPreviousStage);
+  const PipelineShape pipeline = PipelineOf(layout);
+  const int32_t stage = StageOf(layout, rank, route);
+  const int32_t neighbour = route.group == Group::kNextStage ? pipeline.Next(stage) : pipeline.Previous(stage);
   RankCoordinates at = CoordinatesOf(layout, rank);
-  at.stage += neighbour == Group::kNextStage ? 1 : -1;
-  if (at.stage < 0 || at.stage >= layout.pp) return -1;
+  if (neighbour == kNoStage || pipeline.RankOf(neighbour) == at.stage) return -1;
+  at.stage = pipeline.RankOf(neighbour);
   return RankOf(layout, at);
+}
+
+int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
+  const PipelineShape pipeline = PipelineOf(layout);
+  switch (route.group) {
+    case Group::kNextStage:
+      return StageOf(layout, rank, route);
+    case Group::kPreviousStage:
+      return pipeline.Previous(StageOf(layout, rank, route));
+    case Group::kData:
+      return pipeline.bidirectional() ? pipeline.PieceOf(StageOf(layout, rank, route)) : 0;
+    default:
+      break;
+  }
+  LYNX_CHECK(!"PartOf is for neighbours and the data group");
+  return 0;
 }
 
 std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
   std::set<LinkKey> links;
-  const auto add_ring = [&](Group group, Channel channel) {
+  const auto add_ring = [&](Group group, Channel channel, int32_t part) {
     const GroupMembers members = MembersOf(layout, rank, group);
     const int32_t n = static_cast<int32_t>(members.ranks.size());
     if (n == 1) return;
     // With two members both ends of the ring are one connection.
-    links.insert({members.ranks[(members.index + 1) % n], channel});
-    links.insert({members.ranks[(members.index + n - 1) % n], channel});
+    links.insert({members.ranks[(members.index + 1) % n], channel, part});
+    links.insert({members.ranks[(members.index + n - 1) % n], channel, part});
   };
-  add_ring(Group::kTensor, Channel::kTensor);
-  add_ring(Group::kData, Channel::kData);
-  add_ring(Group::kWorld, Channel::kWorld);
-  for (Group neighbour : {Group::kNextStage, Group::kPreviousStage}) {
-    const int32_t peer = NeighbourOf(layout, rank, neighbour);
-    if (peer >= 0) links.insert({peer, Channel::kStage});
+  add_ring(Group::kTensor, Channel::kTensor, 0);
+  add_ring(Group::kWorld, Channel::kWorld, 0);
+  for (const int32_t stage : StagesOfRank(layout, rank)) {
+    add_ring(Group::kData, Channel::kData, PartOf(layout, rank, {Group::kData, stage}));
+    for (const Group neighbour : {Group::kNextStage, Group::kPreviousStage}) {
+      const Route route(neighbour, stage);
+      const int32_t peer = NeighbourOf(layout, rank, route);
+      if (peer >= 0) links.insert({peer, Channel::kStage, PartOf(layout, rank, route)});
+    }
   }
   std::set<LinkKey> control;
   for (const LinkKey& link : links) control.insert({link.peer, Channel::kControl});

@@ -9,20 +9,40 @@
 
 #include "planner/action.h"
 #include "planner/layout.h"
+#include "planner/schedule.h"
 
 namespace lynx {
+
+// Which transfers stay in order with each other: those of one route.
+//
+// The boundaries between virtual stages are a route each, so that a rank with several of them may send and receive in
+// any order of its stages. Where two ranks of a replica hold the same pieces of the model (Chimera), so are the pieces'
+// gradients: the two finish them in different orders.
+struct Route {
+  Group group = Group::kNone;
+  // The virtual stage, one of the rank's own, whose neighbour or whose gradients are meant. kNoStage: the rank's only
+  // one. Of no meaning to the tensor group and the world.
+  int32_t stage = kNoStage;
+
+  Route(Group g) : group(g) {}  // NOLINT: a group alone is a route on a rank with one virtual stage
+  Route(Group g, int32_t virtual_stage) : group(g), stage(virtual_stage) {}
+};
+
+// The rank's virtual stages, by chunk.
+std::vector<int32_t> StagesOfRank(const ParallelLayout& layout, int32_t rank);
 
 struct GroupMembers {
   std::vector<int32_t> ranks;  // in the order of the group: by tensor, data or world index
   int32_t index = 0;           // of the asking rank in `ranks`
 };
-// Of kTensor, kData and kWorld.
+// Of kTensor, kData and kWorld. The data group is all ranks that hold the same weights: see GradientRanks.
 GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group);
 
-// The rank at the other end of kNextStage or kPreviousStage; -1 where the pipeline ends.
-int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, Group neighbour);
+// The rank that has the virtual stage after or before the route's; -1 where the pipeline ends and where that stage is on
+// the same rank. LYNX_CHECK fails unless the route's stage is on `rank`.
+int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& route);
 
-// What a connection carries. Every group has connections of its own, so that groups never hold each other up; control
+// What a connection carries. Every route has connections of its own, so that routes never hold each other up; control
 // tells a peer's end and its reason, beside the data.
 enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage };
 
@@ -30,8 +50,12 @@ enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage };
 struct LinkKey {
   int32_t peer = 0;
   Channel channel = Channel::kControl;
+  // kStage: the lower of the two virtual stages. kData in a bidirectional pipeline: the piece of the model. Else 0.
+  int32_t part = 0;
   auto operator<=>(const LinkKey&) const = default;
 };
+// `route`: kNextStage or kPreviousStage, or kData.
+int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route);
 // Sorted. Every peer with a data connection has a control connection too.
 std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank);
 

@@ -34,6 +34,21 @@ StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count) {
   return plan;
 }
 
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count) {
+  LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
+  const int64_t slot_bytes = count * kElementBytes;
+  const auto slot = [&](int32_t number, bool reduce) {
+    return StreamPart{(number + 2 * members) % members * slot_bytes, slot_bytes, reduce};
+  };
+  StreamPlan plan;
+  plan.free_bytes = members > 1 ? slot_bytes : 0;
+  for (int32_t step = 0; step < members - 1; ++step) {
+    Append(plan.outgoing, slot(index - 1 - step, false));
+    Append(plan.incoming, slot(index - 2 - step, true));
+  }
+  return plan;
+}
+
 StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
   const int64_t slot_bytes = count * kElementBytes;

@@ -34,6 +34,8 @@ struct StreamPlan {
 StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count);
 // data (members, count), fp32.
 StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count);
+// data (members, count), fp32: the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count);
 StreamPlan PlanSend(int64_t count);
 StreamPlan PlanReceive(int64_t count);
 

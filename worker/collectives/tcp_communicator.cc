@@ -14,10 +14,9 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   if (layout.tp < 1 || layout.pp < 1 || layout.dp < 1) {
     return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout), " has a size below 1"));
   }
-  if (!(layout == ParallelLayout{layout.tp, layout.pp, layout.dp})) {
-    return absl::InvalidArgumentError(absl::StrCat("layout ", LayoutText(layout),
-                                                   " has more to it than tp, pp and dp, which is all that ranks can "
-                                                   "agree on when they connect"));
+  if (layout.cp != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout ", LayoutText(layout), " has context parallelism, for which there are no groups yet"));
   }
   if (options.rank < 0 || options.rank >= layout.ranks()) {
     return absl::InvalidArgumentError(
@@ -37,7 +36,7 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
 }  // namespace
 
 TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links)
-    : layout_(options.layout), rank_(options.rank) {
+    : layout_(options.layout), rank_(options.rank), lanes_(options.layout, options.rank) {
   if (links.empty()) {
     board_.ReleaseBuffers();
     return;
@@ -46,42 +45,44 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
       CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout}, std::move(links), &board_);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(Group group, OperationKind kind, float* data,
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, float* data,
                                                           int64_t count) {
   LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
-  LYNX_CHECK(group == Group::kTensor || group == Group::kData || group == Group::kWorld);
-  if (MembersOf(layout_, rank_, group).ranks.size() == 1) return board_.PostCompleted();
-  const LaneId lane = group == Group::kTensor ? kTensorLane : group == Group::kData ? kDataLane : kWorldLane;
+  const int32_t lane = lanes_.Ring(route);
+  if (lanes_.at(lane).members == 1) return board_.PostCompleted();
   return board_.Post({0, lane, kind, reinterpret_cast<char*>(data), count});
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartAllReduce(Group group, float* data, int64_t count) {
-  return StartRing(group, OperationKind::kAllReduce, data, count);
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllReduce(const Route& route, float* data, int64_t count) {
+  return StartRing(route, OperationKind::kAllReduce, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(Group group, float* data, int64_t count) {
-  return StartRing(group, OperationKind::kAllGather, data, count);
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(const Route& route, float* data, int64_t count) {
+  return StartRing(route, OperationKind::kAllGather, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(Group neighbour, LaneId next, LaneId previous,
-                                                              char* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartReduceScatter(const Route& route, float* data, int64_t count) {
+  return StartRing(route, OperationKind::kReduceScatter, data, count);
+}
+
+absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction, char* data,
+                                                              int64_t count) {
   LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
-  LYNX_CHECK(neighbour == Group::kNextStage || neighbour == Group::kPreviousStage);
-  if (NeighbourOf(layout_, rank_, neighbour) < 0) {
+  const int32_t lane = lanes_.Neighbour(neighbour, direction);
+  if (lane < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat(RankText(layout_, rank_), " has no ", GroupName(neighbour), " in ", LayoutText(layout_)));
+        absl::StrCat(RankText(layout_, rank_), " has no ", GroupName(neighbour.group), " in ", LayoutText(layout_)));
   }
-  return board_.Post({0, neighbour == Group::kNextStage ? next : previous, OperationKind::kTransfer, data, count});
+  return board_.Post({0, lane, OperationKind::kTransfer, data, count});
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(Group neighbour, const float* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(const Route& neighbour, const float* data, int64_t count) {
   // The communication thread only reads the buffer of a send.
-  return StartTransfer(neighbour, kSendNextLane, kSendPreviousLane, reinterpret_cast<char*>(const_cast<float*>(data)),
-                       count);
+  return StartTransfer(neighbour, Direction::kSendOnly, reinterpret_cast<char*>(const_cast<float*>(data)), count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(Group neighbour, float* data, int64_t count) {
-  return StartTransfer(neighbour, kReceiveNextLane, kReceivePreviousLane, reinterpret_cast<char*>(data), count);
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(const Route& neighbour, float* data, int64_t count) {
+  return StartTransfer(neighbour, Direction::kReceiveOnly, reinterpret_cast<char*>(data), count);
 }
 
 absl::StatusOr<TransferTimes> TcpCommunicator::Wait(TransferTicket ticket) { return board_.Await(ticket); }

@@ -10,6 +10,7 @@
 
 #include "worker/collectives/communication_thread.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/lanes.h"
 #include "worker/collectives/tcp_connect.h"
 #include "worker/collectives/transfer_board.h"
 
@@ -19,10 +20,11 @@ class TcpCommunicator : public Communicator {
  public:
   TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links);
 
-  absl::StatusOr<TransferTicket> StartAllReduce(Group group, float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartAllGather(Group group, float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartSend(Group neighbour, const float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartRecv(Group neighbour, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllGather(const Route& route, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, const float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, float* data, int64_t count) override;
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
   absl::Status Barrier() override;
   void Abort(const absl::Status& reason) override;
@@ -31,12 +33,12 @@ class TcpCommunicator : public Communicator {
   Nanos ThreadCpuTime() const override;
 
  private:
-  absl::StatusOr<TransferTicket> StartRing(Group group, OperationKind kind, float* data, int64_t count);
-  absl::StatusOr<TransferTicket> StartTransfer(Group neighbour, LaneId next, LaneId previous, char* data,
-                                               int64_t count);
+  absl::StatusOr<TransferTicket> StartRing(const Route& route, OperationKind kind, float* data, int64_t count);
+  absl::StatusOr<TransferTicket> StartTransfer(const Route& neighbour, Direction direction, char* data, int64_t count);
 
   const ParallelLayout layout_;
   const int32_t rank_;
+  const LaneTable lanes_;
   TransferBoard board_;
   float barrier_value_ = 0;                      // what a barrier reduces
   std::unique_ptr<CommunicationThread> thread_;  // none in a world of one rank

@@ -190,6 +190,7 @@ void Rendezvous::SendHello(Dial& dial) {
   hello.from = options_.rank;
   hello.to = dial.key.peer;
   hello.channel = dial.key.channel;
+  hello.part = dial.key.part;
   const std::string bytes = EncodeHello(hello);
   // The send buffer of a fresh connection always has room for these few bytes.
   const ssize_t sent = send(dial.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -273,7 +274,7 @@ bool Rendezvous::ReadHello(Arrival& arrival) {
     return true;
   }
   if (sent != static_cast<ssize_t>(reply.size())) return true;
-  const LinkKey key{hello->from, hello->channel};
+  const LinkKey key{hello->from, hello->channel, hello->part};
   // A peer that comes again has lost its earlier attempt: the newer one counts.
   established_[key] = std::move(arrival.fd);
   awaited_.erase(key);
@@ -296,7 +297,7 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
     return absl::StrCat("layout ", LayoutText(hello.layout), " was offered, layout ", LayoutText(options_.layout),
                         " runs here");
   }
-  const LinkKey key{hello.from, hello.channel};
+  const LinkKey key{hello.from, hello.channel, hello.part};
   const std::vector<LinkKey> links = LinksOf(options_.layout, options_.rank);
   const bool known = std::find(links.begin(), links.end(), key) != links.end();
   if (hello.to != options_.rank || hello.from <= options_.rank || !known) {

@@ -47,8 +47,14 @@ std::string EncodeHello(const Hello& hello) {
   Put<int32_t>(at + 24, hello.layout.dp);
   Put<int32_t>(at + 28, hello.from);
   Put<int32_t>(at + 32, hello.to);
-  Put<uint8_t>(at + 36, static_cast<uint8_t>(hello.channel));
-  std::memcpy(at + 48, hello.job.value.data(), hello.job.value.size());
+  Put<int32_t>(at + 36, hello.part);
+  Put<int32_t>(at + 40, hello.layout.cp);
+  Put<int32_t>(at + 44, hello.layout.virtual_stages);
+  Put<uint8_t>(at + 48, static_cast<uint8_t>(hello.channel));
+  Put<uint8_t>(at + 49, static_cast<uint8_t>(hello.layout.schedule));
+  Put<uint8_t>(at + 50, static_cast<uint8_t>(hello.layout.zero));
+  Put<uint8_t>(at + 51, hello.layout.sequence_parallel ? 1 : 0);
+  std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
   return bytes;
 }
 
@@ -70,10 +76,22 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout = {Get<int32_t>(at + 16), Get<int32_t>(at + 20), Get<int32_t>(at + 24)};
   hello.from = Get<int32_t>(at + 28);
   hello.to = Get<int32_t>(at + 32);
-  const uint8_t channel = Get<uint8_t>(at + 36);
-  if (channel > static_cast<uint8_t>(Channel::kStage)) return std::nullopt;
+  hello.part = Get<int32_t>(at + 36);
+  hello.layout.cp = Get<int32_t>(at + 40);
+  hello.layout.virtual_stages = Get<int32_t>(at + 44);
+  const uint8_t channel = Get<uint8_t>(at + 48);
+  const uint8_t schedule = Get<uint8_t>(at + 49);
+  const uint8_t zero = Get<uint8_t>(at + 50);
+  const uint8_t sequence_parallel = Get<uint8_t>(at + 51);
+  if (channel > static_cast<uint8_t>(Channel::kStage) || schedule > static_cast<uint8_t>(ScheduleKind::kChimera) ||
+      zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1) {
+    return std::nullopt;
+  }
   hello.channel = static_cast<Channel>(channel);
-  hello.job = JobId(std::string(at + 48, strnlen(at + 48, kMaxJobIdBytes)));
+  hello.layout.schedule = static_cast<ScheduleKind>(schedule);
+  hello.layout.zero = static_cast<ZeroStage>(zero);
+  hello.layout.sequence_parallel = sequence_parallel == 1;
+  hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
   return hello;
 }
 
@@ -99,6 +117,8 @@ const char* OperationKindName(OperationKind kind) {
       return "all-reduce";
     case OperationKind::kAllGather:
       return "all-gather";
+    case OperationKind::kReduceScatter:
+      return "reduce-scatter";
     case OperationKind::kTransfer:
       return "transfer";
     case OperationKind::kBarrier:
@@ -120,7 +140,7 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
   if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
   const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
   if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) ||
-      kind > static_cast<uint8_t>(OperationKind::kBarrier)) {
+      kind > static_cast<uint8_t>(OperationKind::kReduceScatter)) {
     return std::nullopt;
   }
   return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8),

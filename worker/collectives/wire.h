@@ -22,7 +22,7 @@
 
 namespace lynx {
 
-inline constexpr uint32_t kWireVersion = 1;
+inline constexpr uint32_t kWireVersion = 2;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -34,9 +34,10 @@ struct Hello {
   int32_t from = 0;
   int32_t to = 0;
   Channel channel = Channel::kControl;
+  int32_t part = 0;  // as in LinkKey
 };
 // Of every Hello; the job id is padded with zeros.
-inline constexpr size_t kHelloBytes = 48 + kMaxJobIdBytes;
+inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes;
 std::string EncodeHello(const Hello& hello);
 // nullopt: not the beginning of a Hello at all. `bytes` may be incomplete; only the mark is looked at.
 bool MayBeHello(std::string_view bytes);
@@ -50,7 +51,7 @@ inline constexpr size_t kHelloReplyHeadBytes = 8;  // followed by the text
 // Length of the text, or nullopt when these are not the first bytes of a reply.
 std::optional<size_t> DecodeHelloReplyHead(std::string_view bytes);
 
-enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4 };
+enum class OperationKind : uint8_t { kAllReduce = 1, kAllGather = 2, kTransfer = 3, kBarrier = 4, kReduceScatter = 5 };
 const char* OperationKindName(OperationKind kind);  // "all-reduce"
 
 // Goes before the payload of every operation, so that ranks that run different programs find out.

@@ -73,6 +73,7 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
                Communicator& communicator, ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
+      counts_gradients_(MembersOf(config_.context.layout, config_.rank, Group::kData).index == 0),
       backend_(backend),
       communicator_(communicator),
       state_(state),
@@ -209,21 +210,21 @@ absl::Status Engine::StartTransfer(int32_t index) {
 }
 
 absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const ResolvedAction& resolved) {
-  const Group group = InfoOf(action.kind).group;
+  const Route route(InfoOf(action.kind).group, action.stage);
   switch (action.kind) {
     case ActionKind::kAllReduceStart:
     case ActionKind::kBackwardAllReduceStart:
     case ActionKind::kRecomputeAllReduceStart:
     case ActionKind::kDataReduceStart:
-      return communicator_.StartAllReduce(group, resolved.transfer, resolved.count);
+      return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
     case ActionKind::kAllGatherStart:
-      return communicator_.StartAllGather(group, resolved.transfer, resolved.count);
+      return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
     case ActionKind::kSendForwardStart:
     case ActionKind::kSendBackwardStart:
-      return communicator_.StartSend(group, resolved.transfer, resolved.count);
+      return communicator_.StartSend(route, resolved.transfer, resolved.count);
     case ActionKind::kRecvForwardStart:
     case ActionKind::kRecvBackwardStart:
-      return communicator_.StartRecv(group, resolved.transfer, resolved.count);
+      return communicator_.StartRecv(route, resolved.transfer, resolved.count);
     case ActionKind::kNormStart:
       return world_sum_.Start(OwnSums(), communicator_);
     default:
@@ -242,10 +243,10 @@ absl::Status Engine::Wait(int32_t index) {
 
 StepSums Engine::OwnSums() {
   StepSums sums;
-  // After the reduction every replica holds the same gradients, and every tensor-parallel rank the same replicated
-  // parameters and the same loss: each counts once.
+  // After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
+  // replicated parameters and the same loss: each counts once.
   if (coordinates_.tp == 0) sums.loss = ops_.loss_sum();
-  if (coordinates_.dp != 0) return sums;
+  if (!counts_gradients_) return sums;
   for (const ParameterSlot& slot : state_.slots()) {
     if (slot.replicated && coordinates_.tp != 0) continue;
     sums.squared_norm += backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count);

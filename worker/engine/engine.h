@@ -96,6 +96,7 @@ class Engine {
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;
+  const bool counts_gradients_;  // in the gradient norm: the first of the ranks that hold the same weights
   const RealClock clock_;
   Backend& backend_;
   Communicator& communicator_;

@@ -20,6 +20,7 @@ Nanos& WaitOf(StepPhases& phases, Group group) {
     case Group::kWorld:
       return phases.norm_wait;
     case Group::kNone:
+    case Group::kHost:
       break;
   }
   LYNX_CHECK(!"not a communication action");
@@ -27,7 +28,7 @@ Nanos& WaitOf(StepPhases& phases, Group group) {
 }
 
 bool Matches(const Action& start, const Action& wait) {
-  return start.kind == InfoOf(wait.kind).counterpart && start.segment == wait.segment &&
+  return start.kind == InfoOf(wait.kind).counterpart && start.stage == wait.stage && start.segment == wait.segment &&
          start.microbatch == wait.microbatch && start.layer == wait.layer;
 }
 

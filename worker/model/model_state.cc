@@ -224,13 +224,23 @@ void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, 
   }
 }
 
-// Embedding first, transformer layers in order, head last.
+// Embedding first, then the head, then the transformer layers of the slices in turn.
 int32_t LayerPosition(const StageContext& context, int32_t layer) {
   if (layer == kEmbeddingLayer) return 0;
-  const StageSlice& slice = context.only_slice();
-  if (layer == kHeadLayer) return slice.layers() + 1;
-  LYNX_CHECK(layer >= slice.first_layer && layer < slice.end_layer);
-  return layer - slice.first_layer + 1;
+  if (layer == kHeadLayer) return 1;
+  int32_t position = 2;
+  for (const StageSlice& slice : context.slices) {
+    if (layer >= slice.first_layer && layer < slice.end_layer) return position + layer - slice.first_layer;
+    position += slice.layers();
+  }
+  LYNX_CHECK(!"a layer of another rank");
+  return -1;
+}
+
+int32_t LayerPositions(const StageContext& context) {
+  int32_t positions = 2;
+  for (const StageSlice& slice : context.slices) positions += slice.layers();
+  return positions;
 }
 
 }  // namespace
@@ -240,16 +250,17 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   const int32_t tp = context.layout.tp;
   LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
   LYNX_CHECK(model.heads % tp == 0 && model.hidden % model.heads == 0 && model.ffn % tp == 0);
-  const StageSlice& slice = context.only_slice();
   std::vector<ParameterSlot> slots;
-  if (slice.has_embedding) {
-    AppendLayer(context, tp_rank, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
-  }
-  for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
-    AppendLayer(context, tp_rank, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
-  }
-  if (slice.has_head) {
-    AppendLayer(context, tp_rank, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
+  for (const StageSlice& slice : context.slices) {
+    if (slice.has_embedding) {
+      AppendLayer(context, tp_rank, kEmbeddingLayer, Parameter::kEmbedTok, Parameter::kEmbedPos, slots);
+    }
+    for (int32_t layer = slice.first_layer; layer < slice.end_layer; ++layer) {
+      AppendLayer(context, tp_rank, layer, Parameter::kLn1Weight, Parameter::kFc2Bias, slots);
+    }
+    if (slice.has_head) {
+      AppendLayer(context, tp_rank, kHeadLayer, Parameter::kHeadLnWeight, Parameter::kHeadOutWeight, slots);
+    }
   }
   return slots;
 }
@@ -274,8 +285,7 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
   LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(bytes, "first AdamW moments" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(bytes, "second AdamW moments" + of_rank));
 
-  const int32_t layer_positions = context.only_slice().layers() + 2;
-  state.index_.assign(static_cast<size_t>(layer_positions * kParameterCount), -1);
+  state.index_.assign(static_cast<size_t>(LayerPositions(context) * kParameterCount), -1);
   for (size_t i = 0; i < state.slots_.size(); ++i) {
     const ParameterSlot& slot = state.slots_[i];
     state.index_[static_cast<size_t>(LayerPosition(context, slot.layer) * kParameterCount +

@@ -34,6 +34,15 @@ TEST(CheckpointIndex, ReadsWhatItWrites) {
   EXPECT_EQ(index->files, SmallIndex().files);
 }
 
+TEST(CheckpointIndex, ReadsEverySortOfLayout) {
+  CheckpointIndex index = SmallIndex();
+  index.identity.layout = {.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+  index.identity.layout = {.pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer,
+                           .schedule = ScheduleKind::kChimera};
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+}
+
 // One stage after another has thousands of ranks: what may be planned may be stored.
 TEST(CheckpointIndex, ReadsAsManyRanksAsAJobMayHave) {
   for (const ParallelLayout& layout : {ParallelLayout{1, 1, kMaxRanks}, {8, 1, kMaxRanks / 8}, {1, 5000, 1}}) {
@@ -66,7 +75,7 @@ TEST(CheckpointIndex, EveryTruncationAndRandomDamageIsRefused) {
 }
 
 // Indexes with a right digest that this program would not have written.
-absl::Status Resigned(std::string text) {
+absl::StatusOr<CheckpointIndex> Reread(std::string text) {
   const size_t digest = text.find("\"digest\":");
   EXPECT_NE(digest, std::string::npos);
   text.erase(digest, text.find(',', digest) + 1 - digest);
@@ -76,8 +85,10 @@ absl::Status Resigned(std::string text) {
     quoted ^= c == '"';
     if (quoted || (c != ' ' && c != '\n')) canonical += c;
   }
-  return DecodeIndex("{\"digest\":\"" + Sha256Hex(canonical) + "\"," + canonical.substr(1)).status();
+  return DecodeIndex("{\"digest\":\"" + Sha256Hex(canonical) + "\"," + canonical.substr(1));
 }
+
+absl::Status Resigned(const std::string& text) { return Reread(text).status(); }
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
@@ -109,13 +120,30 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
       {"\"seed\": 18446744073709551615", "\"seed\": -1", "seed"},
       {"\"job\": \"job-1\"", "\"job\": 1", "job is not a string"},
       {"lynx-checkpoint", "other", "format is other"},
-      {"\"version\": 2", "\"version\": 1", "format version 1", absl::StatusCode::kFailedPrecondition},
+      {"\"schedule\": \"1f1b\"", "\"schedule\": \"auto\"", "layout.schedule is auto"},
+      {"\"schedule\": \"1f1b\"", "\"schedule\": \"2f2b\"", "layout.schedule is 2f2b"},
+      {"\"zero\": \"none\"", "\"zero\": \"auto\"", "layout.zero is auto"},
+      {"\"virtual_stages\": 1", "\"virtual_stages\": 0", "virtual_stages is 0"},
+      {"\"sequence_parallel\": false", "\"sequence_parallel\": 0", "sequence_parallel is neither true nor false"},
+      {"\"version\": 3", "\"version\": 1", "format version 1", absl::StatusCode::kFailedPrecondition},
   };
   for (const auto& c : cases) {
     const absl::Status status = Resigned(Replaced(text, c.from, c.to));
     EXPECT_EQ(status.code(), c.code) << c.to << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message)) << c.to;
   }
+}
+
+// The version before had fields for tp, pp and dp only.
+TEST(CheckpointIndex, ReadsThePreviousVersion) {
+  std::string text = Replaced(EncodeIndex(SmallIndex()), "\"version\": 3", "\"version\": 2");
+  for (const char* line : {"    \"schedule\": \"1f1b\",\n", "    \"sequence_parallel\": false,\n",
+                           ",\n    \"virtual_stages\": 1,\n    \"zero\": \"none\""}) {
+    text = Replaced(text, line, "");
+  }
+  const absl::StatusOr<CheckpointIndex> index = Reread(text);
+  ASSERT_TRUE(index.ok()) << index.status() << text;
+  EXPECT_EQ(index->identity, SmallIndex().identity);
 }
 
 }  // namespace

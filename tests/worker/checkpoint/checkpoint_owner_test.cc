@@ -221,11 +221,8 @@ TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
     EXPECT_EQ(world.LoadNewest(kDirectory, files), -1);
   };
   CheckpointIdentity identity = world.Identity(10);
-  identity.layout.virtual_stages = 2;
-  expect_refused(identity, "vp2");
-  identity = world.Identity(10);
-  identity.layout.zero = ZeroStage::kOptimizer;
-  expect_refused(identity, "zero-optimizer");
+  identity.layout.cp = 2;
+  expect_refused(identity, "cp2");
   identity = world.Identity(10);
   identity.model.kv_heads = 1;
   expect_refused(identity, "read as another one");

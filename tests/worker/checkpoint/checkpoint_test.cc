@@ -37,9 +37,14 @@ std::vector<int64_t> StepsIn(const std::string& directory) {
 }
 
 TEST(Checkpoint, LoadsWhatWasWrittenInEveryLayout) {
-  for (const ParallelLayout& layout : {ParallelLayout{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 2}}) {
+  const ParallelLayout interleaved{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  const ParallelLayout both_ways{.pp = 2, .schedule = ScheduleKind::kChimera};
+  for (const ParallelLayout& layout :
+       {ParallelLayout{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {2, 2, 2}, interleaved, both_ways}) {
     const TestFolder folder;
-    CheckpointWorld world(layout);
+    ModelSpec model = WorldModel();
+    model.layers = 4;
+    CheckpointWorld world(layout, model);
     ASSERT_EQ(world.WriteAndPublish(folder.path(), world.Identity(100), 2), absl::OkStatus());
     world.Poison();
     ASSERT_FALSE(world.Holds(100));

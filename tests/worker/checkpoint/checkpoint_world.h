@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "planner/partition.h"
 #include "worker/backend/backend.h"
 #include "worker/checkpoint/checkpoint.h"
 
@@ -36,14 +37,9 @@ struct WorldRank {
 class CheckpointWorld {
  public:
   explicit CheckpointWorld(const ParallelLayout& layout, const ModelSpec& model = WorldModel()) {
-    for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    for (const StageContext& context :
+         PipelineContexts(model, layout, 1, 1, EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
       for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
-        StageContext context;
-        context.model = model;
-        context.layout = layout;
-        context.pipeline_rank = stage;
-        context.slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
-                                  model.layers * (stage + 1) / layout.pp)};
         absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 7, *backend_);
         EXPECT_TRUE(state.ok()) << state.status();
         ranks_.push_back({context, tp_rank, *std::move(state)});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "planner/stage_context.h"
 #include "tests/worker/collectives/rank_threads.h"
 
 namespace lynx {
@@ -87,6 +89,74 @@ TEST_P(AllGatherTest, FillsEverySlotInTheOrderOfTheGroup) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Members, AllGatherTest, testing::Values(1, 2, 3, 5));
+
+class ReduceScatterTest : public testing::TestWithParam<int32_t> {};
+
+TEST_P(ReduceScatterTest, SumsTheSlotOfEveryMember) {
+  const int32_t members = GetParam();
+  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{1000}, int64_t{200'003}}) {
+    RunRanks(ParallelLayout{.tp = members}, [&](int32_t rank, Communicator& communicator) {
+      std::vector<float> data = ValuesOf(rank, count * members, 6);
+      const absl::StatusOr<TransferTicket> ticket = communicator.StartReduceScatter(Group::kTensor, data.data(), count);
+      ASSERT_TRUE(ticket.ok()) << ticket.status();
+      ASSERT_TRUE(communicator.Wait(*ticket).ok());
+      for (int64_t i = rank * count; i < (rank + 1) * count; ++i) {
+        double sum = 0;
+        for (int32_t other = 0; other < members; ++other) sum += ValueAt(other, i, 6);
+        ASSERT_NEAR(data[i], sum, 1e-3) << members << " members, count " << count << ", rank " << rank;
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, ReduceScatterTest, testing::Values(1, 2, 3, 5));
+
+// The two ranks of a bidirectional pipeline that hold the same pieces reduce each of them on a route of its own, so
+// that the order of the pieces does not matter; replicas take part too.
+TEST(CollectivesTest, PiecesOfABidirectionalPipelineAreReducedInAnyOrder) {
+  const ParallelLayout layout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera};
+  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+    const std::vector<int32_t> stages = StagesOfRank(layout, rank);
+    ASSERT_EQ(stages.size(), 2u);
+    std::vector<std::vector<float>> data(2, std::vector<float>(100));
+    TransferTicket tickets[2];
+    // By chunk: the ranks of the lower half hold the pieces the other way round.
+    for (size_t chunk : {0u, 1u}) {
+      const int32_t piece = PipelineOf(layout).PieceOf(stages[chunk]);
+      data[chunk].assign(100, static_cast<float>((piece + 1) * (1 << rank)));
+      tickets[chunk] = *communicator.StartAllReduce({Group::kData, stages[chunk]}, data[chunk].data(), 100);
+    }
+    for (size_t chunk : {0u, 1u}) {
+      ASSERT_TRUE(communicator.Wait(tickets[chunk]).ok());
+      const int32_t piece = PipelineOf(layout).PieceOf(stages[chunk]);
+      const bool inner = piece == 1 || piece == 2;
+      const int32_t members = inner ? (1 << 1) + (1 << 2) + (1 << 5) + (1 << 6) : (1 << 0) + (1 << 3) + (1 << 4) + (1 << 7);
+      EXPECT_EQ(data[chunk], std::vector<float>(100, static_cast<float>((piece + 1) * members))) << "rank " << rank;
+    }
+  });
+}
+
+// Every boundary between virtual stages is a route of its own, also between the same two ranks.
+TEST(CollectivesTest, BoundariesBetweenTheSameRanksDoNotHoldEachOtherUp) {
+  const ParallelLayout layout{.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
+  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+    std::vector<int32_t> stages = StagesOfRank(layout, rank);
+    // One rank goes through its stages upwards, the other downwards.
+    if (rank == 1) std::reverse(stages.begin(), stages.end());
+    for (const int32_t stage : stages) {
+      const float out = static_cast<float>(stage);
+      if (stage == 5) continue;
+      ASSERT_TRUE(communicator.Wait(*communicator.StartSend({Group::kNextStage, stage}, &out, 1)).ok());
+    }
+    for (const int32_t stage : stages) {
+      float in = -1;
+      if (stage == 0) continue;
+      const TransferTicket ticket = *communicator.StartRecv({Group::kPreviousStage, stage}, &in, 1);
+      ASSERT_TRUE(communicator.Wait(ticket).ok());
+      EXPECT_EQ(in, static_cast<float>(stage - 1));
+    }
+  });
+}
 
 TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
   const ParallelLayout layout{2, 2, 2};

@@ -33,6 +33,7 @@ Ends MakeEnds() {
 TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
   const std::string garbage(kOperationHeaderBytes, 'x');
   float value = 0;
+  const int32_t lane = LaneTable(kPair, 0).Ring(Group::kTensor);
   for (uint64_t round = 0; round < 4000; ++round) {
     Ends ends = MakeEnds();
     for (const Link& link : ends.other) {
@@ -42,7 +43,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
     TransferBoard board;
     auto thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{kPair, 0, Nanos(0)},
                                                         std::move(ends.own), &board);
-    ASSERT_TRUE(board.Post({0, kTensorLane, OperationKind::kAllReduce, reinterpret_cast<char*>(&value), 1}).ok());
+    ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, reinterpret_cast<char*>(&value), 1}).ok());
     // A different moment in every round.
     const Nanos begin = MonotonicNow();
     while (MonotonicNow() - begin < Nanos(static_cast<int64_t>(Mix64(round) % 100'000))) {

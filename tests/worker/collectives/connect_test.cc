@@ -54,21 +54,27 @@ TEST(ConnectTest, PeersMayStartAtAnyTime) {
   });
 }
 
-// What ranks tell one another of their layout has no room for more: two that differ in it would not find out.
-TEST(ConnectTest, ALayoutBeyondTpPpAndDpIsRefused) {
-  const auto refusal = [](const auto& change) {
-    CommunicatorOptions options;
-    options.listen_fd = ListenTcp("127.0.0.1")->fd;
-    options.peers = {{"127.0.0.1", 1}, {"127.0.0.1", 2}};
-    options.layout = {1, 2, 1};
-    change(options.layout);
-    const absl::Status status = ConnectTcp(options).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return Message(status);
-  };
-  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.virtual_stages = 2; }), HasSubstr("vp2 has more to it"));
-  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.zero = ZeroStage::kWeights; }), HasSubstr("zero-weights"));
-  EXPECT_THAT(refusal([](ParallelLayout& layout) { layout.schedule = ScheduleKind::kGpipe; }), HasSubstr("gpipe"));
+TEST(ConnectTest, ContextParallelismIsRefused) {
+  CommunicatorOptions options;
+  options.listen_fd = ListenTcp("127.0.0.1")->fd;
+  options.peers = {{"127.0.0.1", 1}, {"127.0.0.1", 2}};
+  options.layout = {.cp = 2};
+  const absl::Status status = ConnectTcp(options).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(Message(status), HasSubstr("context parallelism"));
+}
+
+// Ranks that are planned otherwise in any way must not train together.
+TEST(ConnectTest, APeerWithAnotherScheduleIsRefused) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.pp = 2});
+  options[1].layout.schedule = ScheduleKind::kGpipe;
+  OnThreads(2, [&](int32_t rank) {
+    options[rank].connect_timeout = Nanos(2'000'000'000);
+    const absl::Status status = ConnectTcp(options[rank]).status();
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("layout tp1 pp2 dp1"));
+    EXPECT_THAT(Message(status), HasSubstr("gpipe"));
+  });
 }
 
 TEST(ConnectTest, APeerWhoseSocketIsNotThereYetIsTriedAgain) {

@@ -39,6 +39,7 @@ TEST(RingTest, EveryMemberPassesOnWhatItReceived) {
     for (int64_t count = 0; count <= 20; ++count) {
       ExpectNeighboursFit(&PlanRingAllReduce, members, count);
       ExpectNeighboursFit(&PlanRingAllGather, members, count);
+      ExpectNeighboursFit(&PlanRingReduceScatter, members, count);
     }
   }
 }
@@ -95,6 +96,22 @@ TEST(RingTest, AllReduceSums) {
         for (int64_t i = 0; i < count; ++i) sum[i] += row[i];
       }
       for (const auto& row : RunInLockStep(&PlanRingAllReduce, data, count)) EXPECT_EQ(row, sum);
+    }
+  }
+}
+
+TEST(RingTest, ReduceScatterSumsEverySlotAtItsMember) {
+  for (int32_t members = 1; members <= 6; ++members) {
+    for (int64_t count = 0; count <= 5; ++count) {
+      std::vector<std::vector<int64_t>> data(members, std::vector<int64_t>(members * count));
+      std::vector<int64_t> sum(members * count, 0);
+      for (int32_t r = 0; r < members; ++r) {
+        for (int64_t i = 0; i < members * count; ++i) sum[i] += data[r][i] = (int64_t{1} << (8 * r)) * (i % 7 + 1);
+      }
+      const std::vector<std::vector<int64_t>> result = RunInLockStep(&PlanRingReduceScatter, data, count);
+      for (int32_t r = 0; r < members; ++r) {
+        for (int64_t i = r * count; i < (r + 1) * count; ++i) EXPECT_EQ(result[r][i], sum[i]) << members << " " << r;
+      }
     }
   }
 }

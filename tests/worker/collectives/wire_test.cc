@@ -11,10 +11,12 @@ Hello SomeHello() {
   Hello hello;
   hello.job = JobId("job-7");
   hello.generation = Generation(12);
-  hello.layout = {2, 3, 4};
+  hello.layout = {.tp = 2, .pp = 3, .dp = 4, .virtual_stages = 5, .sequence_parallel = true,
+                  .zero = ZeroStage::kGradients, .schedule = ScheduleKind::kInterleaved};
   hello.from = 23;
   hello.to = 1;
   hello.channel = Channel::kStage;
+  hello.part = 7;
   return hello;
 }
 
@@ -25,10 +27,11 @@ TEST(WireTest, HelloComesBack) {
   ASSERT_TRUE(hello.has_value());
   EXPECT_EQ(hello->job, JobId("job-7"));
   EXPECT_EQ(hello->generation, Generation(12));
-  EXPECT_EQ(hello->layout, (ParallelLayout{2, 3, 4}));
+  EXPECT_EQ(hello->layout, SomeHello().layout);
   EXPECT_EQ(hello->from, 23);
   EXPECT_EQ(hello->to, 1);
   EXPECT_EQ(hello->channel, Channel::kStage);
+  EXPECT_EQ(hello->part, 7);
 }
 
 TEST(WireTest, ALongestJobIdFits) {
@@ -42,9 +45,11 @@ TEST(WireTest, OtherMarksAndChannelsAreNotAHello) {
   EXPECT_TRUE(MayBeHello(bytes.substr(0, 2)));
   EXPECT_TRUE(MayBeHello(""));
   EXPECT_FALSE(MayBeHello("GET / HTTP/1.1"));
-  std::string bad_channel = bytes;
-  bad_channel[36] = 77;
-  EXPECT_FALSE(DecodeHello(bad_channel).has_value());
+  for (const size_t at : {48, 49, 50, 51}) {  // channel, schedule, zero, sequence parallelism
+    std::string bad = bytes;
+    bad[at] = 77;
+    EXPECT_FALSE(DecodeHello(bad).has_value()) << at;
+  }
   bytes[0] = 'G';
   EXPECT_FALSE(MayBeHello(bytes));
   EXPECT_FALSE(DecodeHello(bytes).has_value());

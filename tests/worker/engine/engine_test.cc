@@ -45,8 +45,8 @@ TEST(Engine, RefusesAnInvalidProgram) {
 
 TEST(Engine, RefusesCopiesToTheHostByName) {
   TinyJob job;
-  job.Lower({.pp = 2}, [](const StageContext& context) {
-    return NamedPolicy(context.shape(), RecomputeMode::kNone, {.offload_permille = 1000}, context.only_slice().layers());
+  job.Lower({.pp = 2}, [](const StageContext& context, const StageSlice& slice) {
+    return NamedPolicy(context.shape(), RecomputeMode::kNone, {.offload_permille = 1000}, slice.layers());
   });
   const absl::Status status = OnRanks(job, OkBody)[0];
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;

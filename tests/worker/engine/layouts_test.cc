@@ -33,15 +33,18 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   EXPECT_LT(expected.back(), 0.95 * expected.front());  // it does learn
 }
 
-std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) {
-  return "tp" + std::to_string(info.param.tp) + "pp" + std::to_string(info.param.pp) + "dp" +
-         std::to_string(info.param.dp);
-}
+std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) { return TestName(info.param); }
 
 INSTANTIATE_TEST_SUITE_P(, Layouts,
                          testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
                                          ParallelLayout{1, 1, 2}, ParallelLayout{2, 2, 1}, ParallelLayout{2, 1, 2},
-                                         ParallelLayout{1, 2, 2}, ParallelLayout{2, 2, 2}),
+                                         ParallelLayout{1, 2, 2}, ParallelLayout{2, 2, 2},
+                                         ParallelLayout{.pp = 2, .schedule = ScheduleKind::kGpipe},
+                                         ParallelLayout{.pp = 4, .schedule = ScheduleKind::kZeroBubble},
+                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubbleV},
+                                         ParallelLayout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera},
+                                         ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2,
+                                                        .schedule = ScheduleKind::kInterleaved}),
                          NameOf);
 
 // The replicas' shares of the batch and the microbatches' are also no part of the result.

@@ -14,9 +14,9 @@ namespace {
 constexpr int64_t kSteps = 6;
 
 // Any placement for any tensor but the host's memory: lowering moves what a placement cannot have to where it can be.
-StagePolicy RandomPolicy(const StageContext& context, uint64_t seed) {
-  StagePolicy policy = NamedPolicy(LayerGraph::Of({}), RecomputeMode::kNone, context.only_slice().layers());
-  uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(context.pipeline_rank) << 32);
+StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, uint64_t seed) {
+  StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
+  uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(slice.stage) << 32);
   for (LayerPolicy& layer : policy.layers) {
     for (Placement& placement : layer) {
       draw = Mix64(draw);
@@ -52,7 +52,9 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
   const TinyRun expected = Train(job, kSteps);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    job.Lower(GetParam(), [&](const StageContext& context) { return RandomPolicy(context, seed); });
+    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+      return RandomPolicy(context, slice, seed);
+    });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
   }
 }
@@ -63,15 +65,15 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
   job.Lower(GetParam(), RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (int32_t group : {2, 3}) {
-    job.Lower(GetParam(), [&](const StageContext& context) {
-      return NamedPolicy(context.shape(), RecomputeMode::kUniform, {.layers = group}, context.only_slice().layers());
+    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+      return NamedPolicy(context.shape(), RecomputeMode::kUniform, {.layers = group}, slice.layers());
     });
     ExpectSameBits(Train(job, kSteps), expected, "uniform");
   }
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    job.Lower(GetParam(), [&](const StageContext& context) {
-      StagePolicy policy = RandomPolicy(context, seed);
+    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+      StagePolicy policy = RandomPolicy(context, slice, seed);
       policy.input_recomputed.assign(policy.layers.size(), true);
       policy.input_recomputed[0] = false;
       return policy;
@@ -104,7 +106,11 @@ TinyJob AutoJob(const ParallelLayout& layout) {
   request.spec.model = job.model;
   request.spec.data.path = "/text";
   request.spec.train = job.train;
-  request.spec.parallel = {.tp = layout.tp, .pp = layout.pp, .dp = layout.dp};
+  request.spec.parallel = {.tp = layout.tp,
+                           .pp = layout.pp,
+                           .dp = layout.dp,
+                           .virtual_stages = layout.virtual_stages,
+                           .schedule = layout.schedule};
   request.spec.resources = {
       .min_ranks = layout.ranks(),
       .max_ranks = layout.ranks(),
@@ -140,14 +146,17 @@ TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
 
-std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) {
-  return "tp" + std::to_string(info.param.tp) + "pp" + std::to_string(info.param.pp) + "dp" +
-         std::to_string(info.param.dp);
-}
+std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) { return TestName(info.param); }
 
 INSTANTIATE_TEST_SUITE_P(, Policies,
                          testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
-                                         ParallelLayout{2, 2, 1}, ParallelLayout{1, 4, 1}, ParallelLayout{2, 2, 2}),
+                                         ParallelLayout{2, 2, 1}, ParallelLayout{1, 4, 1}, ParallelLayout{2, 2, 2},
+                                         ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe},
+                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubble},
+                                         ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kZeroBubbleV},
+                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
+                                         ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2,
+                                                        .schedule = ScheduleKind::kInterleaved}),
                          NameOf);
 
 }  // namespace

@@ -9,10 +9,12 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status.h"
 #include "planner/lower.h"
+#include "planner/partition.h"
 
 namespace lynx {
 namespace {
@@ -79,18 +81,15 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 }  // namespace
 
 void TinyJob::Lower(const ParallelLayout& new_layout,
-                    const std::function<StagePolicy(const StageContext&)>& policy_of) {
+                    const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of) {
   layout = new_layout;
   stages.clear();
-  for (int32_t stage = 0; stage < layout.pp; ++stage) {
-    const StageContext context{.model = model,
-                               .layout = layout,
-                               .micro_batch = train.micro_batch,
-                               .microbatches = train.global_batch / layout.dp / train.micro_batch,
-                               .pipeline_rank = stage,
-                               .slices = {SliceOf(layout, stage, model.layers * stage / layout.pp,
-                                                  model.layers * (stage + 1) / layout.pp)}};
-    Program program = LowerStage(context, policy_of(context));
+  for (const StageContext& context :
+       PipelineContexts(model, layout, train.micro_batch, train.global_batch / layout.dp / train.micro_batch,
+                        EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
+    std::vector<StagePolicy> policies;
+    for (const StageSlice& slice : context.slices) policies.push_back(policy_of(context, slice));
+    Program program = LowerStage(context, policies);
     const absl::StatusOr<MemoryPlan> memory = PlanMemory(program, context);
     LYNX_CHECK(memory.ok());
     stages.push_back({context, std::move(program), memory->arena});
@@ -98,8 +97,9 @@ void TinyJob::Lower(const ParallelLayout& new_layout,
 }
 
 void TinyJob::Lower(const ParallelLayout& new_layout, RecomputeMode mode) {
-  Lower(new_layout,
-        [&](const StageContext& context) { return NamedPolicy(LayerGraph::Of({}), mode, context.only_slice().layers()); });
+  Lower(new_layout, [&](const StageContext& context, const StageSlice& slice) {
+    return NamedPolicy(context.graph(), mode, slice.layers());
+  });
 }
 
 std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::Status(TinyRank&)>& body) {
@@ -167,6 +167,12 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
     }
   }
   return run;
+}
+
+std::string TestName(const ParallelLayout& layout) {
+  std::string name = LayoutText(layout);
+  std::erase_if(name, [](char c) { return !absl::ascii_isalnum(static_cast<unsigned char>(c)); });
+  return name;
 }
 
 const std::string& TemporaryFolder() {

@@ -35,9 +35,10 @@ struct TinyJob {
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
 
-  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policy that `policy_of` gives
-  // for a stage.
-  void Lower(const ParallelLayout& layout, const std::function<StagePolicy(const StageContext&)>& policy_of);
+  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of` gives
+  // for the slices.
+  void Lower(const ParallelLayout& layout,
+             const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
   void Lower(const ParallelLayout& layout, RecomputeMode mode);
 };
 
@@ -72,6 +73,9 @@ struct TinyRun {
 // Trains steps [0, steps) and expects every rank to succeed with the same losses and an arena filled to its last
 // byte.
 TinyRun Train(const TinyJob& job, int64_t steps);
+
+// The layout's text as a test's name: "tp2pp2dp1interleaved".
+std::string TestName(const ParallelLayout& layout);
 
 // A folder of this process for temporary files, removed when it ends.
 const std::string& TemporaryFolder();

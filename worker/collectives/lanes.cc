@@ -1,0 +1,80 @@
+#include "worker/collectives/lanes.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/stage_context.h"
+
+namespace lynx {
+namespace {
+
+// The lanes of the tensor group and the world come first, then one data lane, or one for each chunk where the pieces'
+// gradients are routes of their own, then those of the neighbours.
+constexpr int32_t kTensorLane = 0;
+constexpr int32_t kWorldLane = 1;
+constexpr int32_t kFirstDataLane = 2;
+
+}  // namespace
+
+LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layout), rank_(rank) {
+  AddRing(Group::kTensor, Channel::kTensor, 0, "");
+  AddRing(Group::kWorld, Channel::kWorld, 0, "");
+  const std::vector<int32_t> stages = StagesOfRank(layout, rank);
+  const bool by_piece = PipelineOf(layout).bidirectional();
+  for (const int32_t stage : stages) {
+    const int32_t part = PartOf(layout, rank, {Group::kData, stage});
+    AddRing(Group::kData, Channel::kData, part, by_piece ? absl::StrCat(" for piece ", part) : "");
+    if (!by_piece) break;
+  }
+  for (const int32_t stage : stages) {
+    AddNeighbour({Group::kNextStage, stage});
+    AddNeighbour({Group::kPreviousStage, stage});
+  }
+}
+
+void LaneTable::AddRing(Group group, Channel channel, int32_t part, const std::string& name) {
+  const GroupMembers members = MembersOf(layout_, rank_, group);
+  LaneInfo lane{.name = absl::StrCat("of the ", GroupName(group), name),
+                .members = static_cast<int32_t>(members.ranks.size()),
+                .index = members.index};
+  if (lane.members > 1) {
+    lane.out = LinkKey{members.ranks[(lane.index + 1) % lane.members], channel, part};
+    lane.in = LinkKey{members.ranks[(lane.index + lane.members - 1) % lane.members], channel, part};
+  }
+  lanes_.push_back(std::move(lane));
+}
+
+void LaneTable::AddNeighbour(const Route& route) {
+  const int32_t peer = NeighbourOf(layout_, rank_, route);
+  // With one virtual stage a rank has one next and one previous stage, which need no number.
+  const std::string of = PipelineOf(layout_).chunks == 1 ? "" : absl::StrCat(" of virtual stage ", route.stage);
+  const std::string neighbour = GroupName(route.group) + of;
+  LaneInfo send{.name = "to the " + neighbour, .direction = Direction::kSendOnly};
+  LaneInfo receive{.name = "from the " + neighbour, .direction = Direction::kReceiveOnly};
+  if (peer >= 0) {
+    const LinkKey link{peer, Channel::kStage, PartOf(layout_, rank_, route)};
+    send.out = link;
+    receive.in = link;
+  }
+  lanes_.push_back(std::move(send));
+  lanes_.push_back(std::move(receive));
+}
+
+int32_t LaneTable::Ring(const Route& route) const {
+  if (route.group == Group::kTensor) return kTensorLane;
+  if (route.group == Group::kWorld) return kWorldLane;
+  LYNX_CHECK(route.group == Group::kData);
+  const PipelineShape pipeline = PipelineOf(layout_);
+  if (!pipeline.bidirectional()) return kFirstDataLane;
+  LYNX_CHECK(route.stage != kNoStage && pipeline.RankOf(route.stage) == CoordinatesOf(layout_, rank_).stage);
+  return kFirstDataLane + pipeline.ChunkOf(route.stage);
+}
+
+int32_t LaneTable::Neighbour(const Route& route, Direction direction) const {
+  if (NeighbourOf(layout_, rank_, route) < 0) return -1;
+  const PipelineShape pipeline = PipelineOf(layout_);
+  const int32_t first = kFirstDataLane + (pipeline.bidirectional() ? pipeline.chunks : 1);
+  const int32_t chunk = route.stage == kNoStage ? 0 : pipeline.ChunkOf(route.stage);
+  return first + 4 * chunk + (route.group == Group::kNextStage ? 0 : 2) + (direction == Direction::kSendOnly ? 0 : 1);
+}
+
+}  // namespace lynx

@@ -1,0 +1,48 @@
+// Lanes: the queues of a rank's transfers. Each ring group is a lane, and so is each direction over each boundary
+// between virtual stages; in a bidirectional pipeline each piece of the model has a data lane. A lane carries out its
+// operations one after another; lanes progress independently. Pure; thread-safe.
+#ifndef LYNX_WORKER_COLLECTIVES_LANES_H_
+#define LYNX_WORKER_COLLECTIVES_LANES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/layout.h"
+#include "worker/collectives/exchange.h"
+#include "worker/collectives/group.h"
+
+namespace lynx {
+
+struct LaneInfo {
+  std::string name;  // "of the tensor group", "to the next stage"
+  Direction direction = Direction::kBoth;
+  int32_t members = 1;
+  int32_t index = 0;
+  std::optional<LinkKey> out, in;  // none: the rank is alone in its group, or not this direction
+};
+
+class LaneTable {
+ public:
+  LaneTable(const ParallelLayout& layout, int32_t rank);
+
+  int32_t size() const { return static_cast<int32_t>(lanes_.size()); }
+  const LaneInfo& at(int32_t lane) const { return lanes_[static_cast<size_t>(lane)]; }
+  // Of kTensor, kData and kWorld.
+  int32_t Ring(const Route& route) const;
+  // Of kNextStage and kPreviousStage; -1 where there is no such stage on another rank.
+  int32_t Neighbour(const Route& route, Direction direction) const;
+
+ private:
+  void AddRing(Group group, Channel channel, int32_t part, const std::string& name);
+  void AddNeighbour(const Route& route);
+
+  const ParallelLayout layout_;
+  const int32_t rank_;
+  std::vector<LaneInfo> lanes_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COLLECTIVES_LANES_H_
