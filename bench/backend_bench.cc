@@ -180,7 +180,7 @@ BENCHMARK(EmbeddingBackward)->Unit(benchmark::kMillisecond);
 
 void PositionForward(benchmark::State& state) {
   float *x = Values(kN * kH), *pos = Values(kS * kH);
-  for (auto _ : state) TheBackend().PositionForward(x, pos, kB, kS, kH, kDropout);
+  for (auto _ : state) TheBackend().PositionForward(x, pos, kB * kS, kS, kH, kDropout);
   ReportBytes(state, 3, kN * kH);
 }
 BENCHMARK(PositionForward)->Unit(benchmark::kMillisecond);

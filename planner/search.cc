@@ -100,7 +100,7 @@ class Space {
     using enum ScheduleKind;
     if (pinned_.schedule != kAuto) return {pinned_.schedule};
     if (virtual_stages > 1) return {kInterleaved};
-    if (layout.pp == 1) return {kOneForwardOneBackward};
+    if (!any_ || layout.pp == 1) return {kOneForwardOneBackward};
     return {kOneForwardOneBackward, kZeroBubble};
   }
 
@@ -118,7 +118,7 @@ class Space {
   }
 
   void AddModes(Candidate c) {
-    const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
+    const bool open = pinned_.virtual_stages == 0 && any_ && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
     for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMostAutoVirtualStages : 1))) {
       // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.

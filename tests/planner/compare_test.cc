@@ -114,7 +114,7 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
-// What is left open takes values that the engine runs for the engine, and every value elsewhere.
+// What is left open takes its plain value for the engine, and every value elsewhere.
 TEST(Candidates, SpanEveryDegreeAndModeForAnyFramework) {
   PlanRequest request = TightRequest();
   request.spec.parallel = {.tp = 2, .pp = 2};

@@ -131,15 +131,15 @@ TEST(SequenceParallel, PlansPassTheirChecks) {
 }
 
 // What is planned for other frameworks may be what the engine refuses, by name.
-TEST(SequenceParallel, TheEngineRefusesItByName) {
+TEST(ZeroStages, TheEngineRefusesThemByName) {
   PlanRequest request = Request(SmallModel(4));
-  request.spec.parallel = {.tp = 2, .pp = 2, .sequence_parallel = Choice::kOn};
+  request.spec.parallel = {.tp = 2, .dp = 2, .zero = ZeroStage::kOptimizer};
   request.target = PlanTarget::kAnyFramework;
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   ASSERT_TRUE(result.ok()) << result.status();
   const Plan& plan = std::get<Plan>(*result);
   EXPECT_THAT(std::string(CheckEngineRuns(plan.model, plan.layout).message()),
-              HasSubstr("parallel.sequenceParallel on can be planned"));
+              HasSubstr("parallel.zero optimizer can be planned"));
 }
 
 constexpr ParallelLayout Shared(ZeroStage zero) { return {.dp = 2, .zero = zero}; }

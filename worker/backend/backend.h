@@ -29,6 +29,7 @@ struct DropoutKey {
   int32_t layer = 0;         // kEmbeddingLayer for the embedding
   int32_t op = 0;            // static_cast<int>(Op)
   int64_t first_sample = 0;  // index within the global batch of this step of the microbatch's first sample
+  int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
 };
 
 struct AdamWArgs {
@@ -47,10 +48,10 @@ class Backend {
   // dtok += scatter of dout. Deterministic order.
   virtual void EmbeddingBackward(const int32_t* tokens, const float* dout, int32_t first_row, int64_t n, int64_t h,
                                  int64_t v, float* dtok) = 0;
-  // x (b,s,h) = dropout(x + pos)   pos (s, h)
-  virtual void PositionForward(float* x, const float* pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) = 0;
-  // dx = dropout'(dx) in place; dpos += sum over b of dx
-  virtual void PositionBackward(float* dx, float* dpos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) = 0;
+  // x (n, h) = dropout(x + pos); row i is token key.first_token + i of the microbatch   pos (s, h)
+  virtual void PositionForward(float* x, const float* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
+  // dx = dropout'(dx) in place; dpos += dx, summed over samples
+  virtual void PositionBackward(float* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
 
   // y = (x - mean) * rstd * gamma + beta, epsilon 1e-5   x, y (n, h)
   virtual void LayerNormForward(const float* x, const float* gamma, const float* beta, int64_t n, int64_t h,
@@ -111,6 +112,8 @@ class Backend {
 
   // x (count) = value.
   virtual void Fill(float* x, int64_t count, float value) = 0;
+  // to (count) = from; they do not overlap.
+  virtual void Copy(const float* from, int64_t count, float* to) = 0;
   // Device memory, zeroed. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"

@@ -1,5 +1,6 @@
 // The input gradient of every op. `grad` is the gradient of x, which flows backward through the residual connections
-// in place.
+// in place. With sequence parallelism a gradient that a reduce-scatter has summed, or an all-gather will widen, is at
+// the rank's share of a tensor of all tokens.
 #include "common/check.h"
 #include "worker/engine/layer_ops.h"
 
@@ -11,12 +12,13 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
     case Op::kEmbed:
-      return backend_.EmbeddingBackward(input.inputs, t[kGrad], v_first_, n_, h_, v_shard_,
+      return backend_.EmbeddingBackward(input.inputs, t[sharded_ ? kGradEmbed : kGrad], v_first_, n_, h_, v_shard_,
                                         gradient(Parameter::kEmbedTok));
     case Op::kPosition:
-      return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), b_, s_, h_, KeyOf(op, layer, input));
+      return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), share_n_, s_, h_,
+                                       KeyOf(op, layer, input));
     case Op::kLn1:
-      return backend_.LayerNormBackward(t[kX], weight(Parameter::kLn1Weight), t[kGradLn1], n_, h_,
+      return backend_.LayerNormBackward(t[kX], weight(Parameter::kLn1Weight), t[kGradLn1] + share_at_, share_n_, h_,
                                         /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn1Weight),
                                         gradient(Parameter::kLn1Bias));
     case Op::kQkv:
@@ -30,9 +32,9 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
     case Op::kProj:
       return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_, t[kGradContext]);
     case Op::kAdd1:
-      return backend_.BiasDropoutAddBackward(t[kGrad], s_, n_, h_, KeyOf(op, layer, input), t[kGradProj]);
+      return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
     case Op::kLn2:
-      return backend_.LayerNormBackward(t[kX1], weight(Parameter::kLn2Weight), t[kGradLn2], n_, h_,
+      return backend_.LayerNormBackward(t[kX1], weight(Parameter::kLn2Weight), t[kGradLn2] + share_at_, share_n_, h_,
                                         /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn2Weight),
                                         gradient(Parameter::kLn2Bias));
     case Op::kFc1:
@@ -42,9 +44,10 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
     case Op::kFc2:
       return backend_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_, t[kGradFc1]);
     case Op::kAdd2:
-      return backend_.BiasDropoutAddBackward(t[kGrad], s_, n_, h_, KeyOf(op, layer, input), t[kGradFc2]);
+      return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
     case Op::kLnf:  // where the gradient of x begins
-      return backend_.LayerNormBackward(t[kX], weight(Parameter::kHeadLnWeight), t[kGradLnf], n_, h_,
+      return backend_.LayerNormBackward(t[kX], weight(Parameter::kHeadLnWeight), t[kGradLnf] + share_at_, share_n_,
+                                        h_,
                                         /*accumulate=*/false, t[kGrad], gradient(Parameter::kHeadLnWeight),
                                         gradient(Parameter::kHeadLnBias));
     case Op::kLogits:
@@ -56,6 +59,14 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
       break;
   }
   LYNX_CHECK(!"CheckEngineRuns lets no model with such an op through");
+}
+
+void LayerOps::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const float* grad,
+                              Parameter bias, float* out) {
+  float* const share = out + share_at_;
+  backend_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
+  // Else the weight pass makes it.
+  if (sharded_) backend_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
 }
 
 }  // namespace lynx

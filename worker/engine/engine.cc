@@ -15,6 +15,11 @@ namespace {
 // Keeps the clipping factor finite for a gradient of nothing but zeros; as in PyTorch's clip_grad_norm_.
 constexpr double kNormEpsilon = 1e-6;
 
+bool IsReduceScatter(ActionKind kind) {
+  return kind == ActionKind::kReduceScatterStart || kind == ActionKind::kBackwardReduceScatterStart ||
+         kind == ActionKind::kRecomputeReduceScatterStart;
+}
+
 double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
@@ -86,6 +91,11 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       starts_(StartsOfWaits(config_.program)),
       tickets_(config_.program.size()),
       trace_(config_.program.size()) {
+  if (config_.context.shape().sequence_parallel) {
+    int64_t replicated = 0;
+    for (const ParameterSlot& slot : state.slots()) replicated += slot.replicated ? slot.count : 0;
+    replicated_.resize(static_cast<size_t>(replicated));
+  }
   Resolve(memory);
 }
 
@@ -105,9 +115,11 @@ void Engine::Resolve(const MemoryPlan& memory) {
       const BufferInstance& buffer = memory.buffers[buffers[i][a]];
       const bool above = key.tensor == Tensor::kX && key.layer != action.layer;
       (above ? resolved.tensors.next_x : resolved.tensors.at[static_cast<size_t>(key.tensor)]) = address(buffer);
-      if (resolved.ops.empty()) resolved.transfer = address(buffer);
+      if (!resolved.ops.empty()) continue;
+      if (a > 0) resolved.source = resolved.transfer;
+      resolved.transfer = address(buffer);
     }
-    LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 1);  // a transfer moves one buffer
+    LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 2);
     if (InfoOf(action.kind).phase == Phase::kStart) ResolveTransfer(action, resolved);
   }
   if (config_.dead_buffers == DeadBuffers::kLeave) return;
@@ -119,12 +131,15 @@ void Engine::Resolve(const MemoryPlan& memory) {
 void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
   const LayerShape shape = config_.context.shape();
   switch (InfoOf(action.kind).group) {
-    case Group::kTensor:
+    case Group::kTensor: {
+      // A gather's and a scatter's count is that of one slot.
+      const bool of_stats = action.kind == ActionKind::kAllGatherStart && action.segment == Segment::kHead;
+      resolved.count = of_stats ? shape.tokens() * 3 : shape.shard_tokens() * shape.hidden;
+      return;
+    }
     case Group::kNextStage:
     case Group::kPreviousStage:
-      // A gather's count is that of one slot.
-      resolved.count =
-          action.kind == ActionKind::kAllGatherStart ? shape.tokens() * 3 : shape.tokens() * shape.hidden;
+      resolved.count = shape.shard_tokens() * shape.hidden;
       return;
     case Group::kData: {
       const ModelState::Range range = state_.LayerRange(action.layer);
@@ -218,7 +233,15 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kDataReduceStart:
       return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
     case ActionKind::kAllGatherStart:
+    case ActionKind::kBackwardAllGatherStart:
+    case ActionKind::kRecomputeAllGatherStart:
+      if (resolved.source != nullptr) backend_.Copy(resolved.source, resolved.count, ShareOf(resolved.transfer, resolved));
       return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
+    case ActionKind::kReduceScatterStart:
+    case ActionKind::kBackwardReduceScatterStart:
+    case ActionKind::kRecomputeReduceScatterStart:
+      return communicator_.StartReduceScatter(
+          route, resolved.source != nullptr ? resolved.source : resolved.transfer, resolved.count);
     case ActionKind::kSendForwardStart:
     case ActionKind::kSendBackwardStart:
       return communicator_.StartSend(route, resolved.transfer, resolved.count);
@@ -226,6 +249,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kRecvBackwardStart:
       return communicator_.StartRecv(route, resolved.transfer, resolved.count);
     case ActionKind::kNormStart:
+      LYNX_RETURN_IF_ERROR(SumReplicated());
       return world_sum_.Start(OwnSums(), communicator_);
     default:
       break;
@@ -238,6 +262,36 @@ absl::Status Engine::Wait(int32_t index) {
   const int32_t start = resolved_[index].start;
   LYNX_ASSIGN_OR_RETURN(const TransferTimes times, communicator_.Wait(tickets_[start]));
   trace_[start].transfer_end = times.completed;
+  const ResolvedAction& resolved = resolved_[start];
+  if (resolved.source != nullptr && IsReduceScatter(config_.program[start].kind)) {
+    backend_.Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
+  }
+  return absl::OkStatus();
+}
+
+// The rank's slot of a gather's or scatter's buffer.
+float* Engine::ShareOf(float* buffer, const ResolvedAction& resolved) const {
+  return buffer + coordinates_.tp * resolved.count;
+}
+
+// With sequence parallelism each tensor-parallel rank has seen only its share of the tokens where norms, biases and
+// positions are: their gradients are added up, once a step.
+absl::Status Engine::SumReplicated() {
+  if (replicated_.empty()) return absl::OkStatus();
+  const auto for_slots = [&](const auto& move) {
+    float* at = replicated_.data();
+    for (const ParameterSlot& slot : state_.slots()) {
+      if (!slot.replicated) continue;
+      move(state_.gradients().data() + slot.offset, slot.count, at);
+      at += slot.count;
+    }
+  };
+  for_slots([&](const float* gradient, int64_t count, float* at) { backend_.Copy(gradient, count, at); });
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
+                        communicator_.StartAllReduce(Group::kTensor, replicated_.data(),
+                                                     static_cast<int64_t>(replicated_.size())));
+  LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
+  for_slots([&](float* gradient, int64_t count, const float* at) { backend_.Copy(at, count, gradient); });
   return absl::OkStatus();
 }
 

@@ -72,8 +72,10 @@ class Engine {
   struct ResolvedAction {
     TensorTable tensors;
     std::vector<Op> ops;        // of a compute action, in the order of its pass
-    float* transfer = nullptr;  // of a communication action; null for the world's
-    int64_t count = 0;          // elements of it
+    float* transfer = nullptr;  // of a communication action, where its result is; null for the world's
+    // Where a gather's or scatter's input is, if elsewhere: the rank's share, or the sums of all shares.
+    float* source = nullptr;
+    int64_t count = 0;          // elements of it; of a gather or scatter, of one share
     int32_t start = -1;         // of a wait: the index of its start
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
@@ -89,6 +91,8 @@ class Engine {
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
+  float* ShareOf(float* buffer, const ResolvedAction& resolved) const;
+  absl::Status SumReplicated();
   void UpdateWeights();
   StepSums OwnSums();
   absl::Status TakeSums();
@@ -108,6 +112,7 @@ class Engine {
   LayerOps ops_;
   StepBatch batch_;
   WorldSum world_sum_;
+  std::vector<float> replicated_;  // gradients of replicated parameters; empty without sequence parallelism
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
   std::vector<TransferTicket> tickets_;   // by action, of starts

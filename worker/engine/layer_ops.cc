@@ -17,6 +17,10 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
       s_(shape_.seq),
       n_(shape_.tokens()),
       h_(shape_.hidden),
+      sharded_(shape_.sequence_parallel),
+      share_n_(shape_.shard_tokens()),
+      first_token_(sharded_ ? tp_rank * share_n_ : 0),
+      share_at_(first_token_ * h_),
       h_shard_(shape_.hidden / shape_.tp),
       f_shard_(shape_.ffn / shape_.tp),
       heads_(shape_.heads / shape_.tp),
@@ -37,7 +41,8 @@ DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) c
           .step = step_,
           .layer = layer,
           .op = static_cast<int32_t>(op),
-          .first_sample = input.first_sample};
+          .first_sample = input.first_sample,
+          .first_token = op == Op::kContext ? 0 : first_token_};
 }
 
 }  // namespace lynx

@@ -55,6 +55,8 @@ class LayerOps {
 
  private:
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
+  // Backward of add1 and add2: the gradient of their input, at the rank's share of `out`.
+  void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const float* grad, Parameter bias, float* out);
 
   const LayerShape shape_;
   const double dropout_rate_;
@@ -68,6 +70,11 @@ class LayerOps {
 
   // Sizes, as in the backend's comments.
   const int64_t b_, s_, n_, h_;
+  // With sequence parallelism norms, residuals and dropout work on a rank's share of the tokens; else on all.
+  const bool sharded_;
+  const int64_t share_n_;      // tokens of the share
+  const int64_t first_token_;  // of it
+  const int64_t share_at_;     // elements before it in a tensor (n, h)
   const int64_t h_shard_;  // h / t
   const int64_t f_shard_;  // f / t
   const int64_t heads_;    // of this rank

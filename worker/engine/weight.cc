@@ -9,7 +9,7 @@ void LayerOps::Weight(Op op, int32_t layer, const TensorTable& t) {
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
     case Op::kQkv:
-      return backend_.LinearWeight(t[kLn1], t[kGradQkv], n_, h_, 3 * h_shard_, gradient(Parameter::kQkvWeight),
+      return backend_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, 3 * h_shard_, gradient(Parameter::kQkvWeight),
                                    gradient(Parameter::kQkvBias));
     case Op::kProj:
       return backend_.LinearWeight(t[kContext], t[kGradProj], n_, h_shard_, h_, gradient(Parameter::kProjWeight),
@@ -17,14 +17,14 @@ void LayerOps::Weight(Op op, int32_t layer, const TensorTable& t) {
     case Op::kAdd1:
       return backend_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
     case Op::kFc1:
-      return backend_.LinearWeight(t[kLn2], t[kGradFc1], n_, h_, f_shard_, gradient(Parameter::kFc1Weight),
+      return backend_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, f_shard_, gradient(Parameter::kFc1Weight),
                                    gradient(Parameter::kFc1Bias));
     case Op::kFc2:
       return backend_.LinearWeight(t[kGelu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight), nullptr);
     case Op::kAdd2:
       return backend_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
     case Op::kLogits:  // the logits hold their gradient by now
-      return backend_.LinearWeight(t[kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),
+      return backend_.LinearWeight(t[sharded_ ? kLnfFull : kLnf], t[kLogits], n_, h_, v_shard_, gradient(Parameter::kHeadOutWeight),
                                    nullptr);
     default:
       LYNX_CHECK(!"the op has no weight pass");

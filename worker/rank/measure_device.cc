@@ -36,7 +36,7 @@ StageContext ContextOf(const LayerShape& shape) {
                    .seq = shape.seq,
                    .vocab = shape.vocab,
                    .dropout = shape.dropout ? kDropoutRate : 0};
-  context.layout = {.tp = shape.tp, .pp = 1, .dp = 1};
+  context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};
   return context;

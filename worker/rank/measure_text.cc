@@ -105,7 +105,8 @@ Json ShapeJson(const LayerShape& shape) {
           {"ffn", shape.ffn},
           {"vocab", shape.vocab},
           {"tp", shape.tp},
-          {"dropout", shape.dropout}};
+          {"dropout", shape.dropout},
+          {"sequence_parallel", shape.sequence_parallel}};
 }
 
 absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) {
@@ -119,6 +120,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Number("vocab", shape.vocab);
   reader.Number("tp", shape.tp);
   reader.Truth("dropout", shape.dropout);
+  reader.Truth("sequence_parallel", shape.sequence_parallel);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
   positive("seq", shape.seq);
@@ -131,6 +133,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Require(shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
   reader.Require(shape.ffn % shape.tp == 0, "ffn", "a multiple of tp");
+  reader.Require(!shape.sequence_parallel || shape.seq % shape.tp == 0, "seq", "a multiple of tp");
   LYNX_RETURN_IF_ERROR(reader.status());
   return shape;
 }

@@ -47,13 +47,13 @@ const OpCase kCases[] = {
     {"PositionForward",
      [](Backend& backend, TestMemory& memory) {
        float* x = memory.Random(kN * kH, 1);
-       backend.PositionForward(x, memory.Random(kS * kH, 2), kB, kS, kH, kKey);
+       backend.PositionForward(x, memory.Random(kS * kH, 2), kN, kS, kH, kKey);
        return Take(x, kN * kH);
      }},
     {"PositionBackward",
      [](Backend& backend, TestMemory& memory) {
        float* dx = memory.Random((kN + kS) * kH, 1);
-       backend.PositionBackward(dx, dx + kN * kH, kB, kS, kH, kKey);
+       backend.PositionBackward(dx, dx + kN * kH, kN, kS, kH, kKey);
        return Take(dx, (kN + kS) * kH);
      }},
     {"LayerNormForward",

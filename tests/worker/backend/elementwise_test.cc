@@ -70,7 +70,7 @@ TEST_P(Elementwise, PositionForwardEqualsTheFormula) {
   float* x = memory.Random(n * h, 1);
   const float* pos = memory.Random(s * h, 2);
   const Vector want = reference::Position(ToDouble(x, n * h), ToDouble(pos, s * h), b, s, h, key);
-  backend->PositionForward(x, pos, b, s, h, key);
+  backend->PositionForward(x, pos, n, s, h, key);
   ExpectClose(x, want, 1e-6, "x");
   memory.ExpectGuardsIntact();
 }
@@ -80,7 +80,7 @@ TEST_P(Elementwise, PositionBackwardEqualsFiniteDifferences) {
   float* dpos = memory.Constant(s * h, 0.5f);
   const Vector x_d = ToDouble(memory.Random(n * h, 1), n * h), pos_d = ToDouble(memory.Random(s * h, 2), s * h);
   const Vector dout = ToDouble(dx, n * h);
-  backend->PositionBackward(dx, dpos, b, s, h, key);
+  backend->PositionBackward(dx, dpos, n, s, h, key);
   ExpectClose(
       dx,
       reference::Gradient(
@@ -90,6 +90,35 @@ TEST_P(Elementwise, PositionBackwardEqualsFiniteDifferences) {
       [&](const Vector& v) { return reference::Dot(reference::Position(x_d, v, b, s, h, key), dout); }, pos_d);
   for (double& value : want) value += 0.5;
   ExpectClose(dpos, want, 1e-6, "dpos");
+  memory.ExpectGuardsIntact();
+}
+
+// Shares of the tokens, each alone, make what all tokens make together, to the bit: a share may begin within a sample.
+TEST_P(Elementwise, SharesOfTheTokensMakeTheWhole) {
+  const float* pos = memory.Random(s * h, 2);
+  const float* bias = memory.Random(h, 5);
+  const float* input = memory.Random(n * h, 1);
+  const float* residual = memory.Random(n * h, 6);
+  float* whole = memory.Random(n * h, 1);
+  float* sums = memory.Constant(s * h, 0);
+  float* parts = memory.Random(n * h, 1);
+  float* part_sums = memory.Constant(s * h, 0);
+  float* whole_gradient = memory.Output(n * h);
+  float* part_gradient = memory.Output(n * h);
+  const auto run = [&](int64_t first, int64_t rows, float* x, float* dpos, float* gradient) {
+    DropoutKey of_share = key;
+    of_share.first_token = first;
+    const int64_t at = first * h;
+    backend->PositionForward(x + at, pos, rows, s, h, of_share);
+    backend->PositionBackward(x + at, dpos, rows, s, h, of_share);
+    backend->BiasDropoutAddForward(residual + at, bias, s, rows, h, of_share, x + at);
+    backend->BiasDropoutAddBackward(input + at, s, rows, h, of_share, gradient + at);
+  };
+  run(0, n, whole, sums, whole_gradient);
+  for (int64_t first = 0; first < n; first += 4) run(first, std::min<int64_t>(4, n - first), parts, part_sums, part_gradient);
+  EXPECT_EQ(Vector(parts, parts + n * h), Vector(whole, whole + n * h));
+  EXPECT_EQ(Vector(part_sums, part_sums + s * h), Vector(sums, sums + s * h));
+  EXPECT_EQ(Vector(part_gradient, part_gradient + n * h), Vector(whole_gradient, whole_gradient + n * h));
   memory.ExpectGuardsIntact();
 }
 

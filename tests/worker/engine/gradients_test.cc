@@ -110,8 +110,9 @@ TEST_P(Gradients, AgreeWithFiniteDifferences) {
   for (const auto& [name, gradient] : gradients) ExpectClose(name, gradient, differences[name], StrideOf(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(, Gradients, testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}),
-                         [](const auto& info) { return "tp" + std::to_string(info.param.tp); });
+INSTANTIATE_TEST_SUITE_P(, Gradients, testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1},
+                                         ParallelLayout{.tp = 2, .sequence_parallel = true}),
+                         [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace lynx

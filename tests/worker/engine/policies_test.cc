@@ -110,6 +110,7 @@ TinyJob AutoJob(const ParallelLayout& layout) {
                            .pp = layout.pp,
                            .dp = layout.dp,
                            .virtual_stages = layout.virtual_stages,
+                           .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
                            .schedule = layout.schedule};
   request.spec.resources = {
       .min_ranks = layout.ranks(),
@@ -156,7 +157,10 @@ INSTANTIATE_TEST_SUITE_P(, Policies,
                                          ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kZeroBubbleV},
                                          ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
                                          ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2,
-                                                        .schedule = ScheduleKind::kInterleaved}),
+                                                        .schedule = ScheduleKind::kInterleaved},
+                                         ParallelLayout{.tp = 2, .sequence_parallel = true},
+                                         ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true,
+                                                        .schedule = ScheduleKind::kZeroBubble}),
                          NameOf);
 
 }  // namespace

@@ -39,6 +39,7 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
       .micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
   MeasureRequest request{.shapes = {shape}, .cores = {}, .repetitions = 3, .budget_seconds = 20};
   shape.dropout = false;
+  shape.sequence_parallel = true;
   request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
@@ -51,7 +52,7 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
     const ShapeTimes& times = result->measured[i];
     EXPECT_EQ(times.shape, request.shapes[i]);
     EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));
-    for (const OpInfo& info : LayerGraph::Of({}).ops()) {
+    for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
       const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
       EXPECT_GT(op.forward, Nanos(0)) << OpName(info.op);
       EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << OpName(info.op);

@@ -33,6 +33,7 @@ TEST(MeasureText, RequestRoundTrips) {
   const MeasureRequest request{.shapes = {Shape(), {}}, .cores = {3, 5}, .repetitions = 7, .budget_seconds = 1.5};
   MeasureRequest valid = request;
   valid.shapes[1] = Shape();
+  valid.shapes[1].sequence_parallel = true;
   EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
 }
 
@@ -79,6 +80,10 @@ TEST(MeasureText, AShapeMustDivide) {
   MeasureRequest request{.shapes = {Shape()}};
   request.shapes[0].tp = 3;
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].heads'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].sequence_parallel = true;
+  request.shapes[0].seq = 15;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].seq'"));
 }
 
 TEST(MeasureText, AResultWithoutAnOpIsRefused) {

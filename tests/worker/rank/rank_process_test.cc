@@ -216,13 +216,7 @@ TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
 TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) {
-    StageContext& context = config.context;
-    context.layout.schedule = ScheduleKind::kZeroBubbleV;
-    context.slices.clear();
-    for (const int32_t chunk : {0, 1}) {
-      const int32_t stage = context.pipeline().StageOn(context.pipeline_rank, chunk);
-      context.slices.push_back(SliceOf(context.layout, stage, chunk, chunk + 1));
-    }
+    config.context.layout.zero = ZeroStage::kOptimizer;
   }));
   std::string reasons;  // a rank may only notice that another has ended
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -231,7 +225,7 @@ TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
     ASSERT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
     reasons += Only<RankFailure>(ranks.Reports(rank))[0].reason + "\n";
   }
-  EXPECT_THAT(reasons, HasSubstr("layout tp2 pp2 dp1 zero-bubble-v has more to it"));
+  EXPECT_THAT(reasons, HasSubstr("parallel.zero optimizer can be planned"));
 }
 
 TEST(RankProcess, ABrokenConfigurationIsReported) {

@@ -31,12 +31,12 @@ LYNX_SIMD void AddRows(const float* rows, int64_t n, int64_t h, float* sums) {
   }
 }
 
-// Calls apply(first column, count, factors) over the row's chunks.
+// Calls apply(first column, count, factors) over the chunks of a token's row.
 template <class Apply>
-void ForFactors(DropoutStream& dropout, int64_t row, int64_t s, int64_t h, const Apply& apply) {
+void ForFactors(DropoutStream& dropout, int64_t token, int64_t s, int64_t h, const Apply& apply) {
   for (int64_t column = 0; column < h; column += DropoutStream::kChunk) {
     const int64_t count = std::min(DropoutStream::kChunk, h - column);
-    apply(column, count, dropout.Factors(row / s, row % s * h + column, count));
+    apply(column, count, dropout.Factors(token / s, token % s * h + column, count));
   }
 }
 
@@ -50,7 +50,7 @@ void CpuBackend::BiasDropoutAddForward(const float* residual, const float* bias,
       AddBiasAndResidual(residual, bias, h, y);
       continue;
     }
-    ForFactors(dropout, row, s, h, [&](int64_t column, int64_t count, const float* factors) {
+    ForFactors(dropout, key.first_token + row, s, h, [&](int64_t column, int64_t count, const float* factors) {
       AddBiasDropAndAddResidual(residual + column, bias + column, factors, count, y + column);
     });
   }
@@ -64,7 +64,7 @@ void CpuBackend::BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n,
     return;
   }
   for (int64_t row = 0; row < n; ++row, dout += h, dy += h) {
-    ForFactors(dropout, row, s, h, [&](int64_t column, int64_t count, const float* factors) {
+    ForFactors(dropout, key.first_token + row, s, h, [&](int64_t column, int64_t count, const float* factors) {
       Multiply(dout + column, factors, count, dy + column);
     });
   }

@@ -39,6 +39,8 @@ CpuBackend::~CpuBackend() {
 
 void CpuBackend::Fill(float* x, int64_t count, float value) { std::fill_n(x, count, value); }
 
+void CpuBackend::Copy(const float* from, int64_t count, float* to) { std::copy_n(from, count, to); }
+
 absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::string& what) {
   LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
   if (bytes.value == 0) return std::span<float>();

@@ -28,8 +28,8 @@ class CpuBackend final : public Backend {
                         float* out) override;
   void EmbeddingBackward(const int32_t* tokens, const float* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
                          float* dtok) override;
-  void PositionForward(float* x, const float* pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) override;
-  void PositionBackward(float* dx, float* dpos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) override;
+  void PositionForward(float* x, const float* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
+  void PositionBackward(float* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
   void LayerNormForward(const float* x, const float* gamma, const float* beta, int64_t n, int64_t h,
                         float* y) override;
   void LayerNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h, bool accumulate,
@@ -61,6 +61,7 @@ class CpuBackend final : public Backend {
   double SumOfSquares(const float* x, int64_t count) override;
   void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
   void Fill(float* x, int64_t count, float value) override;
+  void Copy(const float* from, int64_t count, float* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
   std::string Name() const override;
 

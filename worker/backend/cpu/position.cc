@@ -26,38 +26,36 @@ LYNX_SIMD void DropAndSum(const float* factors, int64_t count, float* dx, float*
   }
 }
 
-}  // namespace
-
-void CpuBackend::PositionForward(float* x, const float* pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) {
-  DropoutStream dropout(key);
-  const int64_t per_sample = s * h;
-  for (int64_t sample = 0; sample < b; ++sample) {
-    float* out = x + sample * per_sample;
-    if (dropout.identity()) {
-      Add(pos, per_sample, out);
-      continue;
+// Calls apply(sample, element of the sample, count, element of the rows) for the runs of rows within one sample, in
+// pieces of at most kChunk elements.
+template <class Apply>
+void ForRuns(int64_t first_token, int64_t n, int64_t s, int64_t h, const Apply& apply) {
+  for (int64_t row = 0; row < n;) {
+    const int64_t token = first_token + row;
+    const int64_t rows = std::min(n - row, s - token % s);
+    for (int64_t at = 0; at < rows * h; at += DropoutStream::kChunk) {
+      apply(token / s, token % s * h + at, std::min(DropoutStream::kChunk, rows * h - at), row * h + at);
     }
-    for (int64_t at = 0; at < per_sample; at += DropoutStream::kChunk) {
-      const int64_t count = std::min(DropoutStream::kChunk, per_sample - at);
-      AddAndDrop(pos + at, dropout.Factors(sample, at, count), count, out + at);
-    }
+    row += rows;
   }
 }
 
-void CpuBackend::PositionBackward(float* dx, float* dpos, int64_t b, int64_t s, int64_t h, const DropoutKey& key) {
+}  // namespace
+
+void CpuBackend::PositionForward(float* x, const float* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
   DropoutStream dropout(key);
-  const int64_t per_sample = s * h;
-  for (int64_t sample = 0; sample < b; ++sample) {
-    float* gradient = dx + sample * per_sample;
-    if (dropout.identity()) {
-      Add(gradient, per_sample, dpos);
-      continue;
-    }
-    for (int64_t at = 0; at < per_sample; at += DropoutStream::kChunk) {
-      const int64_t count = std::min(DropoutStream::kChunk, per_sample - at);
-      DropAndSum(dropout.Factors(sample, at, count), count, gradient + at, dpos + at);
-    }
-  }
+  ForRuns(key.first_token, n, s, h, [&](int64_t sample, int64_t element, int64_t count, int64_t at) {
+    if (dropout.identity()) return Add(pos + element, count, x + at);
+    AddAndDrop(pos + element, dropout.Factors(sample, element, count), count, x + at);
+  });
+}
+
+void CpuBackend::PositionBackward(float* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
+  DropoutStream dropout(key);
+  ForRuns(key.first_token, n, s, h, [&](int64_t sample, int64_t element, int64_t count, int64_t at) {
+    if (dropout.identity()) return Add(dx + at, count, dpos + element);
+    DropAndSum(dropout.Factors(sample, element, count), count, dx + at, dpos + element);
+  });
 }
 
 }  // namespace lynx::cpu
