@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "planner/memory_model.h"
+#include "planner/plan_caches.h"
 #include "planner/stage_problem.h"
 
 namespace lynx {
@@ -52,9 +53,13 @@ LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
     : layer_(WholeTime(costs, kLayer)),
       embedding_(WholeTime(costs, LayerType::kEmbedding)),
       head_(WholeTime(costs, LayerType::kHead)),
+      forward_(costs.LayerTime(kLayer, Pass::kForward)),
       input_(TensorBytes(Tensor::kX, shape)) {
-  const int64_t passes = PassTime(costs, LayerGraph::Of(shape)).value;
-  pass_permille_ = std::clamp<int64_t>(passes / std::max<int64_t>(1, layer_.value / 1000), 0, 1000);
+  const auto permille = [&](Nanos part) {
+    return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000);
+  };
+  pass_permille_ = permille(PassTime(costs, LayerGraph::Of(shape)));
+  forward_permille_ = permille(forward_);
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
@@ -77,7 +82,9 @@ void LayerFloor::Lower(const LayerFloor& other) {
   layer_ = std::min(layer_, other.layer_);
   embedding_ = std::min(embedding_, other.embedding_);
   head_ = std::min(head_, other.head_);
+  forward_ = std::min(forward_, other.forward_);
   pass_permille_ = std::min(pass_permille_, other.pass_permille_);
+  forward_permille_ = std::min(forward_permille_, other.forward_permille_);
   windows_ = std::max(windows_, other.windows_);
   for (size_t i = 0; i < items_.size(); ++i) items_[i].cost = std::min(items_[i].cost, other.items_[i].cost);
   SortByPrice();
@@ -98,14 +105,13 @@ Nanos LayerFloor::Exposed(Bytes stored) const {
   return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
 }
 
-CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, const LayerFloor& floor)
-    : request_(request), candidate_(candidate), floor_(floor) {
-  const PipelineShape pipeline = PipelineOf(candidate.layout);
-  chunks_ = pipeline.chunks;
-  if (pipeline.placement == StagePlacement::kLooping) {
-    before_share_ = static_cast<double>(floor.pass_permille()) / 1000 / chunks_;
+CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
+    : request_(request), candidate_(candidate), caches_(caches), floor_(caches.Floor(candidate)),
+      pipeline_(PipelineOf(candidate.layout)) {
+  if (pipeline_.placement == StagePlacement::kLooping) {
+    before_share_ = static_cast<double>(floor_.delay_permille(candidate.layout.schedule)) / 1000 / pipeline_.chunks;
   }
-  total_ = floor.layer() * request.spec.model.layers + floor.embedding() + floor.head();
+  total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
 }
 
 // All x_r equal, which is best: with g the share of a rank's time that delays those after it, M x_r + g (x_0 + ... +
@@ -121,7 +127,7 @@ Nanos CandidateBound::Quick() const {
 
 CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
   const ParallelLayout& layout = candidate_.layout;
-  const PipelineShape pipeline = PipelineOf(layout);
+  const PipelineShape& pipeline = pipeline_;
   const auto states = [&](int32_t layers) {
     StageContext context{.model = request_.spec.model,
                          .layout = layout,
@@ -173,7 +179,7 @@ Bytes CandidateBound::Lacking() const {
     const int32_t layers = request_.spec.model.layers / candidate_.layout.pp;
     const std::optional<Bytes> budget = Budget(rank, layers);
     if (!budget) continue;
-    most = std::max(most, floor_.input() * (rank.chunks_in_flight * (layers / chunks_)) - *budget);
+    most = std::max(most, floor_.input() * (rank.chunks_in_flight * (layers / pipeline_.chunks)) - *budget);
   }
   return most;
 }
@@ -183,28 +189,45 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers) con
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
   // Chunks of unlike size hold at least what the smallest does.
-  const int64_t held_layers = rank.chunks_in_flight * (layers / chunks_);
+  const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
   return busy + floor_.Exposed(each) * layers;
 }
 
+std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead) const {
+  const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers);
+  if (!time) return std::nullopt;
+  const int64_t microbatches = candidate_.microbatches;
+  const StateFloor& states = caches_.States(candidate_);
+  const Nanos end = states.End(rank, layers);
+  const Nanos step = *time * microbatches / pipeline_.pipes() + ahead + end;
+  if (pipeline_.bidirectional()) return step;
+  Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
+  if (of_links == end && pipeline_.chunks == 1) {
+    // All reductions wait for the last backward or weight slot to begin.
+    of_links = *time * (microbatches - 1) + floor_.forward() * layers + states.EndWithReductions(rank, layers);
+  }
+  return std::max(step, of_links);
+}
+
 bool CandidateBound::MayTake(Nanos step) const {
   const int32_t p = candidate_.layout.pp;
-  const int32_t pipes = PipelineOf(candidate_.layout).pipes();
-  const int32_t model_layers = request_.spec.model.layers * pipes;
-  const int32_t least = chunks_, most = model_layers - (p - 1) * least;
+  const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
+  const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
+  const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
   double before = before_share_ * static_cast<double>(total_.value);  // of the ranks before those not yet looked at
   int64_t taken = 0;
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
+    const auto share = [&](int32_t layers) {
+      return before_share_ * static_cast<double>(Busy(rank, layers).value);
+    };
     const auto fits = [&](int32_t layers) {
-      const std::optional<Nanos> time = Least(rank, layers);
-      if (!time) return false;
-      const double ahead = std::max(0.0, before - before_share_ * static_cast<double>(Busy(rank, layers).value));
-      return static_cast<double>(candidate_.microbatches) * static_cast<double>(time->value) / pipes + ahead <=
-             static_cast<double>(step.value) / kRoundedDown;
+      const Nanos ahead(static_cast<int64_t>(std::max(0.0, before - share(layers))));
+      const std::optional<Nanos> least_step = LeastStep(r, layers, ahead);
+      return least_step && *least_step <= allowed;
     };
     if (!fits(least)) return false;
     int32_t low = least, high = most + 1;  // fits at low, not at high
@@ -212,7 +235,7 @@ bool CandidateBound::MayTake(Nanos step) const {
       const int32_t middle = low + (high - low) / 2;
       (fits(middle) ? low : high) = middle;
     }
-    before -= before_share_ * static_cast<double>(Busy(rank, low).value);
+    before -= share(low);
     taken += low;
   }
   return taken >= model_layers;

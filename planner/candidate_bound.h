@@ -3,11 +3,14 @@
 //
 // Let x_r be what one microbatch takes on pipeline rank r, with the recomputation that nothing hides, and b_r the part of
 // it that is forward and input gradient. Rank r works M x_r, and cannot begin before the forwards of the ranks before it
-// have run once, on the first of their v chunks, nor end the step before their backwards have:
+// have run once, on the first of their v chunks, nor end the step before their backwards have (which a rank that splits
+// off weight gradients can: there b_r is the forward alone):
 //
 //     step >= M x_r + (b_0 + ... + b_{r-1}) / v                                                            (1)
 //
-// (not where the schedule places its stages as a V or in two directions: there step >= M x_r). A layer that stores s
+// (not where the schedule places its stages as a V or in two directions: there step >= M x_r). Behind the last backward
+// stands what the states of a rank's layers take (StateFloor), and the transfers of its replicas' links run one after
+// another: each is a further term, or a further bound. A layer that stores s
 // bytes of a microbatch makes the rest again. With c_i and y_i an item's cost and bytes, that takes at least the
 // fractional knapsack of the items' costs, cheapest per byte first, of which its windows hide at most their sum. Memory:
 // n layers hold at least as many microbatches as the schedule has in flight. So x_r is bounded below by a function of
@@ -24,6 +27,7 @@
 
 #include "common/units.h"
 #include "planner/cost_model.h"
+#include "planner/layout.h"
 #include "planner/search.h"
 
 namespace lynx {
@@ -40,8 +44,12 @@ class LayerFloor {
   Nanos layer() const { return layer_; }
   Nanos embedding() const { return embedding_; }
   Nanos head() const { return head_; }
-  // Of a layer's time, its forward and input gradient, at least.
-  int64_t pass_permille() const { return pass_permille_; }
+  Nanos forward() const { return forward_; }  // of layer()
+  // Of a layer's time, at least, what delays the step for each rank before one that works all the time: forward and
+  // input gradient; where weight gradients are split off, and so can be what ends the step, the forward.
+  int64_t delay_permille(ScheduleKind schedule) const {
+    return InfoOf(schedule).splits_weight ? forward_permille_ : pass_permille_;
+  }
   Bytes input() const { return input_; }    // x
   Bytes stored() const { return stored_; }  // what may be recomputed, all of it
   // Exposed recomputation of a layer that stores at most so many bytes of a microbatch beside x; never rising in them.
@@ -54,18 +62,20 @@ class LayerFloor {
     Bytes bytes;
     Nanos cost;
   };
-  Nanos layer_, embedding_, head_;
-  int64_t pass_permille_ = 1000;
+  Nanos layer_, embedding_, head_, forward_;
+  int64_t pass_permille_ = 1000, forward_permille_ = 1000;
   Bytes input_, stored_;
   Nanos windows_;
   std::vector<Item> items_;     // in the order of the graph
   std::vector<Item> by_price_;  // cheapest per byte first
 };
 
+class PlanCaches;
+
 class CandidateBound {
  public:
-  // `floor`, of the candidate's shape, and the request outlive it.
-  CandidateBound(const PlanRequest& request, const Candidate& candidate, const LayerFloor& floor);
+  // The arguments outlive it.
+  CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
 
   // No step is shorter, whatever the memory.
   Nanos Quick() const;
@@ -91,11 +101,14 @@ class CandidateBound {
   // x_r; nullopt: does not fit.
   std::optional<Nanos> Least(const Rank& rank, int32_t layers) const;
   Nanos Busy(const Rank& rank, int32_t layers) const { return floor_.layer() * layers + rank.ends; }
+  // Least step with so many layers on a rank, which waits `ahead` for others; nullopt: does not fit.
+  std::optional<Nanos> LeastStep(int32_t rank, int32_t layers, Nanos ahead) const;
 
   const PlanRequest& request_;
   const Candidate& candidate_;
+  PlanCaches& caches_;
   const LayerFloor& floor_;
-  int32_t chunks_ = 1;
+  const PipelineShape pipeline_;
   double before_share_ = 0;  // of the time of the ranks before
   mutable std::vector<Rank> ranks_;  // filled on first use of memory
   Nanos total_;              // of the model, one microbatch

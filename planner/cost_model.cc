@@ -206,7 +206,7 @@ Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) 
   }
 }
 
-Nanos CostModel::TransferTime(const Action& start, const StageContext& context) const {
+Nanos CostModel::TransferTime(const Action& start) const {
   const auto window = [&](Pass pass) { return WindowTime(LayerTypeOf(start.layer), start.segment, pass); };
   switch (start.kind) {
     case ActionKind::kSendForwardStart:
@@ -225,8 +225,8 @@ Nanos CostModel::TransferTime(const Action& start, const StageContext& context) 
       return OffloadTime(BytesOf(start.tensors, shape_));
     case ActionKind::kReloadStart:
       return ReloadTime(BytesOf(start.tensors, shape_));
-    case ActionKind::kNormStart:  // two doubles: squared gradient norm and loss
-      return AllReduce(Bytes(16), layout_.ranks(), world_link_);
+    case ActionKind::kNormStart:
+      return NormTime();
     default:
       break;
   }
@@ -352,6 +352,8 @@ Nanos CostModel::OptimizerTime(int64_t parameters) const {
   const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{GradientRanks(layout_)};
   return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
 }
+
+Nanos CostModel::NormTime() const { return AllReduce(Bytes(2 * sizeof(double)), layout_.ranks(), world_link_); }
 
 Nanos CostModel::TiedEmbeddingTime() const {
   return AllReduce(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, boundary_links_.back());

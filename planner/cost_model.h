@@ -48,7 +48,7 @@ class CostModel {
   // Compute actions (F, B, W, R, OPT): time on the compute stream, alone. Starts and waits: 0.
   Nanos ComputeTime(const Action& action, const StageContext& context) const;
   // Start actions: time of the transfer once all members have started. Others: 0.
-  Nanos TransferTime(const Action& start, const StageContext& context) const;
+  Nanos TransferTime(const Action& start) const;
   // Length of the window that the collective at the end of a forward or backward segment opens; 0 if there is none.
   Nanos WindowTime(LayerType type, Segment segment, Pass pass) const;
   // Of the forward collective that makes the gathered tensor of its share (sequence parallelism).
@@ -78,6 +78,8 @@ class CostModel {
   // Time that `work` takes when copies to or from the host run beside the first `window` of it.
   Nanos BesideCopies(Nanos work, Nanos window) const;
   Nanos OptimizerTime(int64_t parameters) const;  // of so many of a rank's parameters
+  // Two numbers, the squared gradient norm and the loss, summed over all ranks.
+  Nanos NormTime() const;
   // All-reduce between the first and the last stage, which both hold the tied embedding.
   Nanos TiedEmbeddingTime() const;
 

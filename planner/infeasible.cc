@@ -102,7 +102,7 @@ std::vector<Candidate> Closest(const PlanRequest& request, const std::vector<Can
   for (size_t i = 0; i < candidates.size(); ++i) {
     // Candidates of a layout are in order of micro-batch, and the smallest needs least.
     if (i > 0 && candidates[i].layout == candidates[i - 1].layout) continue;
-    lacking.emplace_back(CandidateBound(request, candidates[i], caches.Floor(candidates[i])).Lacking(), i);
+    lacking.emplace_back(CandidateBound(request, candidates[i], caches).Lacking(), i);
   }
   std::stable_sort(lacking.begin(), lacking.end());
   std::vector<Candidate> closest;

@@ -48,7 +48,7 @@ bool Faster(const Draft& a, const Draft& b) {
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
     : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
-      pass_permille_(caches.Floor(candidate).pass_permille()) {}
+      delay_permille_(caches.Floor(candidate).delay_permille(candidate.layout.schedule)) {}
 
 std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
   const PipelineShape& pipeline = fits_.pipeline();
@@ -104,13 +104,14 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
 }
 
 // No step of this partition is shorter: rank s works M x_s after the forwards of the ranks before it have run once, each
-// on the first of its virtual stages, and before their backwards have. See CandidateBound.
+// on the first of its virtual stages, and before their backwards have, unless it splits off weight gradients. See
+// CandidateBound.
 Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   const int32_t chunks = fits_.pipeline().chunks;
   const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
   int64_t bound = 0, before = 0;
   for (int64_t cost : stage_costs) {
-    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * pass_permille_ / chunks);
+    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * delay_permille_ / chunks);
     before += looping ? cost : 0;
   }
   return Nanos(bound);
@@ -355,7 +356,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   }
   TimelineScratch scratch;
   const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
-  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) + GuessedEnd(*layers, passes.front().backward);
+  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) + GuessedEnd(*layers, passes);
   return guess;
 }
 
@@ -371,13 +372,19 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
     const int32_t rank = pipeline.RankOf(stage);
     const CostModel& costs = fits_.costs().Of(rank);
     StagePassTimes times;
+    // With ZeRO-2 and -3, transfers of the layers' states run beside the passes.
+    const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
     const auto add = [&](LayerType type, int32_t count) {
-      times.forward += costs.LayerTime(type, Pass::kForward) * count;
+      const int64_t parameters = LayerParameters(type, fits_.shape());
+      const ZeroStage zero = candidate_.layout.zero;
+      const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters) : Nanos(0);
+      const Nanos reduction = zero >= ZeroStage::kGradients ? costs.DataReduceTime(parameters) : Nanos(0);
+      times.forward += beside(costs.LayerTime(type, Pass::kForward), gather) * count;
       if (split) {
-        times.backward += costs.InputGradientTime(type) * count;
-        times.weight += costs.LayerTime(type, Pass::kWeight) * count;
+        times.backward += beside(costs.InputGradientTime(type), gather) * count;
+        times.weight += beside(costs.LayerTime(type, Pass::kWeight), reduction) * count;
       } else {
-        times.backward += costs.LayerTime(type, Pass::kBackward) * count;
+        times.backward += beside(costs.LayerTime(type, Pass::kBackward), gather + reduction) * count;
       }
     };
     add(LayerType::kTransformer, pieces[pipeline.PieceOf(stage)]);
@@ -391,19 +398,31 @@ std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32
   return passes;
 }
 
-// What stands after the last backward: gradients of the layer that is reduced last, weights that come back, the
-// optimizer.
-Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, Nanos last_backward) const {
-  Nanos most;
-  for (int32_t stage = 0; stage < stages(); ++stage) {
-    const CostModel& costs = fits_.costs().Of(stage);
-    const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape()) * layers[stage];
-    const Nanos whole = costs.DataReduceTime(parameters);
-    const Nanos one = whole / layers[stage];
-    const Nanos reduction = std::max(one, whole - last_backward);
-    most = std::max(most, reduction + costs.WeightGatherTime(parameters) + costs.OptimizerTime(parameters));
+// What stands after the last backward: gradients that are still to be reduced, the norm, the optimizer, weights that come
+// back. A rank ends its backward passes the earlier the further back it is, and those of its first chunk last.
+Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
+  const PipelineShape& pipeline = fits_.pipeline();
+  const ZeroStage zero = candidate_.layout.zero;
+  Nanos most_reduction, most_update, norm;
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    const CostModel& costs = fits_.costs().Of(rank);
+    const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape());
+    const Nanos one = costs.DataReduceTime(parameters);
+    const StagePassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
+    const Nanos slot = first.backward + first.weight;
+    Nanos reduction = one;
+    if (zero < ZeroStage::kGradients) {
+      reduction = std::max({one, one * layers[rank] / pipeline.chunks - slot,
+                            one * layers[rank] - slot * ((pipeline.chunks - 1) * stages() + 1)});
+    }
+    if (rank == 0) reduction += costs.DataReduceTime(LayerParameters(LayerType::kEmbedding, fits_.shape()));
+    most_reduction = std::max(most_reduction, reduction - slot * rank);
+    Nanos update = costs.OptimizerTime(parameters * layers[rank]);
+    if (zero < ZeroStage::kWeights) update += costs.WeightGatherTime(parameters) * layers[rank];
+    most_update = std::max(most_update, update);
+    norm = std::max(norm, costs.NormTime());
   }
-  return most;
+  return most_reduction + norm + most_update;
 }
 
 std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {

@@ -97,7 +97,7 @@ class LayoutPlanner {
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
                                             const std::vector<Nanos>& exposed) const;
-  Nanos GuessedEnd(const std::vector<int32_t>& layers, Nanos last_backward) const;
+  Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
   bool MaySimulateMore() const { return simulated_actions_ < kManyActions; }
 
   std::optional<Draft> BestBlock(Nanos to_beat);
@@ -120,7 +120,7 @@ class LayoutPlanner {
   const Candidate candidate_;
   PlanCaches& caches_;
   StageFits fits_;
-  const int64_t pass_permille_;  // share of a layer's time that its forward and input gradient are, at least
+  const int64_t delay_permille_;  // see LayerFloor
   int64_t simulated_actions_ = 0;
 };
 

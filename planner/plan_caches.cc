@@ -59,6 +59,16 @@ const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
   return floors_.emplace(shape, *std::move(floor)).first->second;
 }
 
+const StateFloor& PlanCaches::States(const Candidate& candidate) {
+  const ParallelLayout& layout = candidate.layout;
+  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero);
+  const auto it = states_.find(key);
+  if (it != states_.end()) return it->second;
+  const ParallelLayout degrees{
+      .tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero};
+  return states_.emplace(key, StateFloor(request_.cluster, request_.spec.model, degrees)).first->second;
+}
+
 const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {
   auto [it, inserted] = facts_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
   if (inserted) {

@@ -17,6 +17,7 @@
 #include "planner/search.h"
 #include "planner/stage_heu.h"
 #include "planner/stage_peaks.h"
+#include "planner/state_floor.h"
 
 namespace lynx {
 
@@ -40,6 +41,7 @@ class PlanCaches {
   FrontCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
   const LayerFloor& Floor(const Candidate& candidate);
+  const StateFloor& States(const Candidate& candidate);
   // Of the candidate's schedule, which exists (see Candidates), with so many microbatches.
   struct ScheduleFacts {
     Schedule schedule;
@@ -55,6 +57,8 @@ class PlanCaches {
   // By what LayerLayout keeps: the shape, and who shares what.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
   std::map<LayerShape, LayerFloor> floors_;
+  using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp
+  std::map<StatesKey, StateFloor> states_;
   using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t>;
   std::map<ScheduleKey, ScheduleFacts> facts_;
   std::map<ScheduleKey, PipelineSlots> slots_;

@@ -27,102 +27,111 @@ constexpr int kMostDoubtful = 16;
 // So many candidates are assembled at most, once there is a plan.
 constexpr int kMostRounds = 8;
 
-enum class Tier : uint8_t { kQuick, kBound };
-
-struct Entry {
-  Nanos bound;
-  Tier tier = Tier::kQuick;
-  size_t candidate = 0;
-
-  // For a queue whose top is least.
-  bool operator<(const Entry& o) const {
-    return std::tie(bound, tier, candidate) > std::tie(o.bound, o.tier, o.candidate);
-  }
-};
-
 Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
 
 }  // namespace
 
 PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches)
-    : request_(request), candidates_(candidates), caches_(caches) {
+    : request_(request), candidates_(candidates), caches_(caches), planners_(candidates.size()) {
   counts_.candidates = static_cast<int64_t>(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    queue_.push({CandidateBound(request, candidates[i], caches).Quick(), Tier::kQuick, i});
+  }
 }
 
-// Tiers 1 to 3. Afterwards every candidate that is not in guessed_ has a bound above the best guess that fits, with its
-// allowance, or does not fit.
-void PlanSearch::GuessAll() {
-  std::priority_queue<Entry> queue;
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    queue.push({CandidateBound(request_, candidates_[i], caches_.Floor(candidates_[i])).Quick(), Tier::kQuick, i});
-  }
-  Nanos best = kForever;
-  while (!queue.empty() && counts_.guessed < kMostGuesses) {
-    const Entry entry = queue.top();
-    queue.pop();
-    if (best != kForever && entry.bound > Allowed(best, kBoundAllowancePercent)) break;
-    const Candidate& candidate = candidates_[entry.candidate];
-    if (entry.tier == Tier::kQuick) {
-      const CandidateBound bound(request_, candidate, caches_.Floor(candidate));
-      ++counts_.bounded;
-      if (best != kForever && !bound.MayTake(Allowed(best, kBoundAllowancePercent))) continue;
-      if (const std::optional<Nanos> step = bound.Bound()) queue.push({*step, Tier::kBound, entry.candidate});
-      continue;
+// Of the candidates that seem to fit, those whose guess is at most `most`, in the order of their guesses: whatever is
+// still in the queue has a bound or a guess above that of the one that is appended.
+bool PlanSearch::GuessNext(Nanos most) {
+  while (!queue_.empty() && queue_.top().step <= most) {
+    const Entry entry = queue_.top();
+    queue_.pop();
+    if (entry.tier == Tier::kGuess) {
+      guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
+      return true;
     }
-    auto planner = std::make_unique<LayoutPlanner>(request_, candidate, caches_);
-    const StepGuess guess = planner->Guess();
-    ++counts_.guessed;
-    if (guess.fits) best = std::min(best, guess.step);
-    guessed_.push_back({guess, entry.candidate, std::move(planner)});
+    if (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)) continue;
+    if (entry.tier == Tier::kQuick) {
+      Bound(entry.candidate);
+    } else if (counts_.guessed < kMostGuesses) {
+      Guess(entry.candidate);
+    }
   }
-  std::sort(guessed_.begin(), guessed_.end(), [](const Guessed& a, const Guessed& b) {
-    if (a.guess < b.guess || b.guess < a.guess) return a.guess < b.guess;
-    return a.candidate < b.candidate;
-  });
+  return false;
 }
 
-// Tier 4 over the candidates that have not been assembled yet: the fastest draft that takes less than `to_beat`, and whose
-// it is.
-std::optional<Draft> PlanSearch::FastestDraft(Nanos to_beat, size_t& winner) {
-  std::optional<Draft> best;
-  int64_t actions = 0;
-  double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses, so far
-  int doubtful = 0;
-  for (size_t i = 0; i < guessed_.size(); ++i) {
-    Guessed& entry = guessed_[i];
-    const Nanos beat = best ? best->simulation.step : to_beat;
-    if (entry.planner == nullptr || (entry.simulated && *entry.simulated >= beat)) continue;
-    const bool have = beat != kForever;
-    if (have && (actions > kMostActions || (!entry.guess.fits && doubtful > 0))) break;
-    const double promised = least_ratio * static_cast<double>(entry.guess.step.value);
-    const Nanos allowed = have ? Allowed(beat, kGuessAllowancePercent) : kForever;
-    if (have && actions > kFewActions && promised > static_cast<double>(allowed.value)) continue;
-    if (!entry.guess.fits && ++doubtful > kMostDoubtful) break;
-    const int64_t before = entry.planner->simulated_actions();
-    std::optional<Draft> draft = entry.planner->Best(beat);
-    ++counts_.simulated;
-    actions += entry.planner->simulated_actions() - before;
-    if (!draft) continue;
-    entry.simulated = draft->simulation.step;
-    least_ratio = std::min(least_ratio, static_cast<double>(draft->simulation.step.value) /
-                                            static_cast<double>(std::max<int64_t>(1, entry.guess.step.value)));
-    if (draft->simulation.step >= to_beat || (best && !Faster(*draft, *best))) continue;
-    best = std::move(draft);
-    winner = i;
+void PlanSearch::Bound(size_t index) {
+  const CandidateBound bound(request_, candidates_[index], caches_);
+  ++counts_.bounded;
+  if (best_guess_ != kForever && !bound.MayTake(Allowed(best_guess_, kBoundAllowancePercent))) return;
+  if (const std::optional<Nanos> step = bound.Bound()) queue_.push({*step, Tier::kBound, index});
+}
+
+void PlanSearch::Guess(size_t index) {
+  auto planner = std::make_unique<LayoutPlanner>(request_, candidates_[index], caches_);
+  const StepGuess guess = planner->Guess();
+  ++counts_.guessed;
+  if (!guess.fits) {
+    doubtful_.push_back({guess.step, index, std::move(planner)});
+    return;
   }
-  return best;
+  best_guess_ = std::min(best_guess_, guess.step);
+  queue_.push({guess.step, Tier::kGuess, index});
+  planners_[index] = std::move(planner);
+}
+
+// Plans the candidate whole, unless it was assembled or is known to be too slow, and keeps it in `found` if it is faster.
+void PlanSearch::Simulate(Guessed& guessed, Found& found) {
+  const Nanos beat = found.beat();
+  if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
+  const int64_t before = guessed.planner->simulated_actions();
+  std::optional<Draft> draft = guessed.planner->Best(beat);
+  ++counts_.simulated;
+  found.actions += guessed.planner->simulated_actions() - before;
+  if (!draft) return;
+  guessed.simulated = draft->simulation.step;
+  found.least_ratio = std::min(found.least_ratio, static_cast<double>(draft->simulation.step.value) /
+                                                      static_cast<double>(std::max<int64_t>(1, guessed.step.value)));
+  if (draft->simulation.step >= found.to_beat || (found.draft && !Faster(*draft, *found.draft))) return;
+  found.draft = std::move(draft);
+  found.winner = &guessed;
+}
+
+// A guess above it promises no step below the one to beat, when few actions more may be simulated.
+Nanos PlanSearch::MostPromising(const Found& found) {
+  if (found.beat() == kForever || found.actions <= kFewActions) return kForever;
+  const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
+  return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
+}
+
+// Tier 4 over the candidates that have not been assembled yet.
+PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
+  Found found{.to_beat = to_beat};
+  for (size_t i = 0; found.beat() == kForever || found.actions <= kMostActions; ++i) {
+    const Nanos most = MostPromising(found);
+    if (i == guessed_.size() && !GuessNext(most)) break;
+    if (guessed_[i].step > most) break;
+    Simulate(guessed_[i], found);
+  }
+  if (found.beat() != kForever) return found;
+  std::sort(doubtful_.begin(), doubtful_.end(), [](const Guessed& a, const Guessed& b) {
+    return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate);
+  });
+  int tries = 0;
+  for (Guessed& doubtful : doubtful_) {
+    if (found.draft || tries++ == kMostDoubtful) break;
+    Simulate(doubtful, found);
+  }
+  return found;
 }
 
 std::optional<Plan> PlanSearch::Fastest() {
-  if (guessed_.empty()) GuessAll();
   std::optional<Plan> plan;
   for (int round = 0; !plan || round < kMostRounds; ++round) {
-    size_t winner = 0;
-    std::optional<Draft> draft = FastestDraft(plan ? plan->step : kForever, winner);
-    if (!draft) break;
-    const Nanos simulated = draft->simulation.step;
-    std::optional<Plan> next = Assembled(*guessed_[winner].planner, *std::move(draft));
-    guessed_[winner].planner = nullptr;
+    Found found = FastestDraft(plan ? plan->step : kForever);
+    if (!found.draft) break;
+    const Nanos simulated = found.draft->simulation.step;
+    std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
+    found.winner->planner = nullptr;
     if (next && (!plan || next->step < plan->step)) plan = std::move(next);
     // A plan whose arena had to be made smaller is slower than its draft: then another candidate's may be faster.
     if (plan && plan->step <= simulated) break;

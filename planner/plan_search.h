@@ -15,8 +15,13 @@
 #ifndef LYNX_PLANNER_PLAN_SEARCH_H_
 #define LYNX_PLANNER_PLAN_SEARCH_H_
 
+#include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <queue>
+#include <tuple>
 #include <vector>
 
 #include "planner/layout_planner.h"
@@ -41,15 +46,40 @@ class PlanSearch {
   const SearchCounts& counts() const { return counts_; }
 
  private:
+  enum class Tier : uint8_t { kQuick, kBound, kGuess };
+  // A candidate by the last tier that has looked at it. The queue's top has the least step.
+  struct Entry {
+    Nanos step;
+    Tier tier = Tier::kQuick;
+    size_t candidate = 0;
+
+    bool operator<(const Entry& o) const {
+      return std::tie(step, tier, candidate) > std::tie(o.step, o.tier, o.candidate);
+    }
+  };
   struct Guessed {
-    StepGuess guess;
+    Nanos step;
     size_t candidate;
-    std::unique_ptr<LayoutPlanner> planner;   // none: assembled already
-    std::optional<Nanos> simulated = {};      // step of its last draft
+    std::unique_ptr<LayoutPlanner> planner;  // null: assembled already
+    std::optional<Nanos> simulated = {};     // step of its last draft
+  };
+  // The fastest draft found so far that takes less than `to_beat`.
+  struct Found {
+    Nanos to_beat;
+    std::optional<Draft> draft = {};
+    Guessed* winner = nullptr;
+    int64_t actions = 0;
+    double least_ratio = std::numeric_limits<double>::max();  // of simulated steps to guesses
+
+    Nanos beat() const { return draft ? draft->simulation.step : to_beat; }
   };
 
-  void GuessAll();
-  std::optional<Draft> FastestDraft(Nanos to_beat, size_t& winner);
+  bool GuessNext(Nanos most);
+  void Bound(size_t index);
+  void Guess(size_t index);
+  void Simulate(Guessed& guessed, Found& found);
+  static Nanos MostPromising(const Found& found);
+  Found FastestDraft(Nanos to_beat);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
   // Of this draft, or of what the planner makes of it when an arena exceeds its limit: then `at_once` becomes false.
   std::optional<Plan> AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once);
@@ -57,7 +87,11 @@ class PlanSearch {
   const PlanRequest& request_;
   const std::vector<Candidate>& candidates_;
   PlanCaches& caches_;
-  std::vector<Guessed> guessed_;
+  std::priority_queue<Entry> queue_;
+  std::vector<std::unique_ptr<LayoutPlanner>> planners_;  // of guesses in the queue, by candidate
+  Nanos best_guess_{std::numeric_limits<int64_t>::max()};
+  std::deque<Guessed> guessed_;    // taken from the queue, in the order of their guesses
+  std::vector<Guessed> doubtful_;  // seem not to fit
   SearchCounts counts_;
 };
 

@@ -234,7 +234,7 @@ absl::Status Simulator::Start(int32_t stage, const Action& action) {
                                                       ": sends and receives are in different orders"));
   }
   transfer.ready = std::max(transfer.ready, state.now);
-  transfer.duration = std::max(transfer.duration, costs_.Of(stage).TransferTime(action, contexts_[stage]));
+  transfer.duration = std::max(transfer.duration, costs_.Of(stage).TransferTime(action));
   transfer.starts.push_back({stage, state.next});
   state.transfer_of[state.next] = {index, position};
   if (--transfer.members_missing == 0) Complete(channel, transfer);

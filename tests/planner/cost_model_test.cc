@@ -103,14 +103,14 @@ TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
   const CostModel costs(profile, model, layout, 1, 4);
   const StageContext context = TinyContext(model, layout, 2, 0);
   // A replica fills a node: only data parallelism and the world leave it.
-  EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0"), context), Nanos(640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0"), context),
+  EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0")),
             Nanos(2 * (1000 + LayerParameters(LayerType::kTransformer, context.shape()) * 2)));
-  EXPECT_EQ(costs.TransferTime(ActionOf("0NORM+"), context), Nanos(14 * 1002));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0NORM+")), Nanos(14 * 1002));
   const CostModel scattered(profile, model, layout, 1, 1);
-  EXPECT_EQ(scattered.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(2 * (1000 + 320)));
-  EXPECT_EQ(scattered.TransferTime(ActionOf("0SF+0"), context), Nanos(1640));
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(2 * (1000 + 320)));
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0SF+0")), Nanos(1640));
 }
 
 TEST(CostModel, InnerLinksJoinAlignedBlocks) {
@@ -119,12 +119,12 @@ TEST(CostModel, InnerLinksJoinAlignedBlocks) {
   profile.inner_links = {{2, {Nanos(0), 2'000'000'000}}};
   const CostModel pairs(profile, model, {.tp = 2, .pp = 2}, 1, 4);
   const StageContext context = TinyContext(model, {.tp = 2, .pp = 2}, 1, 0);
-  EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(320)) << "twice as fast inside a pair";
-  EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0"), context), Nanos(640)) << "from pair to pair";
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(320)) << "twice as fast inside a pair";
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0")), Nanos(640)) << "from pair to pair";
   // Three devices a node: ranks 2 and 3 are a tensor group on two nodes.
   profile.inter_node = {Nanos(0), 500'000'000};
   const CostModel crooked(profile, model, {.tp = 2, .pp = 2}, 1, 3);
-  EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn"), context), Nanos(1280));
+  EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(1280));
 }
 
 TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
@@ -154,7 +154,7 @@ TEST(CostModel, ZeroSharesGradientsAndUpdates) {
   EXPECT_EQ(shared.WeightGatherTime(1000), Nanos(3 * 500));
   EXPECT_EQ(shared.OptimizerTime(1000), Nanos(12 * 1000 + 54 * 250));
   const StageContext context = TinyContext(model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 0);
-  EXPECT_EQ(shared.TransferTime(ActionOf("0PG+:0"), context),
+  EXPECT_EQ(shared.TransferTime(ActionOf("0PG+:0")),
             shared.WeightGatherTime(LayerParameters(LayerType::kTransformer, context.shape())));
 }
 
@@ -175,12 +175,12 @@ TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
   HardwareProfile profile = RoundProfile(model);
   const StageContext context = TinyContext(model, {}, 1, 0);
   const CostModel without(profile, model, {}, 1, 1);
-  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)"), context), kLongestTime);
-  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)"), context), kLongestTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)")), kLongestTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)")), kLongestTime);
   profile.host = {Nanos(5), 500'000'000, 1'000'000'000, 1'200'000'000};
   const CostModel with(profile, model, {}, 1, 1);
-  EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)"), context), Nanos(5 + 2 * 4 * 640));
-  EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)"), context), Nanos(5 + 4 * 640));
+  EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)")), Nanos(5 + 2 * 4 * 640));
+  EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)")), Nanos(5 + 4 * 640));
   // Out at 2 ns a byte, in at 1, both together at 5/6 each way: leaving is what takes longest.
   EXPECT_EQ(with.ExchangeTime(Bytes(600)), Nanos(5 + 1200));
   profile.host = {Nanos(5), 2'000'000'000, 2'000'000'000, 3'000'000'000};
@@ -196,11 +196,11 @@ TEST(CostModel, TheLastRankOfAPipelineReachesTheFirstOverItsOwnLink) {
   // Ranks 0 and 1 share a node.
   const CostModel costs(profile, model, layout, 1, 2);
   const std::vector<StageContext> contexts = PipelineContexts(model, layout, 1, 3, {1, 1, 1, 1, 1, 1});
-  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0"), contexts[0]), Nanos(640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("4SB+0"), contexts[1]), Nanos(640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("1SF+0"), contexts[1]), Nanos(1640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("2SF+0"), contexts[2]), Nanos(1640));
-  EXPECT_EQ(costs.TransferTime(ActionOf("3RF+0"), contexts[0]), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("4SB+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("1SF+0")), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("2SF+0")), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("3RF+0")), Nanos(1640));
 }
 
 TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {
