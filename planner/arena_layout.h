@@ -8,8 +8,9 @@
 
 namespace lynx {
 
-// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has made from `program`.
-void LayOut(const Program& program, MemoryPlan& plan);
+// Sets the offsets and `arena` of a plan whose buffers and live_peak FoldLiveness has made from `program`. Looks for
+// nothing smaller once the arena is at most `enough`. With the arena that comes out as `enough` the same comes out again.
+void LayOut(const Program& program, Bytes enough, MemoryPlan& plan);
 
 }  // namespace lynx
 

@@ -12,6 +12,7 @@
 namespace lynx {
 namespace {
 
+constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 constexpr int kSimulatedPartitions = 3;
 // A partition whose slowest stage alone takes longer than the step to beat is dropped, with this allowance for HEU's
 // estimates.
@@ -528,7 +529,9 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       const StageSlice& slice = context.slices[chunk];
       part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
     }
-    const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context);
+    const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage]);
+    const Bytes enough = limit ? *limit + fits_.reserve(stage) : kUnlimited;
+    const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context, enough);
     LYNX_CHECK(memory.ok());
     part.arena = memory->arena;
     part.live_peak = memory->live_peak;
@@ -542,11 +545,11 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     part.communication_exposed = times.communication_exposed;
     part.stall = times.stall;
     if (!draft.proofs.empty()) part.proof = draft.proofs[stage];
-    if (const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage])) {
+    if (limit) {
       if (request_.spec.resources.activation_memory_per_rank.value == 0) {
-        plan.activation_limit = std::max(plan.activation_limit, *limit + fits_.reserve(stage));
+        plan.activation_limit = std::max(plan.activation_limit, enough);
       }
-      const Bytes excess = part.arena - (*limit + fits_.reserve(stage));
+      const Bytes excess = part.arena - enough;
       if (excess.value > 0) {
         // At least so much that the same policy is not found to fit again.
         fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));

@@ -321,9 +321,9 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
   return plan;
 }
 
-absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context) {
+absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough) {
   absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
-  if (plan.ok()) LayOut(program, *plan);
+  if (plan.ok()) LayOut(program, enough, *plan);
   return plan;
 }
 

@@ -68,8 +68,9 @@ struct MemoryPlan {
 // Liveness only: buffers without offsets, live_peak, peak_action; arena = 0. FailedPrecondition when an action reads a
 // tensor that nothing has written, naming both.
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
-// Liveness, then deterministic offsets without overlap in time and space.
-absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context);
+// Liveness, then deterministic offsets without overlap in time and space. Looks for no smaller arena than one of at most
+// `enough`, and then finds the same one again if `enough` is its size.
+absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
 
 // For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,

@@ -102,7 +102,7 @@ absl::Status CheckShape(const Plan& plan) {
 absl::Status CheckMemory(const Plan& plan, int32_t index) {
   const StagePlan& stage = plan.stages[index];
   const StageContext context = plan.ContextOf(index);
-  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(stage.program, context));
+  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(stage.program, context, stage.arena));
   if (memory.arena != stage.arena || memory.live_peak != stage.live_peak) {
     return absl::FailedPreconditionError(absl::StrCat(
         "plan: stage ", index, " states an arena of ", stage.arena.value, " bytes (peak ", stage.live_peak.value,

@@ -65,7 +65,7 @@ TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
       ASSERT_TRUE(draft.has_value());
       EXPECT_LE(bound.Quick(), draft->simulation.step);
       EXPECT_LE(*bound.Bound(), draft->simulation.step);
-      EXPECT_GE(bound.Quick().value * 10, draft->simulation.step.value * 7);
+      EXPECT_GE(bound.Quick().value * 10, draft->simulation.step.value * 6);
     }
   }
 }

@@ -58,7 +58,23 @@ TEST_F(ProgramProperty, PrintsAndParsesBack) {
   });
 }
 
-// No two buffers share a byte and a moment, none leaves the arena, and the arena is near its lower bound.
+// No two buffers share a byte and a moment, and none leaves the arena.
+void ExpectNoOverlap(const MemoryPlan& plan) {
+  const std::vector<BufferInstance>& buffers = plan.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const BufferInstance& a = buffers[i];
+    ASSERT_EQ(a.offset.value % kBufferAlignment.value, 0);
+    ASSERT_GE(a.offset, Bytes(0));
+    ASSERT_LE(a.offset + a.bytes, plan.arena);
+    for (size_t j = i + 1; j < buffers.size() && buffers[j].first <= a.last; ++j) {
+      const BufferInstance& b = buffers[j];
+      ASSERT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+          << BufferKeyText(a.key) << " and " << BufferKeyText(b.key) << " overlap";
+    }
+  }
+}
+
+// And the arena is near its lower bound.
 TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
   ForEachSeed([](const Pipeline& p) {
     for (size_t s = 0; s < p.programs.size(); ++s) {
@@ -68,20 +84,34 @@ TEST_F(ProgramProperty, LaysOutWithoutOverlap) {
       // Gradients that wait for their reduction outlive what lies around them.
       const double most = ReducesEachMicrobatch(p.contexts[s]) ? 1.15 : 1.08;
       EXPECT_LE(static_cast<double>(plan->arena.value), static_cast<double>(plan->live_peak.value) * most);
-      const std::vector<BufferInstance>& buffers = plan->buffers;
-      for (size_t i = 0; i < buffers.size(); ++i) {
-        const BufferInstance& a = buffers[i];
-        ASSERT_EQ(a.offset.value % kBufferAlignment.value, 0);
-        ASSERT_GE(a.offset, Bytes(0));
-        ASSERT_LE(a.offset + a.bytes, plan->arena);
-        for (size_t j = i + 1; j < buffers.size() && buffers[j].first <= a.last; ++j) {
-          const BufferInstance& b = buffers[j];
-          ASSERT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
-              << BufferKeyText(a.key) << " and " << BufferKeyText(b.key) << " overlap";
+      ExpectNoOverlap(*plan);
+    }
+  });
+}
+
+// Where more is enough, less work is done; whoever is told the size that came out finds the same layout again.
+TEST_F(ProgramProperty, LaysOutWhatIsEnoughAndTheSameAgain) {
+  int larger = 0;
+  ForEachSeed([&](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      const Bytes least = PlanMemory(p.programs[s], p.contexts[s])->arena;
+      for (const int64_t percent : {100, 101, 110, 1000}) {
+        const Bytes enough = least * percent / 100;
+        const absl::StatusOr<MemoryPlan> plan = PlanMemory(p.programs[s], p.contexts[s], enough);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        EXPECT_LE(plan->arena, enough);
+        larger += plan->arena > least;
+        ExpectNoOverlap(*plan);
+        const absl::StatusOr<MemoryPlan> again = PlanMemory(p.programs[s], p.contexts[s], plan->arena);
+        ASSERT_TRUE(again.ok());
+        EXPECT_EQ(again->arena, plan->arena);
+        for (size_t b = 0; b < plan->buffers.size(); ++b) {
+          ASSERT_EQ(again->buffers[b].offset, plan->buffers[b].offset);
         }
       }
     }
   });
+  EXPECT_GT(larger, 0);
 }
 
 TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {

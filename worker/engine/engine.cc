@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
   LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.program));
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
-  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context));
+  LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context, config.arena));
   if (memory.arena != config.arena) {
     return absl::FailedPreconditionError(absl::StrCat("the plan gives stage ", config.context.pipeline_rank, " an arena of ",
                                                       config.arena.value, " bytes, but its program needs ",
