@@ -202,14 +202,17 @@ TEST(RankProcess, RanksOnDifferentDataDoNotTrain) {
   EXPECT_FALSE(std::filesystem::exists(configs[0].checkpoint_directory));
 }
 
+// Smaller than any layout of the program's buffers, and larger than the first one that is looked at.
 TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
-  const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) { config.arena += Bytes(256); }));
-  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    const int exit_code = ranks.ExitCode(rank);
-    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
-    EXPECT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
-    EXPECT_TRUE(Only<StepReport>(ranks.Reports(rank)).empty());
+  for (const Bytes difference : {Bytes(-256), Bytes(1 << 20)}) {
+    const TestFolder folder;
+    RankProcesses ranks(folder, Configs(folder, 5, [&](RankConfig& config) { config.arena += difference; }));
+    for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+      const int exit_code = ranks.ExitCode(rank);
+      EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+      EXPECT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
+      EXPECT_TRUE(Only<StepReport>(ranks.Reports(rank)).empty());
+    }
   }
 }
 
