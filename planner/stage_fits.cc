@@ -307,8 +307,8 @@ StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
   return estimate;
 }
 
-Bytes StageFits::Fixed(int32_t stage) {
-  auto [it, inserted] = fixed_.try_emplace(stage);
+Bytes StageFits::Fixed(RecomputeMode mode, int32_t stage) {
+  auto [it, inserted] = fixed_.try_emplace(std::pair(mode == RecomputeMode::kNoOverlap, stage));
   if (inserted) {
     const int32_t layers = pipeline_.chunks * kFewLayers;
     const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers));
@@ -317,15 +317,15 @@ Bytes StageFits::Fixed(int32_t stage) {
   return it->second;
 }
 
-Bytes StageFits::BudgetOf(int32_t stage, int32_t layers, Bytes limit) {
-  return limit - Fixed(stage) - LayerInputs(stage, layers);
+Bytes StageFits::BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
+  return limit - Fixed(mode, stage) - LayerInputs(stage, layers);
 }
 
 StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   const Estimate all_stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return all_stored;
-  const Bytes budget = BudgetOf(stage, layers, *limit);
+  const Bytes budget = BudgetOf(mode, stage, layers, *limit);
   if (budget >= all_stored.bytes) return all_stored;
   Estimate sum;
   for (const Part& part : PartsOf(stage, layers)) {
@@ -368,7 +368,7 @@ int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t laye
   const Estimate estimate =
       IsHeuristic(mode) ? EstimateHeu(mode, stage, layers) : EstimateNamed(mode, stage, layers);
   if (const std::optional<Bytes> limit = Limit(stage, layers)) {
-    const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(stage) - *limit;
+    const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(mode, stage) - *limit;
     if (lacking > *limit / kDoubtfulShare) return kSeemsNotToFit + lacking.value;
   }
   return (busy + estimate.exposed).value;
@@ -377,7 +377,7 @@ int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t laye
 bool StageFits::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
-  const Bytes estimate = EstimateNamed(mode, stage, layers).bytes + LayerInputs(stage, layers) + Fixed(stage);
+  const Bytes estimate = EstimateNamed(mode, stage, layers).bytes + LayerInputs(stage, layers) + Fixed(mode, stage);
   return estimate / 100 * (100 - kMemoryAllowancePercent) <= *limit;
 }
 
@@ -399,7 +399,7 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
   Bytes fits = least - Bytes(1);  // no larger budget is known to fit
   Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
   const Bytes most = std::max(least, exceeds - Bytes(1));
-  Bytes budget = std::clamp(BudgetOf(stage, layers, limit), least, most);
+  Bytes budget = std::clamp(BudgetOf(mode, stage, layers, limit), least, most);
   std::optional<Fit> best;
   std::optional<std::vector<StagePolicy>> last_fitting;
   for (int i = 0; i < kBudgetTries; ++i) {
@@ -408,7 +408,7 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
     const bool again = last_fitting == policies;
     const Bytes peak = Peak(stage, policies);
     const Bytes spare = limit - peak;
-    fixed_[stage] = peak - bytes - LayerInputs(stage, layers);
+    fixed_[std::pair(mode == RecomputeMode::kNoOverlap, stage)] = peak - bytes - LayerInputs(stage, layers);
     if (spare.value >= 0) {
       if (!best || std::tie(exposed, peak) < std::tie(best->exposed, best->peak)) {
         best = Fit{policies, exposed, peak};
@@ -460,7 +460,7 @@ std::optional<StageFits::ExactFit> StageFits::FitExact(const StageSolver& solver
     const absl::StatusOr<StageValue> value = EvaluateStage(problem, known[i]);
     if (!value.ok()) return std::nullopt;
     exact.known += value->exposed / pipeline_.pipes();
-    const Bytes budget = BudgetOf(stage, layers, *limit);
+    const Bytes budget = BudgetOf(RecomputeMode::kAuto, stage, layers, *limit);
     problem.budget = std::max(value->bytes(), parts.size() == 1 ? budget : budget / layers * parts[i].layers);
   }
   for (int i = 0; i < kExactTries; ++i) {
@@ -519,7 +519,7 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
     if (wanted == RecomputeMode::kBlock) named_layers_ = layers;
     if (wanted == RecomputeMode::kUniform) named_layers_ = LeastMemoryGroup(stage, layers);
   }
-  const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(stage) : Bytes(0);
+  const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(wanted, stage) : Bytes(0);
   Bytes least(std::numeric_limits<int64_t>::max());
   for (RecomputeMode mode : modes) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest

@@ -124,12 +124,13 @@ class StageFits {
   const StageHeu& Heu(RecomputeMode mode, int32_t stage, const Part& part);
   const NamedUses& UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends);
   // Of the rank's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
-  // embedding's and the head's tensors. Learnt from the last peak found for the rank.
-  Bytes Fixed(int32_t stage);
+  // embedding's and the head's tensors. Learnt from the last peak found for the rank, apart for plans without windows:
+  // these must not depend on whether others were looked at before.
+  Bytes Fixed(RecomputeMode mode, int32_t stage);
   // Inputs of the layers of the microbatches in flight, and what is held for W of others: no policy changes it.
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   // What HEU may use of the limit, as far as is known.
-  Bytes BudgetOf(int32_t stage, int32_t layers, Bytes limit);
+  Bytes BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit);
   // Of any mode that names its policies; kUniform and kBlock with named_layers_.
   StagePolicy PolicyOf(RecomputeMode mode, int32_t layers) const;
   std::vector<StagePolicy> PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const;
@@ -162,7 +163,7 @@ class StageFits {
   int32_t named_layers_;
   bool lowers_peaks_ = false;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
-  std::map<int32_t, Bytes> fixed_;
+  std::map<std::pair<bool, int32_t>, Bytes> fixed_;  // whether without windows; rank
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
   std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
   std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;
