@@ -71,14 +71,22 @@ JobField OffloadShareField() {
           [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); }};
 }
 
+constexpr char kOffloadWord[] = "offload";
+
 JobField ForbiddenField() {
-  return {"recomputeOptions.forbid", "policies that recompute: auto may not choose, separated by blanks", false,
+  return {"recomputeOptions.forbid",
+          "policies that recompute: auto may not choose, separated by blanks; offload: nothing goes to the host", false,
           [](const std::string& text, JobSpec& spec) {
             spec.recompute_options.forbidden.clear();
+            spec.recompute_options.forbids_offload = false;
             for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
               RecomputeMode mode;
+              if (name == kOffloadWord) {
+                spec.recompute_options.forbids_offload = true;
+                continue;
+              }
               if (!ParseRecomputeMode(name, mode) || mode == RecomputeMode::kAuto) {
-                return Expected("names of policies other than auto", name);
+                return Expected("names of policies other than auto, or offload", name);
               }
               spec.recompute_options.forbidden.push_back(mode);
             }
@@ -87,6 +95,7 @@ JobField ForbiddenField() {
           [](const JobSpec& spec) {
             std::vector<std::string> names;
             for (RecomputeMode mode : spec.recompute_options.forbidden) names.push_back(RecomputeModeName(mode));
+            if (spec.recompute_options.forbids_offload) names.push_back(kOffloadWord);
             return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
           }};
 }

@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "planner/memory_model.h"
 #include "planner/plan_caches.h"
+#include "planner/search.h"
 #include "planner/stage_problem.h"
 
 namespace lynx {
@@ -63,6 +64,9 @@ LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
   const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
   for (const Nanos window : problem.forward) windows_ += window;
   for (const Nanos window : problem.backward) windows_ += window;
+  const HostLink& host = costs.host_link();
+  copied_per_second_ =
+      std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second / 2 + 1});
   for (const RecomputeItem& item : problem.items) {
     stored_ += item.bytes;
     items_.push_back({item.bytes, item.cost});
@@ -86,6 +90,7 @@ void LayerFloor::Lower(const LayerFloor& other) {
   pass_permille_ = std::min(pass_permille_, other.pass_permille_);
   forward_permille_ = std::min(forward_permille_, other.forward_permille_);
   windows_ = std::max(windows_, other.windows_);
+  copied_per_second_ = std::max(copied_per_second_, other.copied_per_second_);
   for (size_t i = 0; i < items_.size(); ++i) items_[i].cost = std::min(items_[i].cost, other.items_[i].cost);
   SortByPrice();
 }
@@ -105,9 +110,15 @@ Nanos LayerFloor::Exposed(Bytes stored) const {
   return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
 }
 
-CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
+Bytes LayerFloor::CopiedIn(Nanos time) const {
+  return Bytes(static_cast<int64_t>(Seconds(time) * static_cast<double>(copied_per_second_) / kRoundedDown) + 1);
+}
+
+CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
+                               Offloading offloading)
     : request_(request), candidate_(candidate), caches_(caches), floor_(caches.Floor(candidate)),
-      pipeline_(PipelineOf(candidate.layout)) {
+      pipeline_(PipelineOf(candidate.layout)),
+      offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
   if (pipeline_.placement == StagePlacement::kLooping) {
     before_share_ = static_cast<double>(floor_.delay_permille(candidate.layout.schedule)) / 1000 / pipeline_.chunks;
   }
@@ -162,7 +173,7 @@ const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
 }
 
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
-  // Of inputs that are made again, and of what goes to the host, the bound knows nothing.
+  // Of inputs that are made again, and of a share that goes to the host, the bound knows nothing.
   const RecomputeOptions& options = request_.spec.recompute_options;
   const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
   if (chains || options.offload_permille > 0) return std::nullopt;
@@ -184,7 +195,14 @@ Bytes CandidateBound::Lacking() const {
   return most;
 }
 
-std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers) const {
+// Through M microbatches of each of the pipeline's pipes goes what all of a step's copies carry. `layers` may be rounded
+// down: fewer share it.
+Bytes CandidateBound::Offloaded(Nanos step, int32_t layers) const {
+  const int64_t microbatches = std::max(1, candidate_.microbatches / pipeline_.pipes());
+  return std::min(floor_.stored(), floor_.CopiedIn(step) / (microbatches * layers) + Bytes(1));
+}
+
+std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nanos step) const {
   const std::optional<Bytes> budget = Budget(rank, layers);
   const Nanos busy = Busy(rank, layers);
   if (!budget) return busy;
@@ -193,23 +211,24 @@ std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers) con
   if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
   const Bytes each = *budget / held_layers - floor_.input();
   if (each.value < 0) return std::nullopt;
-  return busy + floor_.Exposed(each) * layers;
+  const Bytes offloaded = offloads_ ? Offloaded(step, layers / pipeline_.chunks * pipeline_.chunks) : Bytes(0);
+  return busy + floor_.Exposed(each + offloaded) * layers;
 }
 
-std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead) const {
-  const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers);
+std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const {
+  const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers, step);
   if (!time) return std::nullopt;
   const int64_t microbatches = candidate_.microbatches;
   const StateFloor& states = caches_.States(candidate_);
   const Nanos end = states.End(rank, layers);
-  const Nanos step = *time * microbatches / pipeline_.pipes() + ahead + end;
-  if (pipeline_.bidirectional()) return step;
+  const Nanos of_rank = *time * microbatches / pipeline_.pipes() + ahead + end;
+  if (pipeline_.bidirectional()) return of_rank;
   Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
   if (of_links == end && pipeline_.chunks == 1) {
     // All reductions wait for the last backward or weight slot to begin.
     of_links = *time * (microbatches - 1) + floor_.forward() * layers + states.EndWithReductions(rank, layers);
   }
-  return std::max(step, of_links);
+  return std::max(of_rank, of_links);
 }
 
 bool CandidateBound::MayTake(Nanos step) const {
@@ -226,7 +245,7 @@ bool CandidateBound::MayTake(Nanos step) const {
     };
     const auto fits = [&](int32_t layers) {
       const Nanos ahead(static_cast<int64_t>(std::max(0.0, before - share(layers))));
-      const std::optional<Nanos> least_step = LeastStep(r, layers, ahead);
+      const std::optional<Nanos> least_step = LeastStep(r, layers, ahead, step);
       return least_step && *least_step <= allowed;
     };
     if (!fits(least)) return false;

@@ -13,8 +13,10 @@
 // another: each is a further term, or a further bound. A layer that stores s
 // bytes of a microbatch makes the rest again. With c_i and y_i an item's cost and bytes, that takes at least the
 // fractional knapsack of the items' costs, cheapest per byte first, of which its windows hide at most their sum. Memory:
-// n layers hold at least as many microbatches as the schedule has in flight. So x_r is bounded below by a function of
-// rank and layers, and whether any partition has a step of at most T is answered from the last rank on, each taking as
+// n layers hold at least as many microbatches as the schedule has in flight. Where the planner may send tensors to the
+// host, a layer holds less of a microbatch by what it sends, and a step of length T sends no more than the device's link
+// carries both ways in T. So x_r is bounded below by a function of
+// rank and layers (and T), and whether any partition has a step of at most T is answered from the last rank on, each taking as
 // many layers as (1) lets it: the more the later ranks take, the less the earlier ones need. Exact for (1).
 //
 // Where nodes differ, every rank counts as the best of each. Pure; not thread-safe.
@@ -52,6 +54,8 @@ class LayerFloor {
   }
   Bytes input() const { return input_; }    // x
   Bytes stored() const { return stored_; }  // what may be recomputed, all of it
+  // What a device can send to the host and fetch back in that time, at most.
+  Bytes CopiedIn(Nanos time) const;
   // Exposed recomputation of a layer that stores at most so many bytes of a microbatch beside x; never rising in them.
   Nanos Exposed(Bytes stored) const;
 
@@ -66,6 +70,7 @@ class LayerFloor {
   int64_t pass_permille_ = 1000, forward_permille_ = 1000;
   Bytes input_, stored_;
   Nanos windows_;
+  int64_t copied_per_second_ = 0;  // bytes out and back
   std::vector<Item> items_;     // in the order of the graph
   std::vector<Item> by_price_;  // cheapest per byte first
 };
@@ -74,8 +79,12 @@ class PlanCaches;
 
 class CandidateBound {
  public:
+  // kIfOffered: true of plans that send tensors to the host, where the planner may. kNone: of all others.
+  enum class Offloading : uint8_t { kIfOffered, kNone };
+
   // The arguments outlive it.
-  CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches);
+  CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
+                 Offloading offloading = Offloading::kIfOffered);
 
   // No step is shorter, whatever the memory.
   Nanos Quick() const;
@@ -98,17 +107,21 @@ class CandidateBound {
   const std::vector<Rank>& Ranks() const;
   // For activations; nullopt: no limit.
   std::optional<Bytes> Budget(const Rank& rank, int32_t layers) const;
-  // x_r; nullopt: does not fit.
-  std::optional<Nanos> Least(const Rank& rank, int32_t layers) const;
+  // What each of so many layers may send to the host of a microbatch in a step of that length.
+  Bytes Offloaded(Nanos step, int32_t layers) const;
+  // x_r, the layers sending to the host what they can in `step`; nullopt: does not fit.
+  std::optional<Nanos> Least(const Rank& rank, int32_t layers, Nanos step) const;
   Nanos Busy(const Rank& rank, int32_t layers) const { return floor_.layer() * layers + rank.ends; }
-  // Least step with so many layers on a rank, which waits `ahead` for others; nullopt: does not fit.
-  std::optional<Nanos> LeastStep(int32_t rank, int32_t layers, Nanos ahead) const;
+  // Least step with so many layers on a rank, which waits `ahead` for others and sends to the host what it can in `step`;
+  // nullopt: does not fit.
+  std::optional<Nanos> LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const;
 
   const PlanRequest& request_;
   const Candidate& candidate_;
   PlanCaches& caches_;
   const LayerFloor& floor_;
   const PipelineShape pipeline_;
+  const bool offloads_;
   double before_share_ = 0;  // of the time of the ranks before
   mutable std::vector<Rank> ranks_;  // filled on first use of memory
   Nanos total_;              // of the model, one microbatch

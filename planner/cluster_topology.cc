@@ -202,6 +202,16 @@ Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& 
   return least;
 }
 
+Bytes HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage) {
+  Bytes least;
+  for (const int32_t group : GroupsOfStage(cluster, layout, stage)) {
+    const NodeGroup& nodes = cluster.groups[static_cast<size_t>(group)];
+    const Bytes share = nodes.host_memory / nodes.devices_per_node;
+    if (share.value > 0 && (least.value == 0 || share < least)) least = share;
+  }
+  return least;
+}
+
 HardwareProfile SlowerProfile(HardwareProfile a, const HardwareProfile& b) {
   a.measured = SharedShapes(a.measured, b);
   if (a.device_kind != b.device_kind) a.device_kind = "mixed";

@@ -59,6 +59,9 @@ std::string NodesText(const ClusterTopology& cluster);
 std::vector<int32_t> GroupsOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
 // The least memory of the devices of a stage that is known; 0 = none is.
 Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
+// What each rank of a stage may have of its node's memory: an even share with all devices of the node, whether they are
+// used or not. The least that is known; 0 = none is.
+Bytes HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
 
 // One profile that stands for both: a synchronous step is as slow as its slowest rank, so every figure is the worse
 // of the two. Measured shapes are those that both have.

@@ -319,12 +319,6 @@ Nanos CostModel::ReloadTime(Bytes bytes) const {
   return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.from_host_bytes_per_second);
 }
 
-Nanos CostModel::ExchangeTime(Bytes bytes) const {
-  if (profile_.host.both_bytes_per_second == 0) return kLongestTime;
-  const Nanos both = profile_.host.latency + TimeAtRate(bytes.value * 2, profile_.host.both_bytes_per_second);
-  return std::max({OffloadTime(bytes), ReloadTime(bytes), both});
-}
-
 Nanos CostModel::CopyTime(Nanos alone, bool to_host, Nanos other_busy) const {
   const HostLink& host = profile_.host;
   const int64_t own = to_host ? host.to_host_bytes_per_second : host.from_host_bytes_per_second;

@@ -70,8 +70,6 @@ class CostModel {
   Nanos WeightGatherTime(int64_t parameters) const;
   Nanos OffloadTime(Bytes bytes) const;  // to the host, with nothing coming back; kLongestTime if the device cannot
   Nanos ReloadTime(Bytes bytes) const;
-  // To the host while as much comes back, as in a pipeline's steady state; kLongestTime if the device cannot.
-  Nanos ExchangeTime(Bytes bytes) const;
   // Of a copy that takes `alone` by itself, while the other direction is busy for the first `other_busy` of it: both
   // together have the host link's common rate, of which the earlier copy keeps its own.
   Nanos CopyTime(Nanos alone, bool to_host, Nanos other_busy) const;
@@ -90,6 +88,7 @@ class CostModel {
   // Time that `work` takes when a transfer is in flight for the first `window` of it.
   Nanos OverlappedTime(Nanos work, Nanos window) const;
 
+  const HostLink& host_link() const { return profile_.host; }
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
   bool measured() const { return measured_; }  // the shape's op times were measured, not computed

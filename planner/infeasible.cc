@@ -76,8 +76,9 @@ std::optional<std::string> SuggestLayout(PlanRequest request) {
 
 std::string Reason(const PlanRequest& request, const Candidate& candidate, const Shortfall& shortfall) {
   const RecomputeMode mode = request.spec.recompute;
-  const std::string how = mode == RecomputeMode::kAuto ? std::string("with everything recomputed")
-                                                       : absl::StrCat("with recompute ", RecomputeModeName(mode));
+  std::string how = mode == RecomputeMode::kAuto ? std::string("with everything recomputed")
+                                                 : absl::StrCat("with recompute ", RecomputeModeName(mode));
+  if (shortfall.offloading) how += " or in the host's memory";
   std::string text = LackingText(shortfall, how);
   const Bytes device = DeviceMemoryOfStage(request.cluster, candidate.layout, shortfall.stage);
   if (shortfall.limit.value < 0) {

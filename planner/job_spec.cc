@@ -175,6 +175,10 @@ absl::Status ValidateModes(const JobSpec& spec) {
   if (options.layers > 0 && spec.recompute != RecomputeMode::kUniform && spec.recompute != RecomputeMode::kBlock) {
     return Bad("recomputeOptions.layers", options.layers, "is for recompute uniform or block");
   }
+  if (options.forbids_offload && options.offload_permille != 0) {
+    return Bad("recomputeOptions.offloadShare (thousandths)", options.offload_permille,
+               "must be 0, for recomputeOptions.forbid has offload");
+  }
   return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
 }
 

@@ -136,6 +136,7 @@ struct RecomputeOptions {
   int32_t layers = 0;               // N of kUniform and kBlock; 0 = that of the shortest step that fits
   int32_t offload_permille = 0;     // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
   std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
+  bool forbids_offload = false;     // nothing goes to the host, whatever chooses
 
   bool operator==(const RecomputeOptions&) const = default;
 };

@@ -18,23 +18,11 @@ constexpr int kSimulatedPartitions = 3;
 // estimates.
 constexpr int64_t kEstimateAllowancePercent = 98;
 
+// A gain of less than this share of the stages' time is not worth planning a partition with offloading.
+constexpr int64_t kNoticeableShare = 200;
+
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
-
-// The mode whose estimates stand for the request's: kBlock mixes what kNoOverlap mixes better.
-RecomputeMode GuessedMode(const StageFits& fits, RecomputeMode wanted) {
-  switch (wanted) {
-    case RecomputeMode::kAuto:
-      return fits.Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
-    case RecomputeMode::kHeu:
-    case RecomputeMode::kOpt:
-      return RecomputeMode::kAuto;
-    case RecomputeMode::kBlock:
-      return RecomputeMode::kNoOverlap;
-    default:
-      return wanted;
-  }
-}
 
 // Whether HEU's plans are among what the request's mode may come to.
 bool MayOverlap(RecomputeMode wanted) {
@@ -119,7 +107,7 @@ Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
 }
 
 std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers) {
-  Draft draft{.candidate = candidate_, .mode = mode, .layers = layers};
+  Draft draft{.candidate = candidate_, .mode = mode, .offloading = fits_.offloading(), .layers = layers};
   bool all_stored = true;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const std::optional<StageFits::Fit>& fit = fits_.FitOf(mode, stage, layers[stage]);
@@ -193,6 +181,29 @@ std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
   const std::vector<int32_t> even = EqualPartition();
   if (best && !tried.contains(even) && MaySimulateMore()) attempt(even);
   return best;
+}
+
+// Whether, by estimates, the stages of the partition together take noticeably less time where they may offload.
+bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
+  const auto cost = [&](bool offloading) {
+    fits_.SetOffloading(offloading);
+    int64_t sum = 0;
+    for (int32_t stage = 0; stage < stages(); ++stage) {
+      sum += fits_.EstimatedCost(RecomputeMode::kAuto, stage, layers[stage]);
+    }
+    return sum;
+  };
+  const int64_t with = cost(true), without = cost(false);
+  return with < without - without / kNoticeableShare;
+}
+
+std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
+  std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
+  if (!fits_.OffersOffloading() || (best && !OffloadingMayHelp(best->layers))) return best;
+  fits_.SetOffloading(true);
+  std::optional<Draft> with = DraftOf(RecomputeMode::kAuto, best ? std::min(to_beat, best->simulation.step) : to_beat);
+  fits_.SetOffloading(false);
+  return with && (!best || Faster(*with, *best)) ? with : best;
 }
 
 bool LayoutPlanner::StoresEverythingInBalance() {
@@ -287,7 +298,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   // Where HEU finds nothing that fits or promises to be faster, no named policy does.
   std::optional<Draft> best;
   if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
-    best = DraftOf(RecomputeMode::kAuto, to_beat);
+    best = DraftOfHeu(to_beat);
     if (!best) return best;
   }
   const auto consider = [&](RecomputeMode mode) {
@@ -301,129 +312,6 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
   if (MayDoWithoutWindows()) consider(RecomputeMode::kNoOverlap);
   return best;
-}
-
-// Most layers on each rank that seem to fit, one more; nullopt if they do not make up the model. More layers need more
-// memory, so halving finds it.
-std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
-  const int32_t chunks = fits_.pipeline().chunks;
-  const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
-  std::vector<int32_t> too_many;
-  int64_t sum = 0;
-  for (int32_t rank = 0; rank < stages(); ++rank) {
-    int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;  // fits at low, not at high
-    while (high - low > 1) {
-      const int32_t middle = low + (high - low) / 2;
-      (fits_.EstimatedCost(mode, rank, middle) < kSeemsNotToFit ? low : high) = middle;
-    }
-    if (low < chunks) return std::nullopt;
-    too_many.push_back(high);
-    sum += low;
-  }
-  return sum < model_layers ? std::nullopt : std::optional(too_many);
-}
-
-StepGuess LayoutPlanner::Guess() {
-  const RecomputeMode mode = GuessedMode(fits_, request_.spec.recompute);
-  if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
-  fits_.SetNamedLayers(1);
-  const StepGuess guess = GuessOf(mode);
-  if (guess.fits) return guess;
-  fits_.SetNamedLayers(MostGroup());
-  return GuessOf(mode);
-}
-
-StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
-  // Where everything can be stored in balance, nothing is better.
-  const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
-  std::optional<std::vector<int32_t>> layers = Partition(busy, busy);
-  for (int32_t rank = 0; layers && rank < stages(); ++rank) {
-    if (fits_.EstimatedCost(RecomputeMode::kNone, rank, (*layers)[rank]) >= kSeemsNotToFit) layers.reset();
-  }
-  if (!layers) {
-    const std::optional<std::vector<int32_t>> too_many = SeemsTooMany(mode);
-    if (too_many) layers = Balanced(mode, *too_many);
-  }
-  if (!layers) layers = EqualPartition();
-  StepGuess guess{.fits = true};
-  std::vector<Nanos> exposed;
-  for (int32_t stage = 0; stage < stages(); ++stage) {
-    int64_t cost = fits_.EstimatedCost(mode, stage, (*layers)[stage]);
-    if (cost >= kSeemsNotToFit) {
-      guess.fits = false;
-      cost = fits_.BusyTime(stage, (*layers)[stage]).value;
-    }
-    exposed.push_back(Nanos(cost) - fits_.BusyTime(stage, (*layers)[stage]));
-  }
-  TimelineScratch scratch;
-  const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
-  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) + GuessedEnd(*layers, passes);
-  return guess;
-}
-
-// `exposed`: recomputation of each rank and microbatch.
-std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
-                                                         const std::vector<Nanos>& exposed) const {
-  const PipelineShape& pipeline = fits_.pipeline();
-  const bool split = InfoOf(candidate_.layout.schedule).splits_weight;
-  const Bytes x = TensorBytes(Tensor::kX, fits_.shape());
-  const std::vector<int32_t> pieces = PieceLayers(layers);
-  std::vector<StagePassTimes> passes;
-  for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
-    const int32_t rank = pipeline.RankOf(stage);
-    const CostModel& costs = fits_.costs().Of(rank);
-    StagePassTimes times;
-    // With ZeRO-2 and -3, transfers of the layers' states run beside the passes.
-    const auto beside = [&](Nanos work, Nanos transfer) { return std::max(transfer, costs.OverlappedTime(work, transfer)); };
-    const auto add = [&](LayerType type, int32_t count) {
-      const int64_t parameters = LayerParameters(type, fits_.shape());
-      const ZeroStage zero = candidate_.layout.zero;
-      const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters) : Nanos(0);
-      const Nanos reduction = zero >= ZeroStage::kGradients ? costs.DataReduceTime(parameters) : Nanos(0);
-      times.forward += beside(costs.LayerTime(type, Pass::kForward), gather) * count;
-      if (split) {
-        times.backward += beside(costs.InputGradientTime(type), gather) * count;
-        times.weight += beside(costs.LayerTime(type, Pass::kWeight), reduction) * count;
-      } else {
-        times.backward += beside(costs.LayerTime(type, Pass::kBackward), gather + reduction) * count;
-      }
-    };
-    add(LayerType::kTransformer, pieces[pipeline.PieceOf(stage)]);
-    if (pipeline.Previous(stage) == kNoStage) add(LayerType::kEmbedding, 1);
-    const bool last = pipeline.Next(stage) == kNoStage;
-    if (last) add(LayerType::kHead, 1);
-    times.backward += exposed[rank] * pipeline.pipes() / pipeline.chunks;
-    if (!last && pipeline.RankOf(pipeline.Next(stage)) != rank) times.transfer = costs.BoundaryTime(rank, x);
-    passes.push_back(times);
-  }
-  return passes;
-}
-
-// What stands after the last backward: gradients that are still to be reduced, the norm, the optimizer, weights that come
-// back. A rank ends its backward passes the earlier the further back it is, and those of its first chunk last.
-Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
-  const PipelineShape& pipeline = fits_.pipeline();
-  const ZeroStage zero = candidate_.layout.zero;
-  Nanos most_reduction, most_update, norm;
-  for (int32_t rank = 0; rank < stages(); ++rank) {
-    const CostModel& costs = fits_.costs().Of(rank);
-    const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape());
-    const Nanos one = costs.DataReduceTime(parameters);
-    const StagePassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
-    const Nanos slot = first.backward + first.weight;
-    Nanos reduction = one;
-    if (zero < ZeroStage::kGradients) {
-      reduction = std::max({one, one * layers[rank] / pipeline.chunks - slot,
-                            one * layers[rank] - slot * ((pipeline.chunks - 1) * stages() + 1)});
-    }
-    if (rank == 0) reduction += costs.DataReduceTime(LayerParameters(LayerType::kEmbedding, fits_.shape()));
-    most_reduction = std::max(most_reduction, reduction - slot * rank);
-    Nanos update = costs.OptimizerTime(parameters * layers[rank]);
-    if (zero < ZeroStage::kWeights) update += costs.WeightGatherTime(parameters) * layers[rank];
-    most_update = std::max(most_update, update);
-    norm = std::max(norm, costs.NormTime());
-  }
-  return most_reduction + norm + most_update;
 }
 
 std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
@@ -442,7 +330,9 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   }
   if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
   fits_.SetStalls(std::move(stalls));
+  fits_.SetOffloading(draft.offloading);
   std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers);
+  fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
   fits_.SetStalls(std::vector<Nanos>(stages()));  // what is planned again must not count on them either
   return std::nullopt;
@@ -453,12 +343,14 @@ Draft LayoutPlanner::Exactly(Draft draft) {
   std::vector<std::optional<StageFits::ExactFit>> exact;
   Draft solved = draft;
   bool any = false;
+  fits_.SetOffloading(draft.offloading);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     exact.push_back(fits_.FitExact(request_.exact, stage, draft.policies[stage]));
     if (!exact.back() || !exact.back()->fit) continue;
     any = true;
     solved.policies[stage] = exact.back()->fit->policies;
   }
+  fits_.SetOffloading(false);
   if (any) Run(solved);
   const bool faster = any && solved.simulation.step <= draft.simulation.step;
   if (faster) draft = std::move(solved);
@@ -477,10 +369,13 @@ Draft LayoutPlanner::Exactly(Draft draft) {
   return draft;
 }
 
-std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, const std::vector<int32_t>& layers) {
+std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers) {
   // A draft in which everything happens to be stored came from HEU where that is the request's mode.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
-  return TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
+  fits_.SetOffloading(offloading);
+  std::optional<Draft> draft = TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
+  fits_.SetOffloading(false);
+  return draft;
 }
 
 std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
@@ -490,6 +385,7 @@ std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
 }
 
 Shortfall LayoutPlanner::LeastShortfall() {
+  fits_.SetOffloading(fits_.OffersOffloading());
   const auto lacking = [&](int32_t stage, int32_t layers, bool estimate) {
     const std::optional<Bytes> limit = fits_.Limit(stage, layers);
     LYNX_CHECK(limit.has_value());  // without a limit everything fits
@@ -505,8 +401,9 @@ Shortfall LayoutPlanner::LeastShortfall() {
     const Bytes excess = lacking(stage, count, false);
     if (stage > 0 && excess <= worst.excess()) continue;
     const Bytes limit = *fits_.Limit(stage, count);
-    worst = {stage, limit + excess, limit, fits_.States(stage, count).total()};
+    worst = {stage, limit + excess, limit, fits_.States(stage, count).total(), fits_.offloading()};
   }
+  fits_.SetOffloading(false);
   return worst;
 }
 
@@ -535,6 +432,11 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     LYNX_CHECK(memory.ok());
     part.arena = memory->arena;
     part.live_peak = memory->live_peak;
+    part.host = memory->host_peak;
+    if (const Bytes share = fits_.HostShare(stage); draft.offloading && part.host > share) {
+      fits_.ReserveHost(stage, draft.policies[stage], part.host);
+      fits = false;
+    }
     part.states = StatesOf(context);
     part.forward = times.forward;
     part.backward = times.backward;

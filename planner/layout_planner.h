@@ -24,6 +24,7 @@ namespace lynx {
 struct Draft {
   Candidate candidate;
   RecomputeMode mode = RecomputeMode::kNone;
+  bool offloading = false;  // whether the mode could send tensors to the host
   std::vector<int32_t> layers;  // of each pipeline rank
   std::vector<std::vector<StagePolicy>> policies;  // of each rank's virtual stages
   std::vector<Program> programs;
@@ -39,6 +40,7 @@ struct Shortfall {
   int32_t stage = 0;
   Bytes needed, limit;  // of the stage's arena
   Bytes states;         // of the stage
+  bool offloading = false;  // what goes to the host is not in it
   Bytes excess() const { return needed - limit; }
 };
 
@@ -67,7 +69,7 @@ class LayoutPlanner {
   // what is proven of it.
   Draft Exactly(Draft draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
-  std::optional<Draft> Again(RecomputeMode mode, const std::vector<int32_t>& layers);
+  std::optional<Draft> Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers);
   // The best draft that does without windows, forgetting what Assemble has found out: that was about other drafts.
   // nullopt where the request's mode does not come to it, or nothing promises to be faster than `to_beat`.
   std::optional<Draft> AfreshWithoutOverlap(Nanos to_beat);
@@ -76,7 +78,7 @@ class LayoutPlanner {
   int64_t simulated_actions() const { return simulated_actions_; }
 
   // The plan, with the arenas of the whole step. nullopt if one of them exceeds its limit (the search looks at peaks
-  // of few microbatches only); the planner then asks less of that stage next time.
+  // of few microbatches only), or what HEU sends to the host its share; the planner then asks less of that stage next time.
   std::optional<Plan> Assemble(Draft draft);
 
  private:
@@ -95,6 +97,8 @@ class LayoutPlanner {
   // By estimated costs, with fewer layers on each stage than those ruled out.
   std::optional<std::vector<int32_t>> Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out);
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);
+  // The best partition of those that seem to fit.
+  std::optional<std::vector<int32_t>> SeemsBest(RecomputeMode mode);
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
                                             const std::vector<Nanos>& exposed) const;
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
@@ -112,6 +116,9 @@ class LayoutPlanner {
   bool MayDoWithoutWindows() const;
   std::optional<Draft> BestOfStored(Nanos to_beat);
   std::optional<Draft> DraftOf(RecomputeMode mode, Nanos to_beat);
+  // HEU's, with offloading where it is offered and may be faster than without.
+  std::optional<Draft> DraftOfHeu(Nanos to_beat);
+  bool OffloadingMayHelp(const std::vector<int32_t>& layers);
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);

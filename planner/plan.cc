@@ -16,36 +16,16 @@
 namespace lynx {
 namespace {
 
-bool Offloads(const StagePlan& stage) {
-  return std::any_of(stage.program.begin(), stage.program.end(),
-                     [](const Action& action) { return action.kind == ActionKind::kOffloadStart; });
-}
-
-// What a rank of the stage may have of its node's memory: an even share with the node's other devices; 0 = unknown.
-Bytes HostShare(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage) {
-  Bytes least;
-  for (const int32_t group : GroupsOfStage(cluster, layout, stage)) {
-    const NodeGroup& nodes = cluster.groups[static_cast<size_t>(group)];
-    const Bytes share = nodes.host_memory / nodes.devices_per_node;
-    if (share.value > 0 && (least.value == 0 || share < least)) least = share;
-  }
-  return least;
-}
-
-// Fills in what each stage takes of its hosts' memory. The stage that they have no room for, if any.
-std::optional<Infeasible> AddHostMemory(const ClusterTopology& cluster, Plan& plan) {
+// The stage that its nodes' memory has no room for, if any: of a policy that the request names.
+std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
-    StagePlan& stage = plan.stages[static_cast<size_t>(index)];
-    if (!Offloads(stage)) continue;
-    const absl::StatusOr<MemoryPlan> memory = FoldLiveness(stage.program, plan.ContextOf(index));
-    LYNX_CHECK(memory.ok());
-    stage.host = memory->host_peak;
-    const Bytes share = HostShare(cluster, plan.layout, index);
-    if (share.value == 0 || stage.host <= share) continue;
+    const Bytes host = plan.stages[static_cast<size_t>(index)].host;
+    const Bytes share = HostShareOfStage(cluster, plan.layout, index);
+    if (share.value == 0 || host <= share) continue;
     return Infeasible{.stage = index,
-                      .needed = stage.host,
+                      .needed = host,
                       .limit = share,
-                      .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(stage.host),
+                      .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(host),
                                              " to the host's memory, of which a device's share is ", FormatBytes(share)),
                       .suggestion = "a smaller recomputeOptions.offloadShare"};
   }
@@ -60,7 +40,7 @@ absl::StatusOr<PlanResult> FastestOrWhyNot(const PlanRequest& request) {
   PlanCaches caches(request);
   std::optional<Plan> plan = PlanSearch(request, candidates, caches).Fastest();
   if (!plan) return PlanResult(ExplainInfeasible(request, candidates, caches));
-  if (std::optional<Infeasible> lacking = AddHostMemory(request.cluster, *plan)) return PlanResult(*std::move(lacking));
+  if (std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan)) return PlanResult(*std::move(lacking));
   plan->digest = Sha256Hex(PlanText(*plan));
   return PlanResult(*std::move(plan));
 }

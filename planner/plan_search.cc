@@ -59,11 +59,22 @@ bool PlanSearch::GuessNext(Nanos most) {
   return false;
 }
 
+// Guesses count on the host's memory only where nothing fits without it, and so does the place in the queue.
 void PlanSearch::Bound(size_t index) {
-  const CandidateBound bound(request_, candidates_[index], caches_);
+  using enum CandidateBound::Offloading;
   ++counts_.bounded;
-  if (best_guess_ != kForever && !bound.MayTake(Allowed(best_guess_, kBoundAllowancePercent))) return;
-  if (const std::optional<Nanos> step = bound.Bound()) queue_.push({*step, Tier::kBound, index});
+  const auto may_win = [&](const CandidateBound& bound) {
+    return best_guess_ == kForever || bound.MayTake(Allowed(best_guess_, kBoundAllowancePercent));
+  };
+  const CandidateBound stored(request_, candidates_[index], caches_, kNone);
+  const bool may_win_stored = may_win(stored);
+  std::optional<Nanos> step;
+  if (may_win_stored) step = stored.Bound();
+  if (!step && OffersOffloading(request_)) {
+    const CandidateBound offloading(request_, candidates_[index], caches_, kIfOffered);
+    if (may_win(offloading) && (may_win_stored || !stored.Bound())) step = offloading.Bound();
+  }
+  if (step) queue_.push({*step, Tier::kBound, index});
 }
 
 void PlanSearch::Guess(size_t index) {
@@ -160,10 +171,11 @@ std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draf
   for (int i = 0; i < kAssemblyTries; ++i) {
     const std::vector<int32_t> layers = draft.layers;
     const RecomputeMode mode = draft.mode;
+    const bool offloading = draft.offloading;
     if (exact) draft = planner.Exactly(std::move(draft));
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
     at_once = false;
-    std::optional<Draft> next = planner.Again(mode, layers);
+    std::optional<Draft> next = planner.Again(mode, offloading, layers);
     if (!next) next = planner.Best(kForever);
     if (!next) break;
     draft = *std::move(next);

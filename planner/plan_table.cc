@@ -32,6 +32,15 @@ std::string StoredText(const LayerGraph& graph, const StagePlan& stage) {
   return absl::StrCat(stored, " of ", all);
 }
 
+int64_t OffloadedCount(const LayerGraph& graph, const StagePlan& stage) {
+  int64_t offloaded = 0;
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+    const auto count = static_cast<int64_t>(graph.recomputable().size());
+    offloaded += std::count(layer.begin(), layer.begin() + count, Placement::kOffload);
+  }
+  return offloaded;
+}
+
 std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   std::array<int64_t, kPlacementCount> ops{};
   for (const LayerPolicy& layer : PoliciesOf(stage)) {
@@ -41,7 +50,7 @@ std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
   }
   std::string text;
   for (int i = 1; i < kPlacementCount; ++i) {
-    if (ops[i] == 0) continue;
+    if (ops[i] == 0 || !IsRecomputed(static_cast<Placement>(i))) continue;
     absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":",
                     ops[i]);
   }
@@ -126,14 +135,19 @@ Table StageTable(const Plan& plan) {
       {"limit", kRight, "What the arena may be"},
       {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
   const bool offloads = std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.host.value > 0; });
-  if (offloads) table.columns.push_back({"host", kRight, "Host memory of each rank, for what is offloaded"});
+  if (offloads) {
+    table.columns.push_back({"offloaded", kRight, "Tensors that wait in the host's memory, over the stage's layers"});
+    table.columns.push_back({"host", kRight, "Host memory of each rank, for what is offloaded"});
+  }
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& stage = plan.stages[i];
     table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
                           FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
                           plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
                           FormatBytes(stage.states.total())});
-    if (offloads) table.rows.back().push_back(FormatBytes(stage.host));
+    if (!offloads) continue;
+    table.rows.back().push_back(absl::StrCat(OffloadedCount(graph, stage)));
+    table.rows.back().push_back(FormatBytes(stage.host));
   }
   return table;
 }

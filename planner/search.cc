@@ -220,4 +220,14 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   return shapes;
 }
 
+bool OffersOffloading(const PlanRequest& request) {
+  using enum RecomputeMode;
+  const RecomputeMode mode = request.spec.recompute;
+  const RecomputeOptions& options = request.spec.recompute_options;
+  const std::vector<RecomputeMode>& forbidden = options.forbidden;
+  const bool heu = mode == kHeu || mode == kOpt ||
+                   (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
+  return request.target == PlanTarget::kAnyFramework && heu && !options.forbids_offload;
+}
+
 }  // namespace lynx

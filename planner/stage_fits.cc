@@ -13,16 +13,10 @@ namespace {
 
 // Microbatches beyond those in flight in the programs whose arena is looked at: by then it repeats itself.
 constexpr int32_t kProbeMicrobatches = 2;
-// Enough to see what a stage takes beside its layers.
-constexpr int32_t kFewLayers = 2;
-// An estimate that exceeds the limit by less than this share of it may be wrong: the peak decides.
-constexpr int64_t kDoubtfulShare = 200;
 constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // A share of the limit that is not worth another try.
 constexpr int64_t kNextToNothing = 256;
-// How far the estimated memory of a named policy may exceed the limit for the policy to be looked at.
-constexpr int64_t kMemoryAllowancePercent = 10;
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
@@ -42,6 +36,9 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
   }
   for (int32_t stage = 0; stage < stages(); ++stage) {
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
+    const bool copies = costs_.Of(stage).OffloadTime(Bytes(1)) < kLongestTime;
+    const bool offers = copies && lynx::OffersOffloading(request);
+    host_memory_.push_back(offers ? HostShare(stage) / pipeline_.chunks : Bytes(0));
     auto& busy = busy_times_.emplace_back();
     if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
       busy = busy_times_[stage - 1];
@@ -71,10 +68,34 @@ void StageFits::ForgetReserves() {
   fits_.clear();
 }
 
+// HEU's model counts all microbatches in flight as if they had been on their way at once.
+void StageFits::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken) {
+  Bytes most;
+  for (const StagePolicy& policy : policies) {
+    Bytes offloaded;
+    for (const LayerPolicy& layer : policy.layers) {
+      for (size_t i = 0; i < graph_.recomputable().size(); ++i) {
+        if (layer[i] == Placement::kOffload) offloaded += StoredBytes(graph_.recomputable()[i], shape_);
+      }
+    }
+    most = std::max(most, offloaded * InFlightOf(stage));
+  }
+  const double share = static_cast<double>(HostShare(stage).value) / static_cast<double>(taken.value);
+  Bytes& host = host_memory_[static_cast<size_t>(stage)];
+  host = std::min(host, Bytes(static_cast<int64_t>(share * static_cast<double>(most.value))));
+  offload_problems_.clear();
+  fits_.clear();
+}
+
+bool StageFits::OffersOffloading() const {
+  return std::any_of(host_memory_.begin(), host_memory_.end(), [](Bytes host) { return host.value > 0; });
+}
+
 void StageFits::SetStalls(std::vector<Nanos> stalls) {
   stalls_ = std::move(stalls);
   fits_.clear();
   heus_.clear();
+  offload_problems_.clear();
 }
 
 void StageFits::SetNamedLayers(int32_t layers) {
@@ -152,7 +173,7 @@ std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
 }
 
 Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
-  // What copies and chains hold of a microbatch depends on what runs beside them.
+  // What chains hold of a microbatch depends on what runs beside them.
   if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) return Probe(stage, policies, false).live_peak;
   if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
     return lowers_peaks_ ? PeakOfProgram(stage, policies) : PeakOfSlots(stage, policies);
@@ -169,7 +190,7 @@ Bytes StageFits::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& poli
   std::vector<Bytes> stored(chunks), for_weights(chunks), beside(chunks);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     const SliceEnds ends = PartsOf(stage, pipeline_.chunks)[chunk].ends;
-    const int32_t in_flight = ends.head ? 1 : 2;
+    const int32_t in_flight = ends.head ? 1 : RepeatsFrom(policies[chunk]);
     stored[chunk] = peaks_.StoredOf(ends, policies[chunk]);
     if (split) for_weights[chunk] = peaks_.StoredForWeights(ends, policies[chunk]);
     beside[chunk] = peaks_.Peak(ends, policies[chunk], in_flight, in_flight + 2) - stored[chunk] * in_flight;
@@ -217,6 +238,21 @@ RecomputeProblem StageFits::Problem(RecomputeMode mode, int32_t stage, const Par
   return mode == RecomputeMode::kNoOverlap ? WithoutWindows(problem) : problem;
 }
 
+const RecomputeProblem* StageFits::OffloadProblem(RecomputeMode mode, int32_t stage, const Part& part) {
+  const Bytes host = host_memory_[static_cast<size_t>(stage)];
+  if (!offloading_ || mode != RecomputeMode::kAuto || host.value == 0) return nullptr;
+  auto [it, inserted] = offload_problems_.try_emplace({stage, part.layers, part.ends.head});
+  if (inserted) {
+    it->second = MakeStageProblem(costs_.Of(stage), shape_,
+                                  {.layers = part.layers,
+                                   .in_flight = InFlightOf(stage),
+                                   .below_head = part.ends.head,
+                                   .stall = stalls_[stage] / pipeline_.chunks,
+                                   .host_memory = host});
+  }
+  return it->second.host_budget.value > 0 ? &it->second : nullptr;
+}
+
 const StageHeu& StageFits::Heu(RecomputeMode mode, int32_t stage, const Part& part) {
   // Without stalls the fronts serve all numbers of layers.
   const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : part.layers, part.ends.head};
@@ -234,21 +270,6 @@ Bytes StageFits::LayerInputs(int32_t stage, int32_t layers) const {
   return (inputs + (held(2) - held(1)) * for_weights_[static_cast<size_t>(stage)]) * layers;
 }
 
-const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {
-  auto [it, inserted] = named_.try_emplace({mode, stage, ends.head});
-  if (inserted) {
-    // No named policy uses the stall, so the number of layers that share it does not matter.
-    const LayerPolicy policy = NamedPolicy(graph_, mode, 1).layers[0];
-    it->second.problem = Problem(mode, stage, {1, ends});
-    const absl::StatusOr<LayerUse> inner = UseOf(it->second.problem, policy, false);
-    const absl::StatusOr<LayerUse> top = UseOf(it->second.problem, policy, true);
-    LYNX_CHECK(inner.ok() && top.ok());
-    it->second.inner = *inner;
-    it->second.top = *top;
-  }
-  return it->second;
-}
-
 StagePolicy StageFits::PolicyOf(RecomputeMode mode, int32_t layers) const {
   RecomputeOptions options = request_.spec.recompute_options;
   if (mode == RecomputeMode::kBlock || mode == RecomputeMode::kUniform) options.layers = named_layers_;
@@ -261,89 +282,18 @@ std::vector<StagePolicy> StageFits::PoliciesOf(RecomputeMode mode, int32_t stage
   return policies;
 }
 
-StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part) {
-  const bool block = mode == RecomputeMode::kBlock;
-  const NamedUses& named = UsesOf(block ? RecomputeMode::kNone : mode, stage, part.ends);
-  std::vector<LayerUse> uses(static_cast<size_t>(part.layers), named.inner);
-  uses.back() = named.top;
-  if (block) {
-    const NamedUses& full = UsesOf(RecomputeMode::kFull, stage, part.ends);
-    const int32_t recomputed = std::min(part.layers, named_layers_);
-    std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
-    if (recomputed == part.layers) uses.back() = full.top;
-  }
-  return Combine(named.problem, uses);
-}
-
-StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
-  if (mode == RecomputeMode::kUniform) return EstimateUniform(stage, layers);
-  Estimate sum;
-  Bytes transient;
-  for (const Part& part : PartsOf(stage, layers)) {
-    const StageValue value = ValueOfNamed(mode, stage, part);
-    sum.exposed += value.exposed / pipeline_.pipes();
-    sum.bytes += value.held;
-    transient = std::max(transient, value.transient);
-  }
-  sum.bytes += transient;
-  // Copies run beside the passes; what they expose the simulation shows.
-  sum.bytes = sum.bytes / 1000 * (1000 - request_.spec.recompute_options.offload_permille);
-  return sum;
-}
-
-// As recomputing everything, but for the inputs that are not kept, the other layers of a group, and what makes their
-// inputs again.
-StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
-  Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
-  const int32_t group = std::clamp(named_layers_, 1, layers);
-  const int32_t below = layers - (layers + group - 1) / group;
-  Bytes layer;
-  for (const Tensor tensor : graph_.recomputable()) layer += StoredBytes(tensor, shape_);
-  estimate.bytes += layer * (group - 1) - TensorBytes(Tensor::kX, shape_) * below * InFlightOf(stage);
-  const CostModel& costs = costs_.Of(stage);
-  const Nanos again = costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
-                      costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward);
-  estimate.exposed += again * below / pipeline_.pipes();
-  return estimate;
-}
-
-Bytes StageFits::Fixed(RecomputeMode mode, int32_t stage) {
-  auto [it, inserted] = fixed_.try_emplace(std::pair(mode == RecomputeMode::kNoOverlap, stage));
-  if (inserted) {
-    const int32_t layers = pipeline_.chunks * kFewLayers;
-    const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers));
-    it->second = peak - EstimateNamed(RecomputeMode::kNone, stage, layers).bytes - LayerInputs(stage, layers);
-  }
-  return it->second;
-}
-
-Bytes StageFits::BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
-  return limit - Fixed(mode, stage) - LayerInputs(stage, layers);
-}
-
-StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const Estimate all_stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
-  const std::optional<Bytes> limit = Limit(stage, layers);
-  if (!limit) return all_stored;
-  const Bytes budget = BudgetOf(mode, stage, layers, *limit);
-  if (budget >= all_stored.bytes) return all_stored;
-  Estimate sum;
-  for (const Part& part : PartsOf(stage, layers)) {
-    const StageValue value = Heu(mode, stage, part).Estimate(part.layers, budget / layers * part.layers);
-    sum.exposed += value.exposed / pipeline_.pipes();
-    sum.bytes += value.bytes();
-  }
-  return sum;
-}
-
 // Each virtual stage gets its layers' share of the budget, which must do for its least.
 Bytes StageFits::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   Bytes least;
   for (const Part& part : PartsOf(stage, layers)) {
-    const Bytes of_part = Heu(mode, stage, part).LeastBytes(part.layers);
+    const RecomputeProblem* offload = OffloadProblem(mode, stage, part);
+    const StageHeu& heu = Heu(mode, stage, part);
+    const Bytes of_part =
+        offload == nullptr ? heu.LeastBytes(part.layers) : LeastBytesWithOffloading(heu, *offload);
+    if (pipeline_.chunks == 1) return of_part;
     least = std::max(least, (of_part + Bytes(part.layers - 1)) / part.layers * layers);
   }
-  return pipeline_.chunks == 1 ? Heu(mode, stage, PartsOf(stage, layers)[0]).LeastBytes(layers) : least;
+  return least;
 }
 
 std::pair<std::vector<StagePolicy>, StageFits::Estimate> StageFits::BestOfHeu(RecomputeMode mode, int32_t stage,
@@ -352,33 +302,25 @@ std::pair<std::vector<StagePolicy>, StageFits::Estimate> StageFits::BestOfHeu(Re
   Estimate sum;
   for (const Part& part : PartsOf(stage, layers)) {
     const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
-    std::optional<StageSolution> best = Heu(mode, stage, part).Best(part.layers, share);
-    LYNX_CHECK(best.has_value());
-    sum.exposed += best->value.exposed / pipeline_.pipes();
-    sum.bytes += best->value.bytes();
-    policies.push_back(std::move(best->policy));
+    const auto add = [&](StagePolicy policy, const StageValue& value, Nanos slowed) {
+      sum.exposed += (value.exposed + slowed) / pipeline_.pipes();
+      sum.bytes += value.bytes();
+      policies.push_back(std::move(policy));
+    };
+    const StageHeu& heu = Heu(mode, stage, part);
+    if (const RecomputeProblem* offload = OffloadProblem(mode, stage, part)) {
+      RecomputeProblem problem = *offload;
+      problem.budget = share;
+      std::optional<OffloadSolution> best = BestWithOffloading(heu, problem, CopySlowdown(stage));
+      LYNX_CHECK(best.has_value());
+      add(std::move(best->policy), best->value, best->slowed);
+    } else {
+      std::optional<StageSolution> best = heu.Best(part.layers, share);
+      LYNX_CHECK(best.has_value());
+      add(std::move(best->policy), best->value, Nanos(0));
+    }
   }
   return {std::move(policies), sum};
-}
-
-int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const Nanos busy = BusyTime(stage, layers);
-  const auto known = fits_.find({mode, stage, layers});
-  if (known != fits_.end() && known->second) return (busy + known->second->exposed).value;
-  const Estimate estimate =
-      IsHeuristic(mode) ? EstimateHeu(mode, stage, layers) : EstimateNamed(mode, stage, layers);
-  if (const std::optional<Bytes> limit = Limit(stage, layers)) {
-    const Bytes lacking = estimate.bytes + LayerInputs(stage, layers) + Fixed(mode, stage) - *limit;
-    if (lacking > *limit / kDoubtfulShare) return kSeemsNotToFit + lacking.value;
-  }
-  return (busy + estimate.exposed).value;
-}
-
-bool StageFits::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const std::optional<Bytes> limit = Limit(stage, layers);
-  if (!limit) return true;
-  const Bytes estimate = EstimateNamed(mode, stage, layers).bytes + LayerInputs(stage, layers) + Fixed(mode, stage);
-  return estimate / 100 * (100 - kMemoryAllowancePercent) <= *limit;
 }
 
 std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
@@ -408,7 +350,7 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
     const bool again = last_fitting == policies;
     const Bytes peak = Peak(stage, policies);
     const Bytes spare = limit - peak;
-    fixed_[std::pair(mode == RecomputeMode::kNoOverlap, stage)] = peak - bytes - LayerInputs(stage, layers);
+    fixed_[FixedKey(mode, stage)] = peak - bytes - LayerInputs(stage, layers);
     if (spare.value >= 0) {
       if (!best || std::tie(exposed, peak) < std::tie(best->exposed, best->peak)) {
         best = Fit{policies, exposed, peak};
@@ -456,7 +398,9 @@ std::optional<StageFits::ExactFit> StageFits::FitExact(const StageSolver& solver
   ExactFit exact;
   std::vector<RecomputeProblem> problems;
   for (size_t i = 0; i < parts.size(); ++i) {
-    RecomputeProblem& problem = problems.emplace_back(Problem(RecomputeMode::kAuto, stage, parts[i]));
+    const RecomputeProblem* offload = OffloadProblem(RecomputeMode::kAuto, stage, parts[i]);
+    RecomputeProblem& problem =
+        problems.emplace_back(offload != nullptr ? *offload : Problem(RecomputeMode::kAuto, stage, parts[i]));
     const absl::StatusOr<StageValue> value = EvaluateStage(problem, known[i]);
     if (!value.ok()) return std::nullopt;
     exact.known += value->exposed / pipeline_.pipes();
@@ -493,7 +437,7 @@ std::optional<StageFits::ExactFit> StageFits::FitExact(const StageSolver& solver
 }
 
 const std::optional<StageFits::Fit>& StageFits::FitOf(RecomputeMode mode, int32_t stage, int32_t layers) {
-  const std::tuple key{mode, stage, layers};
+  const std::tuple key{mode, stage, layers, offloading_};
   auto it = fits_.find(key);
   if (it == fits_.end()) {
     it = fits_.emplace(key, IsHeuristic(mode) ? FitHeu(mode, stage, layers) : FitNamed(mode, stage, layers))
@@ -525,8 +469,11 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
                                      : Probe(stage, PoliciesOf(mode, stage, layers), true).arena);
   }
-  if (heuristic) {
-    const RecomputeMode mode = by_heu ? RecomputeMode::kAuto : wanted;
+  if (!heuristic) return least;
+  const RecomputeMode mode = by_heu ? RecomputeMode::kAuto : wanted;
+  const bool offers = offloading_;
+  for (const bool offloading : offers ? std::vector{false, true} : std::vector{false}) {
+    offloading_ = offloading;
     const Bytes bytes = LeastOfHeu(mode, stage, layers);
     least = std::min(least, estimate ? bytes + rest
                                      : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, true).arena);

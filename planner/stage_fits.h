@@ -6,6 +6,9 @@
 // own, with an equal part of the rank's microbatches in flight and its layers' share of the memory. Where a rank serves
 // two copies of the model (a bidirectional pipeline), times are means over both, since a microbatch goes through one.
 //
+// Offloading. Where the request leaves what goes to the host to the planner (OffersOffloading) and SetOffloading says so,
+// HEU's policies may send tensors there, on the stages whose devices and hosts can (stage_offload.h).
+//
 // Not thread-safe; keeps references to the request and the caches, which outlive it.
 #ifndef LYNX_PLANNER_STAGE_FITS_H_
 #define LYNX_PLANNER_STAGE_FITS_H_
@@ -25,6 +28,7 @@
 #include "planner/search.h"
 #include "planner/stage_costs.h"
 #include "planner/stage_heu.h"
+#include "planner/stage_offload.h"
 #include "planner/stage_problem.h"
 
 namespace lynx {
@@ -42,7 +46,7 @@ class StageFits {
  public:
   struct Fit {
     std::vector<StagePolicy> policies;  // of the rank's virtual stages, by chunk
-    Nanos exposed;  // per microbatch, by HEU's model
+    Nanos exposed;  // per microbatch, by HEU's model; also what copies slow
     Bytes peak;
   };
 
@@ -67,6 +71,16 @@ class StageFits {
   void ForgetReserves();
   // What a microbatch's backward waits for its gradient on each stage: a window of its own. Forgets all fits.
   void SetStalls(std::vector<Nanos> stalls);
+  // Whether any stage can offload, and the request leaves it to the planner.
+  bool OffersOffloading() const;
+  // Whether HEU may offload from now on, on the stages that can. At first it may not.
+  void SetOffloading(bool offloading) { offloading_ = offloading; }
+  bool offloading() const { return offloading_; }
+  // Of the host's memory, each rank's share; 0: unknown.
+  Bytes HostShare(int32_t stage) const { return HostShareOfStage(request_.cluster, candidate_.layout, stage); }
+  // A stage's program was found to take so much of the host's memory with these policies, more than its share. From now on
+  // they send too much there. Forgets all fits.
+  void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken);
   // N of kUniform and kBlock from now on; at first the request's.
   void SetNamedLayers(int32_t layers);
 
@@ -120,13 +134,21 @@ class StageFits {
   Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies);
   // Of a program of few microbatches: liveness only, or the arena.
   MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena);
+  // Without offloading.
   RecomputeProblem Problem(RecomputeMode mode, int32_t stage, const Part& part) const;
   const StageHeu& Heu(RecomputeMode mode, int32_t stage, const Part& part);
+  // With offloading; null where the stage may not offload under the mode.
+  const RecomputeProblem* OffloadProblem(RecomputeMode mode, int32_t stage, const Part& part);
+  int32_t CopySlowdown(int32_t stage) const { return costs_.Of(stage).host_link().op_slowdown_permille; }
   const NamedUses& UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends);
   // Of the rank's memory, all but what HEU's model counts and the layers' inputs: gradients, workspace, the
   // embedding's and the head's tensors. Learnt from the last peak found for the rank, apart for plans without windows:
-  // these must not depend on whether others were looked at before.
+  // these must not depend on whether others were looked at before; and apart for plans with offloading, which HEU's model
+  // knows less well.
   Bytes Fixed(RecomputeMode mode, int32_t stage);
+  std::tuple<bool, bool, int32_t> FixedKey(RecomputeMode mode, int32_t stage) const {
+    return {mode == RecomputeMode::kNoOverlap, offloading_, stage};
+  }
   // Inputs of the layers of the microbatches in flight, and what is held for W of others: no policy changes it.
   Bytes LayerInputs(int32_t stage, int32_t layers) const;
   // What HEU may use of the limit, as far as is known.
@@ -140,6 +162,7 @@ class StageFits {
   Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   Bytes LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   // HEU's best policies for that budget, and what they are worth.
+  StageValue EstimateOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget);
   std::pair<std::vector<StagePolicy>, Estimate> BestOfHeu(RecomputeMode mode, int32_t stage, int32_t layers,
                                                           Bytes budget);
   std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);
@@ -163,10 +186,13 @@ class StageFits {
   int32_t named_layers_;
   bool lowers_peaks_ = false;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
-  std::map<std::pair<bool, int32_t>, Bytes> fixed_;  // whether without windows; rank
+  bool offloading_ = false;
+  std::vector<Bytes> host_memory_;  // per stage: what each virtual stage may offload to; 0: the stage cannot, or may not
+  std::map<std::tuple<int32_t, int32_t, bool>, RecomputeProblem> offload_problems_;  // by stage, layers, head
+  std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;  // by FixedKey
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;
   std::map<std::tuple<RecomputeMode, int32_t, bool>, NamedUses> named_;
-  std::map<std::tuple<RecomputeMode, int32_t, int32_t>, std::optional<Fit>> fits_;
+  std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, std::optional<Fit>> fits_;  // last: with offloading
 };
 
 }  // namespace lynx

@@ -10,8 +10,9 @@
 namespace lynx {
 namespace {
 
-// From this many on, each microbatch in flight adds the same.
 constexpr int32_t kFewInFlight = 2;
+// What is on its way to the host or back is of other microbatches while few are in flight.
+constexpr int32_t kFewWithCopies = 4;
 // Microbatches beyond those in flight: by then a step repeats itself.
 constexpr int32_t kFurther = 2;
 
@@ -22,11 +23,16 @@ Bytes Padded(Bytes bytes) {
 }  // namespace
 
 bool StoresAlike(const StagePolicy& policy) {
-  return policy.input_recomputed.empty() &&
-         std::all_of(policy.layers.begin(), policy.layers.end(), [](const LayerPolicy& layer) {
-           return std::find(layer.begin(), layer.end(), Placement::kOffload) == layer.end();
-         });
+  return policy.input_recomputed.empty();
 }
+
+bool Offloads(const StagePolicy& policy) {
+  return std::any_of(policy.layers.begin(), policy.layers.end(), [](const LayerPolicy& layer) {
+    return std::find(layer.begin(), layer.end(), Placement::kOffload) != layer.end();
+  });
+}
+
+int32_t RepeatsFrom(const StagePolicy& policy) { return Offloads(policy) ? kFewWithCopies : kFewInFlight; }
 
 ParallelLayout LayerLayout(const ParallelLayout& layout) {
   ParallelLayout alone{.tp = layout.tp, .cp = layout.cp, .sequence_parallel = layout.sequence_parallel};
@@ -104,7 +110,7 @@ Bytes StagePeaks::StoredOf(SliceEnds ends, const StagePolicy& policy) {
 Bytes StagePeaks::Peak(SliceEnds ends, const StagePolicy& policy, int32_t in_flight, int32_t microbatches) {
   LYNX_CHECK(in_flight >= 1 && in_flight <= microbatches && (!ends.head || in_flight == 1));
   LYNX_CHECK(StoresAlike(policy));
-  const int32_t few = std::min(in_flight, kFewInFlight);
+  const int32_t few = std::min(in_flight, RepeatsFrom(policy));
   const int32_t more = std::min(microbatches - in_flight, kFurther);
   auto [it, inserted] = peaks_.try_emplace({ends, few, more, policy.layers});
   if (inserted) it->second = Probe(ends, policy, few, more);

@@ -4,9 +4,9 @@
 //
 //     peak(n in flight) = peak(2 in flight) + (n - 2) * stored
 //
-// with `stored` the padded bytes of what the policy stores of a microbatch, layer inputs included. (Only
-// for policies that hold the same of every microbatch: StoresAlike.) The arena that holds
-// the live buffers is rarely larger than their peak. Not thread-safe.
+// with `stored` the padded bytes of what the policy stores on the device of a microbatch, layer inputs included. Where
+// tensors go to the host, the same holds from four in flight on (RepeatsFrom). Only for policies that hold the same of
+// every microbatch: StoresAlike. The arena that holds the live buffers is rarely larger than their peak. Not thread-safe.
 #ifndef LYNX_PLANNER_STAGE_PEAKS_H_
 #define LYNX_PLANNER_STAGE_PEAKS_H_
 
@@ -35,8 +35,12 @@ struct SliceEnds {
 // how many ranks share out.
 ParallelLayout LayerLayout(const ParallelLayout& layout);
 
-// Whether nothing goes to the host, and no input is made again: what that leaves depends on what runs beside it.
+// Whether no layer's input is made again: what that leaves depends on what runs beside it.
 bool StoresAlike(const StagePolicy& policy);
+// Whether any tensor goes to the host.
+bool Offloads(const StagePolicy& policy);
+// From so many microbatches in flight on each further one adds what is stored of it.
+int32_t RepeatsFrom(const StagePolicy& policy);
 
 class StagePeaks {
  public:

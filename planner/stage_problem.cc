@@ -46,15 +46,18 @@ constexpr int32_t kLayersOnTheirWay = 4;
 
 void AddOffloading(const CostModel& costs, const LayerGraph& graph, const LayerShape& shape, const StageTraits& traits,
                    RecomputeProblem& problem) {
-  if (traits.host_memory.value <= 0 || costs.ExchangeTime(Bytes(1)) == kLongestTime) return;
+  const int32_t resident = traits.layers >= kLayersOnTheirWay ? 1 : 2;
+  if (traits.host_memory.value <= 0 || traits.in_flight <= resident) return;
+  if (costs.OffloadTime(Bytes(1)) == kLongestTime) return;
   problem.host_budget = std::min(traits.host_memory, kLargestBudget);
-  problem.resident = traits.layers >= kLayersOnTheirWay ? 1 : 2;
+  problem.resident = resident;
   for (size_t i = 0; i < problem.items.size(); ++i) {
-    const Nanos copy = costs.ExchangeTime(StoredBytes(graph.recomputable()[i], shape));
-    problem.items[i].copy_out = problem.items[i].copy_in = std::min(copy, kLongestWork);
+    const Bytes bytes = StoredBytes(graph.recomputable()[i], shape);
+    problem.items[i].copy_out = std::min(costs.OffloadTime(bytes), kLongestWork);
+    problem.items[i].copy_in = std::min(costs.ReloadTime(bytes), kLongestWork);
   }
-  const Nanos passes = costs.LayerTime(kLayer, Pass::kForward) + costs.LayerTime(kLayer, Pass::kBackward);
-  problem.copy_out = problem.copy_in = std::min(passes * traits.layers, kLongestWork);
+  problem.copy_out = std::min(costs.LayerTime(kLayer, Pass::kForward) * traits.layers, kLongestWork);
+  problem.copy_in = std::min(costs.LayerTime(kLayer, Pass::kBackward) * traits.layers, kLongestWork);
 }
 
 }  // namespace
@@ -84,6 +87,15 @@ RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shap
   if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kLongestWork);
   if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
   AddOffloading(costs, graph, shape, traits, problem);
+  return problem;
+}
+
+RecomputeProblem WithoutOffloading(RecomputeProblem problem) {
+  const RecomputeProblem none;
+  problem.host_budget = none.host_budget;
+  problem.resident = none.resident;
+  problem.copy_out = problem.copy_in = Nanos(0);
+  for (RecomputeItem& item : problem.items) item.copy_out = item.copy_in = Nanos(0);
   return problem;
 }
 

@@ -21,11 +21,15 @@ struct StageTraits {
 // microbatch in flight there is no other one whose forward or stall could hide anything. Sizes and times beyond a problem's
 // limits are cut to them: nothing of that size fits or hides anywhere.
 //
-// Offloading. In the steady state as much comes back as leaves, so both directions take CostModel::ExchangeTime; a
-// microbatch's copies have the time of its layers' passes. A tensor leaves while the next layer's pass runs and comes back
-// while the one before its own does, so at any time some four layers' are on the device: a microbatch of the stage, or in
-// a stage of fewer layers two. Of a device that cannot offload, or without host_memory, nothing is.
+// Offloading (lower_offload.h). A tensor leaves while the next layer's forward runs and comes back while the backward of
+// the one above runs: what leaves of a microbatch has the time of its layers' forwards, what comes back that of their
+// backwards, each direction alone. So at any time some four layers' are on the device: a microbatch of the stage, or in
+// a stage of fewer layers two. Without host_memory, on a device that cannot offload, or where no more microbatches are in
+// flight than are on the device anyway, nothing is.
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits);
+
+// The same where nothing can be offloaded; as if the traits had no host_memory.
+RecomputeProblem WithoutOffloading(RecomputeProblem problem);
 
 // The same with nothing hidden anywhere: everything that is recomputed is exposed.
 RecomputeProblem WithoutWindows(RecomputeProblem problem);

@@ -120,11 +120,15 @@ v1::RecomputeOptions OptionsToProto(const RecomputeOptions& options) {
   message.set_layers(options.layers);
   message.set_offload_permille(options.offload_permille);
   for (RecomputeMode mode : options.forbidden) message.add_forbidden(ToProto(mode));
+  message.set_forbids_offload(options.forbids_offload);
   return message;
 }
 
 absl::StatusOr<RecomputeOptions> OptionsFromProto(const v1::RecomputeOptions& message) {
-  RecomputeOptions options{.layers = message.layers(), .offload_permille = message.offload_permille()};
+  RecomputeOptions options{.layers = message.layers(),
+                           .offload_permille = message.offload_permille(),
+                           .forbidden = {},
+                           .forbids_offload = message.forbids_offload()};
   const std::string path = "recomputeOptions.forbid";
   LYNX_RETURN_IF_ERROR(CheckSize(path, message.forbidden().size(), 0, kRecomputeModes.size(), "entries"));
   for (int i = 0; i < message.forbidden_size(); ++i) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/check.h"
 
 namespace lynx {
@@ -93,6 +94,7 @@ LinearProgram::MilpResult LinearProgram::Solve(double cutoff, double seconds) co
   set("threads", "0");
   set("randomSeed", "1");
   set("ratioGap", "0");
+  set("integerT", absl::StrCat(kMilpTolerance));
   set("cutoff", std::to_string(cutoff));
   set("seconds", std::to_string(seconds));
   Cbc_solve(model.get());
@@ -103,7 +105,7 @@ LinearProgram::MilpResult LinearProgram::Solve(double cutoff, double seconds) co
     return result;
   }
   const double* values = Cbc_bestSolution(model.get());
-  result.found = values != nullptr && Cbc_getObjValue(model.get()) <= cutoff + 1e-6 * (1 + std::abs(cutoff));
+  result.found = values != nullptr && Cbc_getObjValue(model.get()) <= cutoff + kMilpTolerance * (1 + std::abs(cutoff));
   if (result.found) {
     result.values.assign(values, values + columns());
     result.objective = Cbc_getObjValue(model.get());

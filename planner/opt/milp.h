@@ -15,6 +15,9 @@ namespace lynx {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
+// How far integers may be off, and, relative to it, an objective above its cutoff.
+inline constexpr double kMilpTolerance = 1e-6;
+
 class LinearProgram {
  public:
   // The index of the new row: `lower <= ... <= upper`.
@@ -45,7 +48,7 @@ class LinearProgram {
     std::vector<double> values;
     int64_t nodes = 0;  // of the branch and bound
   };
-  // `cutoff`: solutions above it do not count. `seconds`: at most so long.
+  // `cutoff`: solutions above it do not count, up to kMilpTolerance. `seconds`: at most so long.
   MilpResult Solve(double cutoff, double seconds) const;
 
  private:

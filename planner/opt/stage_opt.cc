@@ -168,6 +168,8 @@ class OptSearch {
       if (!milp.ok()) return milp.status();
       if (milp->too_large) continue;
       if (milp->status == LinearProgram::Status::kStopped) return absl::OkStatus();
+      // Its time is above the target by the tolerance, and so nothing is said of those that keep the target.
+      if (milp->policy && *milp->policy != result_.solution->policy) return absl::OkStatus();
     }
     result_.least_memory = true;
     return absl::OkStatus();
@@ -208,6 +210,11 @@ class OptSearch {
     }
     return milp;
   }
+  // A policy whose choices are whole may expose so much more than the MILP's solution, whose choices are off by up to
+  // kMilpTolerance each: that share of what there is to expose.
+  Nanos Tolerance() const {
+    return Nanos(static_cast<int64_t>(std::ceil(kMilpTolerance * static_cast<double>(most_exposed_.value))));
+  }
   bool Over() const { return gave_up_ || deadline_.passed(); }
 
   // Whether there is a solution up to `target` in the interval, and the best one. Keeps it if it is the best so far.
@@ -224,7 +231,7 @@ class OptSearch {
     result_.nodes += milp.nodes;
     result_.largest_milp = std::max(result_.largest_milp, milp.columns);
     if (!milp.policy) return milp;
-    const absl::StatusOr<StageValue> value = CheckedValue(problem_, *milp.policy, target);
+    const absl::StatusOr<StageValue> value = CheckedValue(problem_, *milp.policy, target + Tolerance());
     if (!value.ok()) return value.status();
     if (!result_.solution || Better(*value, result_.solution->value)) result_.solution = {*milp.policy, *value};
     return milp;

@@ -109,6 +109,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"BadRange", "2..4", "2...4", "resources.ranks: expected a number or a range"},
         BadCase{"BadEnum", "kind: text", "kind: parquet", "data.kind: expected text or megatron, found 'parquet'"},
         BadCase{"BadRecompute", "name: tiny", "name: tiny\nrecompute: most", "opt, found 'most'"},
+        BadCase{"BadForbid", "name: tiny", "name: tiny\nrecomputeOptions: {forbid: full auto}",
+                "recomputeOptions.forbid: expected names of policies other than auto, or offload, found 'auto'"},
+        BadCase{"ForbiddenShare", "name: tiny", "name: tiny\nrecomputeOptions: {forbid: offload, offloadShare: 0.5}",
+                "must be 0, for recomputeOptions.forbid has offload"},
         BadCase{"HeadsAgainstHidden", "heads: 4", "heads: 5",
                 "job.yaml:6:11: model.hidden is 64: must be a multiple of model.heads, which is 5"},
         BadCase{"HeadsAgainstTp", "name: tiny", "name: tiny\nparallel: {tp: 3}", "3"},
@@ -123,6 +127,19 @@ TEST(JobFile, OverridesWin) {
   EXPECT_EQ(spec->data.path, "/else/where=x.txt");
   EXPECT_EQ(spec->train.steps, 3);
   EXPECT_EQ(spec->recompute, RecomputeMode::kFull);
+}
+
+TEST(JobFile, ForbidsOffloadingBesidePolicies) {
+  const auto spec = ParseJobFile(kGood, "job.yaml", "/data", {"recomputeOptions.forbid=full offload"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->recompute_options.forbids_offload);
+  EXPECT_THAT(spec->recompute_options.forbidden, testing::ElementsAre(RecomputeMode::kFull));
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == *spec) << JobFileText(*spec);
+  const auto allowed = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere", {"recomputeOptions.forbid=full"});
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  EXPECT_FALSE(allowed->recompute_options.forbids_offload);
 }
 
 TEST(JobFile, BadOverridesNameThemselves) {

@@ -11,16 +11,21 @@ namespace {
 
 constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
 
-// Every candidate of random requests, under every kind of schedule: what is simulated is never below a bound.
-TEST(CandidateBound, NoSimulatedStepIsShorter) {
-  constexpr uint64_t kSeed = 7;
-  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
-  std::mt19937_64 rng(kSeed);
-  int planned = 0, tight = 0;
+struct Bounded {
+  int planned = 0, tight = 0, offloading = 0;
+};
+
+// Candidates of random requests, under every kind of schedule: what is simulated is never below a bound.
+Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 rng(seed);
+  Bounded counts;
   for (int i = 0; i < 24; ++i) {
-    const PlanRequest request = RandomRequest(rng);
+    const PlanRequest request = make(rng);
+    PlanRequest storing = request;
+    storing.spec.recompute_options.forbids_offload = true;
     const auto candidates = LoweredCandidates(request);
-    ASSERT_TRUE(candidates.ok()) << candidates.status();
+    EXPECT_TRUE(candidates.ok()) << candidates.status();
     PlanCaches caches(request);
     for (int k = 0; k < 6; ++k) {
       const Candidate& candidate = (*candidates)[rng() % candidates->size()];
@@ -29,18 +34,34 @@ TEST(CandidateBound, NoSimulatedStepIsShorter) {
       const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
       if (!draft) continue;
       const Nanos step = draft->simulation.step;
-      ++planned;
+      ++counts.planned;
       EXPECT_LE(bound.Quick(), step);
       EXPECT_TRUE(bound.MayTake(step));
-      const std::optional<Nanos> least = bound.Bound();
-      ASSERT_TRUE(least.has_value());
+      const std::optional<Nanos> least = bound.Bound(), of_stored = CandidateBound(storing, candidate, caches).Bound();
+      EXPECT_TRUE(least.has_value());
+      if (!least) continue;
       EXPECT_GE(*least, bound.Quick());
       EXPECT_LE(*least, step);
-      tight += *least * 2 > step;
+      if (of_stored) EXPECT_LE(*least, *of_stored);
+      if (!draft->offloading) EXPECT_TRUE(of_stored && *of_stored <= step);
+      counts.tight += *least * 2 > step;
+      counts.offloading += draft->offloading;
     }
   }
-  EXPECT_GT(planned, 60);
-  EXPECT_GT(tight, planned * 3 / 4);
+  return counts;
+}
+
+TEST(CandidateBound, NoSimulatedStepIsShorter) {
+  const Bounded counts = CheckBounds(RandomRequest, 7);
+  EXPECT_GT(counts.planned, 60);
+  EXPECT_GT(counts.tight, counts.planned * 3 / 4);
+  EXPECT_EQ(counts.offloading, 0);
+}
+
+TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
+  const Bounded counts = CheckBounds(RandomOffloadRequest, 8);
+  EXPECT_GT(counts.planned, 40);
+  EXPECT_GT(counts.offloading, 5);
 }
 
 // 16 layers of one stage each, between nodes: the gradients' way is long.

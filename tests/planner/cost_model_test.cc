@@ -181,11 +181,6 @@ TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
   const CostModel with(profile, model, {}, 1, 1);
   EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)")), Nanos(5 + 2 * 4 * 640));
   EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)")), Nanos(5 + 4 * 640));
-  // Out at 2 ns a byte, in at 1, both together at 5/6 each way: leaving is what takes longest.
-  EXPECT_EQ(with.ExchangeTime(Bytes(600)), Nanos(5 + 1200));
-  profile.host = {Nanos(5), 2'000'000'000, 2'000'000'000, 3'000'000'000};
-  EXPECT_EQ(CostModel(profile, model, {}, 1, 1).ExchangeTime(Bytes(600)), Nanos(5 + 400));
-  EXPECT_EQ(without.ExchangeTime(Bytes(600)), kLongestTime);
 }
 
 TEST(CostModel, TheLastRankOfAPipelineReachesTheFirstOverItsOwnLink) {

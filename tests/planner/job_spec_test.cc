@@ -68,6 +68,8 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.model.dropout = -0.1; }, "model.dropout is -0.1"},
       {[=](JobSpec& s) { s.model.dropout = nan; }, "model.dropout is nan"},
       {[](JobSpec& s) { s.data.path = ""; }, "data.path is \"\""},
+      {[](JobSpec& s) { s.recompute_options = {.offload_permille = 500, .forbidden = {}, .forbids_offload = true}; },
+       "recomputeOptions.offloadShare (thousandths) is 500: must be 0, for recomputeOptions.forbid has offload"},
       {[](JobSpec& s) { s.train.steps = 0; }, "train.steps is 0"},
       {[](JobSpec& s) { s.train.global_batch = 0; }, "train.globalBatch is 0"},
       {[](JobSpec& s) { s.train.micro_batch = -1; }, "train.microBatch is -1: must be from 0 to 16"},

@@ -44,6 +44,25 @@ inline RecomputeProblem RandomStage(RandomNumbers& number, int32_t most_layers, 
   return problem;
 }
 
+// Stages of transformers on devices with a link to the host that is slow or fast beside their passes.
+inline RecomputeProblem RandomOffloadStage(RandomNumbers& number, int32_t most_layers) {
+  RecomputeProblem problem = RandomStage(number, most_layers);
+  problem.resident = problem.layers >= 4 ? 1 : 2;
+  problem.in_flight = problem.resident + static_cast<int32_t>(number(1, 8));
+  const int64_t picoseconds_per_byte = number(1, 100);
+  Bytes layer;
+  for (RecomputeItem& item : problem.items) {
+    item.copy_out = item.copy_in = Nanos(10'000) + Nanos(item.bytes.value / 1000 * picoseconds_per_byte);
+    layer += item.bytes;
+  }
+  const Nanos all(layer.value / 1000 * picoseconds_per_byte);
+  problem.copy_out = problem.copy_in = all * problem.layers / 100 * number(0, 150);
+  problem.host_budget = layer * problem.layers * problem.in_flight / 100 * number(1, 120);
+  const Bytes least = StageHeu(WithoutOffloading(problem)).LeastBytes(problem.layers);
+  problem.budget = least + (StoreAllBytes(problem) - least) / 1000 * number(0, 1000);
+  return problem;
+}
+
 // What HEU exposes above proven optima, in percent of them.
 struct HeuGaps {
   std::vector<double> percent;

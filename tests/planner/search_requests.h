@@ -36,6 +36,18 @@ inline PlanRequest RandomRequest(std::mt19937_64& rng) {
   return request;
 }
 
+// The same with a limit, and hosts that tensors can be sent to: little or much memory, slow or fast links.
+inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
+  PlanRequest request = RandomRequest(rng);
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.resources.activation_memory_per_rank = kKiB * Draw(rng, 500, 3000);
+  NodeGroup& group = request.cluster.groups[0];
+  group.host_memory = kMiB * (int64_t{1} << Draw(rng, 0, 8));
+  const int64_t rate = int64_t{500'000'000} << Draw(rng, 0, 6);
+  group.profile.host = {Nanos(2'000), rate, rate, rate * 3 / 2, 1030};
+  return request;
+}
+
 }  // namespace lynx
 
 #endif  // LYNX_TESTS_PLANNER_SEARCH_REQUESTS_H_

@@ -48,6 +48,38 @@ TEST(StagePeaks, AreThePeaksOfWholeSteps) {
   EXPECT_GE(exact, ranks * 99 / 100) << "of " << ranks;
 }
 
+// The same where tensors are on their way to the host and back.
+TEST(StagePeaks, WithCopiesAreThePeaksOfWholeSteps) {
+  constexpr uint64_t kSeed = 5;
+  SCOPED_TRACE(testing::Message() << "seed " << kSeed);
+  std::mt19937_64 rng(kSeed);
+  int ranks = 0, exact = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int32_t p = Draw(rng, 4, 10), microbatches = Draw(rng, 4, 20);
+    const ModelSpec model = RandomModel(rng, p * Draw(rng, 1, 5));
+    const ParallelLayout layout{.tp = rng() % 2 ? 2 : 1, .pp = p};
+    StagePeaks peaks(model, layout, 2);
+    for (const StageContext& context : ContextsOf(model, layout, microbatches)) {
+      const int32_t rank = context.pipeline_rank;
+      StagePolicy policy = RandomPolicy(rng, context.graph(), context.only_slice().layers());
+      for (LayerPolicy& layer : policy.layers) {
+        for (size_t k = 0; k < context.graph().recomputable().size(); ++k) {
+          if (layer[k] == Placement::kStore && rng() % 2) layer[k] = Placement::kOffload;
+        }
+      }
+      const absl::StatusOr<MemoryPlan> memory = FoldLiveness(LowerStage(context, policy), context);
+      ASSERT_TRUE(memory.ok()) << memory.status();
+      const Bytes peak =
+          peaks.Peak({rank == 0, rank == p - 1}, policy, InFlight(rank, p, microbatches), microbatches);
+      ++ranks;
+      exact += peak == memory->live_peak;
+      EXPECT_NEAR(static_cast<double>(peak.value) / static_cast<double>(memory->live_peak.value), 1, 0.05)
+          << "rank " << rank << " of " << p << ", " << microbatches << " microbatches";
+    }
+  }
+  EXPECT_GE(exact, ranks * 99 / 100) << "of " << ranks;
+}
+
 TEST(StagePeaks, OfNamedPoliciesAreExact) {
   for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kBalanced,
                                    RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull}) {

@@ -30,7 +30,10 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
   spec.recompute = pick(RecomputeMode::kOpt);
   if (spec.recompute == RecomputeMode::kBlock) spec.recompute_options.layers = 2;
-  spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
+  spec.recompute_options.forbids_offload = Pick(random, 0, 1) == 0;
+  if (!spec.recompute_options.forbids_offload) {
+    spec.recompute_options.offload_permille = static_cast<int32_t>(Pick(random, 0, 1000));
+  }
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
+#include "planner/stage_offload.h"
 #include "tests/planner/random_stages.h"
 
 namespace lynx {
@@ -48,6 +49,32 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_GE(gaps.percent.size(), 45u);
   EXPECT_LE(gaps.At(0.5), 1);
   EXPECT_LE(gaps.At(0.95), 3);
+}
+
+// Offloading beside HEU: never worse than HEU without it, never better than OPT with it.
+TEST(HeuAgainstOpt, OffloadingBesideHeu) {
+  int proven = 0, better = 0;
+  HeuGaps gaps;
+  for (uint32_t seed = 1; seed <= 80; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomNumbers number(seed);
+    const RecomputeProblem problem = RandomOffloadStage(number, 3);
+    const StageHeu heu(WithoutOffloading(problem));
+    const std::optional<OffloadSolution> with = BestWithOffloading(heu, problem, 1000);
+    const std::optional<StageSolution> without = heu.Best(problem.layers, problem.budget);
+    ASSERT_TRUE(with.has_value() && without.has_value());
+    EXPECT_LE(with->value.exposed, without->value.exposed);
+    const absl::StatusOr<OptResult> opt = SolveStage(problem, {.seconds = 60, .columns = 2000, .least_memory = false});
+    ASSERT_TRUE(opt.ok()) << opt.status().message();
+    EXPECT_GE(with->value.exposed, opt->bound);
+    if (opt->status != OptStatus::kOptimal) continue;
+    ++proven;
+    better += with->value.exposed < without->value.exposed;
+    gaps.Add(with->value.exposed, opt->solution->value.exposed);
+  }
+  gaps.Print("offloading");
+  EXPECT_GE(proven, 30);
+  EXPECT_GE(better, 5);
 }
 
 // Items of any shape, where a front of layers that are alike is not all that counts.
