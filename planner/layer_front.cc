@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
+#include <span>
 #include <tuple>
+#include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "common/check.h"
 
 namespace lynx {
@@ -13,449 +15,367 @@ namespace {
 
 constexpr bool Has(unsigned set, int i) { return (set >> i & 1) != 0; }
 constexpr ItemSet ItemBit(int i) { return static_cast<ItemSet>(1 << i); }
-template <class T>
-constexpr T Positive(T t) {
-  return std::max(T(0), t);
-}
+constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 2};
+constexpr Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
-// Moments of the backward pass as small numbers in the order of time: b1 .. b4, then c0 o1 c1 o2 ...
-constexpr int kFirstCritical = kMaxWindows;
-constexpr int CriticalMoment(int phase) { return kFirstCritical + 2 * phase; }
-constexpr int OwnMoment(int window) { return kFirstCritical + 2 * window + 1; }
-constexpr int PhaseOf(int moment) { return moment <= kFirstCritical ? 0 : (moment - kFirstCritical + 1) / 2; }
-// The last one on the critical path that is not after that moment; the first if none is.
-constexpr int CriticalBefore(int moment) { return std::max(kFirstCritical, moment - (moment - kFirstCritical) % 2); }
-// Moments before it: forward windows, then the stall. kAnyTime: no item made there reads it.
-constexpr int kStallMoment = kMaxWindows;
-constexpr int kAnyTime = 15;
-
-// One small number for each item, packed.
-class ItemNumbers {
+// By set of items: the least time that forward windows and the layer's share of the stall expose if exactly these
+// items are made in them. One window after another takes a part of the set, and what reads an item comes no earlier.
+class EarlyTimes {
  public:
-  int Get(int i) const { return static_cast<int>(bits_ >> (4 * i) & 15); }
-  void Set(int i, int value) { bits_ = (bits_ & ~(uint64_t{15} << (4 * i))) | uint64_t(value) << (4 * i); }
-  uint64_t bits() const { return bits_; }
+  EarlyTimes(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs)
+      : exposed_(inputs.size(), kNever), cost_(inputs.size()) {
+    exposed_[0] = Nanos(0);
+    for (unsigned set = 1; set < inputs.size(); ++set) {
+      cost_[set] = cost_[set & (set - 1)] + problem.items[std::countr_zero(set)].cost;
+    }
+    for (size_t w = 0; w < problem.forward.size(); ++w) {
+      AddWindow(problem, inputs, ForwardWindow(static_cast<int>(w)), problem.forward[w]);
+    }
+    AddWindow(problem, inputs, Placement::kStall, problem.stall / problem.layers);
+  }
+
+  Nanos Exposed(ItemSet early) const { return exposed_[early]; }
+  // Items that may be early.
+  ItemSet possible() const { return possible_; }
+  // Writes where each item of the set is made.
+  void Write(ItemSet early, LayerPolicy& policy) const {
+    for (size_t w = windows_.size(); w-- > 0;) {
+      const ItemSet here = windows_[w].taken[early];
+      for (unsigned rest = here; rest != 0; rest &= rest - 1) policy[std::countr_zero(rest)] = windows_[w].placement;
+      early &= static_cast<ItemSet>(~here);
+    }
+    LYNX_CHECK(early == 0);
+  }
 
  private:
-  static_assert(kMaxItems <= 16 && kFirstCritical + 2 * kMaxWindows < kAnyTime);
-  uint64_t bits_ = 0;
-};
+  struct Window {
+    Placement placement;
+    std::vector<ItemSet> taken;  // by set: of it, what is made here
+  };
 
-// Windows by number: those of the backward pass, of this layer and of the one above together; the forward ones; the stall.
-constexpr int kForwardWork = kMaxWindows, kStallWork = 2 * kMaxWindows, kWorks = kStallWork + 1;
-using Works = std::array<Nanos, kWorks>;
-
-// A policy in the making. Once normalised (Search::Normalise), windows and phases that no longer matter are equal in all.
-struct State {
-  Bytes held;    // with the problem's microbatches in flight
-  Bytes stored;  // of one microbatch
-  Nanos exposed;
-  Nanos early;                           // as in LayerUse
-  std::array<Bytes, kMaxPhases> live{};  // of this layer and of the one below
-  Works work{};
-  Nanos copy_out, copy_in;
-  Bytes host;
-  LayerPolicy policy{};
-  // Of undecided items:
-  ItemSet needed = 0;  // something reads it
-  ItemNumbers due;     // the last moment of the backward pass that serves what reads them
-  ItemNumbers last;    // the last phase in which something reads them, plus one
-  ItemNumbers before;  // the last moment before the backward pass that serves what reads them there
-  // By rank of copy time per byte: of the first item that could be offloaded and is not, and past the last that is.
-  uint8_t first_stored = kMaxItems, past_offloaded = 0;
-
-  auto open() const { return std::tuple(needed, due.bits(), last.bits(), before.bits()); }
-};
-
-// What is known of the items before a policy is made.
-struct ItemTables {
-  ItemTables(const RecomputeProblem& problem, bool top) : count(static_cast<int>(problem.items.size())) {
-    std::array<ItemSet, kMaxItems> of_item{};
-    for (int i = 0; i < count; ++i) {
-      possible[i] = PossiblePlacements(problem, i, top);
-      of_item[i] = ItemBit(i);
-      for (int j = 0; j < i; ++j) of_item[i] |= Has(problem.items[i].inputs, j) ? of_item[j] : 0;
-      Classify(i, static_cast<int>(problem.backward.size()));
+  void AddWindow(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs, Placement placement,
+                 Nanos capacity) {
+    ItemSet allowed = 0;
+    for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
+      if (Contains(PossiblePlacements(problem, i, true), placement)) allowed |= ItemBit(i);
     }
-    const ItemSet hidden_by_above = hidden_by[0];
-    for (int k = 1; k < kMaxPhases; ++k) hidden_by[k] |= hidden_by[k - 1];
-    late = critical | hidden_by[kMaxPhases - 1];
-    with_inputs.resize(size_t{1} << count);
-    most_live.resize(size_t{1} << count);
-    for (unsigned set = 1; set < most_live.size(); ++set) {
-      const int i = std::countr_zero(set);
-      with_inputs[set] = with_inputs[set & (set - 1)] | of_item[i];
-      // Made in a window of the layer above it may be there twice, for this layer and for the one below.
-      const int times = Has(hidden_by_above, i) ? 2 : Has(late, i) ? 1 : 0;
-      most_live[set] = most_live[set & (set - 1)] + problem.items[i].bytes * times;
+    if (allowed == 0) return;
+    possible_ |= allowed;
+    room_ += capacity;
+    Window& window = windows_.emplace_back(Window{placement, std::vector<ItemSet>(exposed_.size())});
+    // Subsets of a set come before it, so the sets are looked at in falling order.
+    for (unsigned set = possible_;; set = (set - 1) & possible_) {
+      Nanos& best = exposed_[set];
+      const Nanos least = Excess(cost_[set], room_);
+      for (unsigned here = set & allowed; here != 0 && best > least; here = (here - 1) & set & allowed) {
+        const unsigned before = set & ~here;
+        const Nanos exposed = exposed_[before] + Excess(cost_[here], capacity);
+        if (exposed >= best || (inputs[before] & here) != 0) continue;
+        best = exposed;
+        window.taken[set] = static_cast<ItemSet>(here);
+      }
+      if (set == 0) break;
     }
   }
 
-  void Classify(int i, int windows) {
-    if (Contains(possible[i], Placement::kCritical)) critical |= ItemBit(i);
-    if (Contains(possible[i], Placement::kStall)) before |= ItemBit(i);
-    for (int w = 0; w < kMaxWindows; ++w) {
-      if (Contains(possible[i], ForwardWindow(w))) before |= ItemBit(i);
-      if (w >= windows) continue;
-      if (Contains(possible[i], AboveWindow(w))) hidden_by[0] |= ItemBit(i);
-      if (Contains(possible[i], OwnWindow(w))) hidden_by[w + 1] |= ItemBit(i);
+  std::vector<Nanos> exposed_, cost_;
+  std::vector<Window> windows_;
+  Nanos room_;
+  ItemSet possible_ = 0;
+};
+
+// What is known of sets of items.
+struct SetTables {
+  explicit SetTables(const RecomputeProblem& problem)
+      : bytes(size_t{1} << problem.items.size()), inputs(bytes.size()) {
+    for (unsigned set = 1; set < bytes.size(); ++set) {
+      const RecomputeItem& item = problem.items[std::countr_zero(set)];
+      bytes[set] = bytes[set & (set - 1)] + item.bytes;
+      inputs[set] = inputs[set & (set - 1)] | item.inputs;
+    }
+    for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
+      if (problem.items[i].read_by != 0) read |= ItemBit(i);
     }
   }
 
-  int count;
-  std::array<PlacementSet, kMaxItems> possible{};
-  ItemSet critical = 0, before = 0, late = 0;     // that can be made on the critical path, before the backward pass, in it
-  std::array<ItemSet, kMaxPhases> hidden_by{};    // that can be made in a backward window of this phase or one before it
-  std::vector<ItemSet> with_inputs;               // by set: it and all that making it again may make
-  std::vector<Bytes> most_live;                   // by set: transient memory in a phase
+  std::vector<Bytes> bytes;
+  std::vector<ItemSet> inputs;
+  ItemSet read = 0;  // by segments
 };
 
-// What is compared of a state before anything else.
-struct Summary {
-  uint32_t group;
-  uint32_t state;  // of grown
-  Nanos exposed;
-  Bytes held, stored;
-  Nanos total;  // with the work in windows
-  Bytes live;   // sum over phases
+// A way to treat the items that are not late.
+struct Kept {
+  Nanos exposed;  // beyond forward windows and the layer's shares
+  Bytes held;     // with the problem's microbatches in flight
+  Bytes stored;   // of one microbatch
+  ItemSet early = 0, offloaded = 0;
 };
 
-// Memory that one search after another of a thread uses: to ask the system for it takes as long as a search.
-struct SearchMemory {
-  std::vector<State> states, grown;
-  std::vector<Summary> kept;
-  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t, uint64_t>, uint32_t> groups;
-};
-
-class Search {
+// The best ways to treat the items beside a set of late ones: items are decided from the last to the first, so that
+// all that reads an item is decided before it.
+class KeptSearch {
  public:
-  Search(const RecomputeProblem& problem, bool top, InFlightUse in_flight, SearchMemory& memory)
-      : states_(memory.states), grown_(memory.grown), kept_(memory.kept), groups_(memory.groups), problem_(problem),
-        top_(top && problem.early.value > 0), or_more_(in_flight == InFlightUse::kOrMore), tables_(problem, top),
-        windows_(static_cast<int>(problem.backward.size())) {
-    std::copy(problem.backward.begin(), problem.backward.end(), capacity_.begin());
-    std::copy(problem.forward.begin(), problem.forward.end(), capacity_.begin() + kForwardWork);
-    capacity_[kStallWork] = problem.stall / problem.layers;
+  KeptSearch(const RecomputeProblem& problem, const SetTables& tables, InFlightUse in_flight)
+      : problem_(problem),
+        tables_(tables),
+        or_more_(in_flight == InFlightUse::kOrMore),
+        early_(problem, tables.inputs),
+        least_held_(tables.bytes.size()) {
     RankOffloads();
-    LYNX_CHECK(!or_more_ || offloads_ == 0);
+    LYNX_CHECK(!or_more_ || by_copy_.empty());
+    for (unsigned set = 1; set < least_held_.size(); ++set) {
+      const int i = std::countr_zero(set);
+      const Bytes least = Has(early_.possible(), i) ? problem.items[i].bytes : LeastStored(i);
+      least_held_[set] = least_held_[set & (set - 1)] + least;
+    }
   }
 
-  std::vector<LayerPolicy> Run() {
-    states_.assign(1, Root());
-    for (int i = tables_.count - 1; i >= 0; --i) {
-      SetRest(i);
-      grown_.clear();
-      for (const State& state : states_) Decide(i, state);
-      Summarise();
-      Filter(Windows::kEach);
-      if (kept_.size() > kExactStates) Filter(Windows::kInAll);
-      states_.clear();
-      for (const Summary& summary : kept_) states_.push_back(grown_[summary.state]);
-    }
-    std::vector<LayerPolicy> policies;
-    for (const State& state : states_) policies.push_back(state.policy);
-    return policies;
+  const EarlyTimes& early() const { return early_; }
+  // In no order. Valid until the next call.
+  const std::vector<Kept>& Of(ItemSet late) {
+    late_ = late;
+    kept_.clear();
+    const auto others = static_cast<ItemSet>(~late & (least_held_.size() - 1));
+    Decide(others, {});
+    return kept_;
   }
 
  private:
-  enum class Windows : uint8_t { kEach, kInAll };
-
   void RankOffloads() {
-    std::vector<int> by_copy;
-    for (int i = 0; i < tables_.count; ++i) {
-      if (Contains(tables_.possible[i], Placement::kOffload) && problem_.in_flight > problem_.resident) by_copy.push_back(i);
+    for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) {
+      const bool saves = problem_.in_flight > problem_.resident;
+      if (!saves || !Contains(PossiblePlacements(problem_, i, true), Placement::kOffload)) continue;
+      by_copy_.push_back(i);
+      offloadable_ |= ItemBit(i);
     }
     const auto copy_per_byte = [&](int i) {
       const RecomputeItem& item = problem_.items[i];
       return static_cast<double>(std::max(item.copy_out, item.copy_in).value) /
              static_cast<double>(std::max<int64_t>(1, item.bytes.value));
     };
-    std::stable_sort(by_copy.begin(), by_copy.end(), [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
-    for (size_t rank = 0; rank < by_copy.size(); ++rank) {
-      rank_[by_copy[rank]] = static_cast<uint8_t>(rank);
-      offloads_ |= ItemBit(by_copy[rank]);
-    }
+    std::stable_sort(by_copy_.begin(), by_copy_.end(),
+                     [&](int a, int b) { return copy_per_byte(a) < copy_per_byte(b); });
   }
 
-  State Root() const {
-    State root;
-    for (int i = 0; i < tables_.count; ++i) {
-      const SegmentSet readers = problem_.items[i].read_by;
-      if (readers != 0) root.needed |= ItemBit(i);
-      root.due.Set(i, CriticalMoment(readers == 0 ? windows_ : std::countr_zero(readers)));
-      root.last.Set(i, static_cast<int>(std::bit_width(readers)));
-      root.before.Set(i, kAnyTime);
-    }
-    return root;
+  // Kept on the device or on the host.
+  Bytes LeastStored(int i) const {
+    return problem_.items[i].bytes *
+           (Has(offloadable_, i) ? std::min(problem_.in_flight, problem_.resident) : problem_.in_flight);
   }
 
-  // Most that the items before i may add to each window and to the copies.
-  void SetRest(int i) {
-    rest_ = {};
-    rest_out_ = rest_in_ = Nanos(0);
-    rest_host_ = Bytes(0);
-    for (int j = 0; j < i; ++j) {
-      const RecomputeItem& item = problem_.items[j];
-      const PlacementSet possible = tables_.possible[j];
-      for (int w = 0; w < kMaxWindows; ++w) {
-        if (Contains(possible, AboveWindow(w)) || Contains(possible, OwnWindow(w))) rest_[w] += item.cost;
-        if (Contains(possible, ForwardWindow(w))) rest_[kForwardWork + w] += item.cost;
+  // `held` counts what is decided, each item offloaded that can be.
+  struct State {
+    Bytes held, stored;
+    ItemSet early = 0, kept = 0;
+  };
+
+  // Decides the last item of `rest`, and so on.
+  void Decide(ItemSet rest, const State& state) {
+    const ItemSet needed = tables_.read | tables_.inputs[state.early] | tables_.inputs[late_];
+    const Nanos exposed = early_.Exposed(state.early);
+    if (exposed >= kNever) return;
+    const Kept floor{exposed, state.held + least_held_[rest & needed], offloadable_ == 0 ? state.stored : Bytes(0)};
+    if (Bettered(floor)) return;
+    // What nothing reads is not there; what is read only by an item that is not yet decided may be.
+    while (rest != 0) {
+      const int i = std::bit_width(rest) - 1;
+      rest &= static_cast<ItemSet>(~ItemBit(i));
+      if (!Has(needed, i)) continue;
+      const RecomputeItem& item = problem_.items[i];
+      if (Has(early_.possible(), i) && (item.inputs & late_) == 0) {
+        State early = state;
+        early.held += item.bytes;
+        early.early |= ItemBit(i);
+        Decide(rest, early);
       }
-      if (Contains(possible, Placement::kStall)) rest_[kStallWork] += item.cost;
-      if (!Has(offloads_, j)) continue;
-      rest_out_ += item.copy_out;
-      rest_in_ += item.copy_in;
-      rest_host_ += item.bytes * problem_.in_flight;
+      State kept = state;
+      kept.held += LeastStored(i);
+      kept.stored += item.bytes;
+      kept.kept |= ItemBit(i);
+      return Decide(rest, kept);
+    }
+    Finish(state);
+  }
+
+  // With the items offloaded, of least copy time per byte first, that fit into the layer's share of the host.
+  void Finish(const State& state) {
+    Kept kept{early_.Exposed(state.early),
+              tables_.bytes[state.kept] * problem_.in_flight + tables_.bytes[state.early], state.stored, state.early};
+    Add(kept);
+    Nanos copy_out, copy_in;
+    Bytes host;
+    for (const int i : by_copy_) {
+      if (!Has(state.kept, i)) continue;
+      const RecomputeItem& item = problem_.items[i];
+      host += item.bytes * problem_.in_flight;
+      if (host > problem_.host_budget / problem_.layers) break;
+      copy_out += item.copy_out;
+      copy_in += item.copy_in;
+      kept.exposed = early_.Exposed(state.early) + std::max(Excess(copy_out, problem_.copy_out / problem_.layers),
+                                                            Excess(copy_in, problem_.copy_in / problem_.layers));
+      kept.held -= item.bytes * (problem_.in_flight - problem_.resident);
+      kept.stored -= item.bytes;
+      kept.offloaded |= ItemBit(i);
+      Add(kept);
     }
   }
 
-  // Adds what may become of the state with item i.
-  void Decide(int i, const State& state) {
-    if (!Has(state.needed, i)) return Normalise(i, Grow(i, state));
-    Keep(i, state);
-    for (int moment = 0; moment <= std::min(state.before.Get(i), kStallMoment); ++moment) {
-      const Placement placement = moment == kStallMoment ? Placement::kStall : ForwardWindow(moment);
-      if (Contains(tables_.possible[i], placement)) MakeEarly(i, state, placement, moment);
-    }
-    if (state.before.Get(i) != kAnyTime) return;
-    const int due = state.due.Get(i);
-    for (int w = 0; w < windows_ && w <= due; ++w) {
-      if (Contains(tables_.possible[i], AboveWindow(w))) MakeLate(i, state, AboveWindow(w), w);
-    }
-    for (int w = 0; w < windows_ && OwnMoment(w) <= due; ++w) {
-      if (Contains(tables_.possible[i], OwnWindow(w))) MakeLate(i, state, OwnWindow(w), OwnMoment(w));
-    }
-    if (due >= kFirstCritical && Has(tables_.critical, i)) {
-      MakeLate(i, state, Placement::kCritical, CriticalBefore(due));
-    }
+  bool Betters(const Kept& a, const Kept& b) const {
+    return a.exposed <= b.exposed && a.held <= b.held && (!or_more_ || a.stored <= b.stored);
+  }
+  bool Bettered(const Kept& by) const {
+    return std::any_of(kept_.begin(), kept_.end(), [&](const Kept& known) { return Betters(known, by); });
   }
 
-  // Adds a copy of the state in which item i is decided.
-  State& Grow(int i, const State& state) {
-    State& next = grown_.emplace_back(state);
-    next.needed &= static_cast<ItemSet>(~ItemBit(i));
-    next.due.Set(i, 0);
-    next.last.Set(i, 0);
-    next.before.Set(i, 0);
-    return next;
+  void Add(const Kept& kept) {
+    if (Bettered(kept)) return;
+    std::erase_if(kept_, [&](const Kept& known) { return Betters(kept, known); });
+    kept_.push_back(kept);
   }
 
-  void Keep(int i, const State& state) {
-    const RecomputeItem& item = problem_.items[i];
-    const bool offloadable = Has(offloads_, i);
-    if (!offloadable || rank_[i] >= state.past_offloaded) {
-      State& next = Grow(i, state);
-      next.held += item.bytes * problem_.in_flight;
-      next.stored += item.bytes;
-      if (offloadable) next.first_stored = std::min(next.first_stored, rank_[i]);
-      Normalise(i, next);
-    }
-    const Bytes host = state.host + item.bytes * problem_.in_flight;
-    if (!offloadable || rank_[i] >= state.first_stored || host > problem_.host_budget / problem_.layers) return;
-    State& next = Grow(i, state);
-    next.policy[i] = Placement::kOffload;
-    next.held += item.bytes * std::min(problem_.in_flight, problem_.resident);
-    next.host = host;
-    next.copy_out += item.copy_out;
-    next.copy_in += item.copy_in;
-    next.past_offloaded = std::max<uint8_t>(next.past_offloaded, rank_[i] + 1);
-    Normalise(i, next);
-  }
-
-  void MakeEarly(int i, const State& state, Placement placement, int moment) {
-    const RecomputeItem& item = problem_.items[i];
-    State& next = Grow(i, state);
-    next.policy[i] = placement;
-    next.held += item.bytes;
-    next.work[kForwardWork + moment] += item.cost;
-    next.needed |= item.inputs;
-    for (unsigned inputs = item.inputs; inputs != 0; inputs &= inputs - 1) {
-      const int input = std::countr_zero(inputs);
-      next.before.Set(input, std::min(next.before.Get(input), moment));
-    }
-    Normalise(i, next);
-  }
-
-  void MakeLate(int i, const State& state, Placement placement, int moment) {
-    const RecomputeItem& item = problem_.items[i];
-    const int phase = PhaseOf(moment);
-    State& next = Grow(i, state);
-    next.policy[i] = placement;
-    for (int k = phase; k <= std::max(phase, state.last.Get(i) - 1); ++k) next.live[k] += item.bytes;
-    if (placement == Placement::kCritical) {
-      next.exposed += item.cost;
-      if (top_ && moment == kFirstCritical) next.early = item.collective ? Nanos(0) : next.early + item.cost;
-    } else if (IsOwnWindow(placement)) {
-      next.work[IndexOf(placement, Placement::kOwn1)] += item.cost;
-    } else {
-      next.work[moment] += item.cost;
-      for (int k = moment + 1; k <= windows_; ++k) next.live[k] += item.bytes;
-    }
-    next.needed |= item.inputs;
-    for (unsigned inputs = item.inputs; inputs != 0; inputs &= inputs - 1) {
-      const int input = std::countr_zero(inputs);
-      next.due.Set(input, std::min(next.due.Get(input), moment));
-      next.last.Set(input, std::max(next.last.Get(input), phase + 1));
-    }
-    Normalise(i, next);
-  }
-
-  // Makes states equal in all that can make no difference any more: the items before `undecided` are. What a window cannot
-  // hold is exposed.
-  void Normalise(int undecided, State& state) const {
-    for (int w = 0; w < kWorks; ++w) {
-      state.exposed += Positive(state.work[w] - capacity_[w]);
-      state.work[w] = std::clamp(state.work[w], std::min(capacity_[w], Positive(capacity_[w] - rest_[w])), capacity_[w]);
-    }
-    if (top_) {
-      state.early = std::min(state.early, problem_.early);
-      if (undecided == 0) {
-        state.exposed -= state.early;
-        state.early = Nanos(0);
-      }
-    }
-    state.copy_out = std::max(state.copy_out, problem_.copy_out / problem_.layers - rest_out_);
-    state.copy_in = std::max(state.copy_in, problem_.copy_in / problem_.layers - rest_in_);
-    state.host = std::max(state.host, problem_.host_budget / problem_.layers - rest_host_);
-    NormaliseOpen(undecided, state);
-  }
-
-  void NormaliseOpen(int undecided, State& state) const {
-    std::array<ItemSet, kMaxPhases> due{};  // items that are made in that phase or before it if they are made late
-    for (int i = 0; i < undecided; ++i) {
-      if (state.before.Get(i) == kAnyTime && Has(tables_.late, i)) {
-        due[PhaseOf(CriticalBefore(state.due.Get(i)))] |= ItemBit(i);
-        continue;
-      }
-      // It is not made late.
-      state.due.Set(i, 0);
-      state.last.Set(i, 0);
-      if (!Has(tables_.before, i)) state.before.Set(i, 0);
-    }
-    const Bytes most = *std::max_element(state.live.begin(), state.live.begin() + windows_ + 1);
-    const auto all = static_cast<ItemSet>(ItemBit(undecided) - 1);
-    ItemSet made = 0;
-    for (int k = 0; k <= windows_; ++k) {
-      made = tables_.with_inputs[made | due[k] | (tables_.hidden_by[k] & all)];
-      state.live[k] = std::max(state.live[k], most - tables_.most_live[made]);
-    }
-  }
-
-  // What has grown, group by group of states that leave the same choices open. In this order a state is bettered only by
-  // one before it.
-  void Summarise() {
-    kept_.clear();
-    groups_.clear();
-    for (const State& state : grown_) {
-      const auto group = groups_.try_emplace(state.open(), static_cast<uint32_t>(groups_.size())).first->second;
-      Summary summary{group, static_cast<uint32_t>(kept_.size()), state.exposed, state.held, state.stored, state.exposed};
-      for (Nanos w : state.work) summary.total += w;
-      for (Bytes live : state.live) summary.live += live;
-      kept_.push_back(summary);
-    }
-    std::sort(kept_.begin(), kept_.end(), [](const Summary& a, const Summary& b) {
-      return std::tie(a.group, a.exposed, a.held, a.total, a.live, a.state) <
-             std::tie(b.group, b.exposed, b.held, b.total, b.live, b.state);
-    });
-  }
-
-  // Leaves those that no other one of the same group betters.
-  void Filter(Windows windows) {
-    size_t count = 0, first = 0;  // of those kept so far; in the group
-    size_t last = 0;              // of those kept, what bettered another one last: likely to better the next one too
-    for (const Summary summary : kept_) {
-      if (first < count && kept_[first].group != summary.group) first = last = count;
-      const auto betters = [&](const Summary& other) {
-        return other.held <= summary.held && other.total <= summary.total && other.live <= summary.live &&
-               (!or_more_ || other.stored <= summary.stored) &&
-               Betters(grown_[other.state], grown_[summary.state], windows);
-      };
-      if (last < count && betters(kept_[last])) continue;
-      const auto end = kept_.begin() + static_cast<ptrdiff_t>(count);
-      const auto better = std::find_if(kept_.begin() + static_cast<ptrdiff_t>(first), end, betters);
-      if (better == end) {
-        kept_[count++] = summary;
-      } else {
-        last = static_cast<size_t>(better - kept_.begin());
-      }
-    }
-    kept_.resize(count);
-  }
-
-  // The caller has compared what summaries say.
-  bool Betters(const State& a, const State& b, Windows windows) const {
-    if (a.host > b.host) return false;
-    for (int k = 0; k <= windows_; ++k) {
-      if (a.live[k] > b.live[k]) return false;
-    }
-    if (a.first_stored < b.first_stored || a.past_offloaded > b.past_offloaded) return false;
-    Nanos exposed = a.exposed + Positive(b.early - a.early) +
-                    Positive(std::max(a.copy_out - b.copy_out, a.copy_in - b.copy_in));
-    for (int w = 0; w < windows_; ++w) exposed += Positive(a.work[w] - b.work[w]);
-    Nanos more;
-    for (int w = kForwardWork; w < kWorks; ++w) {
-      const Nanos of_window = a.work[w] - b.work[w];
-      more += windows == Windows::kEach ? Positive(of_window) : of_window;
-    }
-    return exposed + Positive(more) <= b.exposed;
-  }
-
-  std::vector<State>& states_;
-  std::vector<State>& grown_;
-  std::vector<Summary>& kept_;
-  absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t, uint64_t>, uint32_t>& groups_;
   const RecomputeProblem& problem_;
-  const bool top_;  // and there is a window that hides what comes early
+  const SetTables& tables_;
   const bool or_more_;
-  const ItemTables tables_;
-  const int windows_;
-  Works capacity_{};
-  std::array<uint8_t, kMaxItems> rank_{};
-  ItemSet offloads_ = 0;  // items that may be
-  Works rest_{};
-  Nanos rest_out_, rest_in_;
-  Bytes rest_host_;
+  const EarlyTimes early_;
+  std::vector<int> by_copy_;  // items that may be offloaded, of least copy time per byte first
+  ItemSet offloadable_ = 0;
+  std::vector<Bytes> least_held_;  // by set
+  ItemSet late_ = 0;
+  std::vector<Kept> kept_;
 };
 
-LayerPoint PointOf(const RecomputeProblem& problem, bool top, const LayerPolicy& policy) {
-  const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
-  LYNX_CHECK(use.ok());
-  LayerPoint point{.policy = policy, .use = *use, .kept_exposed = use->exposed};
-  for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
-    const Placement placement = policy[i];
-    if (placement == Placement::kStore) continue;
-    if (placement == Placement::kOffload) {
-      point.offloaded += problem.items[i].bytes;
-    } else if (IsForwardWindow(placement) || placement == Placement::kStall) {
-      point.once += problem.items[i].bytes;
-    } else {
-      point.late_items |= ItemBit(i);
-      if (placement == Placement::kCritical) point.kept_exposed -= problem.items[i].cost;
+// Joins the two halves: late items' fronts, of inner and of top layers, and the ways to keep the others.
+class Search {
+ public:
+  Search(const RecomputeProblem& problem, InFlightUse in_flight)
+      : problem_(problem),
+        or_more_(in_flight == InFlightUse::kOrMore),
+        tables_(problem),
+        kept_(problem, tables_, in_flight) {}
+
+  // One result for each of `fronts`.
+  std::vector<std::vector<LayerPoint>> Run(std::span<LateFronts* const> fronts) {
+    std::vector<std::vector<Found>> found(fronts.size());
+    for (const ItemSet late : InOrder(*fronts.front())) {
+      const std::vector<Kept>& kept = kept_.Of(late);
+      for (size_t f = 0; f < fronts.size(); ++f) Join(late, kept, *fronts[f], found[f]);
+    }
+    std::vector<std::vector<LayerPoint>> points(fronts.size());
+    for (size_t f = 0; f < fronts.size(); ++f) points[f] = PointsOf(found[f], *fronts[f]);
+    return points;
+  }
+
+ private:
+  // A way to treat a layer.
+  struct Found {
+    Nanos exposed;
+    Bytes held, stored, transient;
+    ItemSet late = 0, early = 0, offloaded = 0;
+    uint16_t late_point = 0;  // of the late items' front
+
+    auto key() const { return std::tie(exposed, held, stored, transient, late, early, offloaded); }
+  };
+
+  // The sets of late items, what may expose least first.
+  std::vector<ItemSet> InOrder(const LateFronts& front) const {
+    std::vector<std::tuple<Nanos, Bytes, ItemSet>> order;
+    for (unsigned late = 0; late < tables_.bytes.size(); ++late) {
+      if ((late & ~(front.possible() & (tables_.read | tables_.inputs[late]))) != 0) continue;
+      const LateFronts::Floor floor = front.FloorOf(static_cast<ItemSet>(late));
+      order.emplace_back(floor.exposed, floor.transient, static_cast<ItemSet>(late));
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<ItemSet> sets;
+    for (const auto& [exposed, transient, late] : order) sets.push_back(late);
+    return sets;
+  }
+
+  void Join(ItemSet late, const std::vector<Kept>& kept, LateFronts& front, std::vector<Found>& found) {
+    const LateFronts::Floor floor = front.FloorOf(late);
+    const auto joined = [&](const Kept& of, Nanos exposed, Bytes transient) {
+      return Found{of.exposed + exposed, of.held, of.stored, transient, late, of.early, of.offloaded};
+    };
+    const auto bettered = [&](const Found& by) {
+      return std::any_of(found.begin(), found.end(), [&](const Found& known) { return Betters(known, by); });
+    };
+    const bool hopeless = std::all_of(kept.begin(), kept.end(), [&](const Kept& of) {
+      return bettered(joined(of, floor.exposed, floor.transient));
+    });
+    if (hopeless) return;
+    uint16_t index = 0;
+    for (const LatePoint& point : front.Of(late)) {
+      for (const Kept& of : kept) {
+        Found next = joined(of, point.exposed, point.transient);
+        next.late_point = index;
+        if (!bettered(next)) found.push_back(next);
+      }
+      ++index;
     }
   }
-  const Bytes resident = point.offloaded * std::min(problem.in_flight, problem.resident);
-  point.stored = (use->held - point.once - resident) / problem.in_flight;
-  point.exposed = use->exposed - (top ? std::min(use->early, problem.early) : Nanos(0));
-  for (size_t w = 0; w < problem.backward.size(); ++w) {
-    point.exposed += Positive(use->own_work[w] + use->above_work[w] - problem.backward[w]);
+
+  bool Betters(const Found& a, const Found& b) const {
+    return a.exposed <= b.exposed && a.held <= b.held && a.transient <= b.transient &&
+           (!or_more_ || a.stored <= b.stored);
   }
-  for (int k = 0; k < problem.segments(); ++k) point.transient = std::max(point.transient, use->live[k] + use->above[k]);
-  return point;
-}
+
+  std::vector<LayerPoint> PointsOf(std::vector<Found>& found, LateFronts& front) const {
+    std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.key() < b.key(); });
+    size_t count = 0;
+    std::vector<LayerPoint> points;
+    for (const Found& next : found) {
+      const auto end = found.begin() + static_cast<ptrdiff_t>(count);
+      if (std::any_of(found.begin(), end, [&](const Found& by) { return Betters(by, next); })) continue;
+      points.push_back(PointOf(next, front));
+      found[count++] = next;
+    }
+    return points;
+  }
+
+  LayerPoint PointOf(const Found& found, LateFronts& front) const {
+    const LatePoint& late = front.Of(found.late)[found.late_point];
+    LayerPoint point{.policy = late.policy, .late_items = found.late};
+    kept_.early().Write(found.early, point.policy);
+    for (unsigned rest = found.offloaded; rest != 0; rest &= rest - 1) {
+      point.policy[std::countr_zero(rest)] = Placement::kOffload;
+    }
+    const absl::StatusOr<LayerUse> use = UseOf(problem_, point.policy, front.top());
+    LYNX_CHECK(use.ok());
+    point.use = *use;
+    point.kept_exposed = use->exposed;
+    for (unsigned rest = found.late; rest != 0; rest &= rest - 1) {
+      const int i = std::countr_zero(rest);
+      if (point.policy[i] == Placement::kCritical) point.kept_exposed -= problem_.items[i].cost;
+    }
+    point.stored = found.stored;
+    point.once = tables_.bytes[found.early];
+    point.offloaded = tables_.bytes[found.offloaded];
+    point.transient = found.transient;
+    point.exposed = point.kept_exposed + late.exposed;
+    return point;
+  }
+
+  const RecomputeProblem& problem_;
+  const bool or_more_;
+  const SetTables tables_;
+  KeptSearch kept_;
+};
 
 }  // namespace
 
 Bytes HeldInFlight(const LayerPoint& point, const RecomputeProblem& problem) {
-  return point.stored * problem.in_flight + point.once + point.offloaded * std::min(problem.in_flight, problem.resident);
+  return point.stored * problem.in_flight + point.once +
+         point.offloaded * std::min(problem.in_flight, problem.resident);
+}
+
+std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem,
+                                                    std::span<LateFronts* const> fronts, InFlightUse in_flight) {
+  return Search(problem, in_flight).Run(fronts);
 }
 
 std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight) {
-  thread_local SearchMemory memory;
-  std::vector<LayerPoint> points;
-  for (const LayerPolicy& policy : Search(problem, top, in_flight, memory).Run()) {
-    points.push_back(PointOf(problem, top, policy));
-  }
-  return points;
+  LateFronts front(problem, top);
+  LateFronts* const fronts[] = {&front};
+  return std::move(PointsOfLayers(problem, fronts, in_flight).front());
 }
 
 }  // namespace lynx

@@ -1,19 +1,20 @@
 // LayerPoints: every worthwhile policy of one layer whose neighbours are like it: what it takes of memory against what it
-// exposes. Items are decided from the last to the first, so that all that reads an item is decided before it; after each
-// decision those of the unfinished policies compete that leave the same choices open (docs/formulation.md, "HEU").
+// exposes. Exact.
 //
-// One betters another if it takes no more memory, held or transient, and exposes no more time even after paying, as exposed
-// time, for all that it uses more of a window. What can make no difference any more is made equal first: the use of a
-// window that the undecided items cannot fill, and transient memory of a phase that they cannot make the largest. So
-// finished policies are compared by held memory, transient memory and exposed time alone.
+// A policy has two halves that meet only in which items are late, that is, recomputed during the backward pass. How these
+// are placed decides transient memory (LateFronts). The others are early (in forward windows or the stall), stored or
+// offloaded: of a set of early items only the least time matters that windows expose, found for all sets by dynamic
+// programming from window to window; and beside a set of late items few ways are worth while to treat the others.
 //
-// Pure functions; thread-safe.
+// Functions that are thread-safe, but for the fronts they are given.
 #ifndef LYNX_PLANNER_LAYER_FRONT_H_
 #define LYNX_PLANNER_LAYER_FRONT_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "planner/late_fronts.h"
 #include "planner/recompute_problem.h"
 
 namespace lynx {
@@ -38,11 +39,11 @@ enum class InFlightUse : uint8_t { kGiven, kOrMore };
 // Points of which no other one is better in a stage with the problem's shares: a layer has an equal share of the stall, the
 // copy times and the host's memory, and offloads at most its share, the items of least copy time per byte first. In no
 // order; some that others better may be among them. Not empty. `problem` is valid (see ValidateProblem).
-//
-// Exact until more than kExactStates unfinished policies remain after a decision; from then on, forward windows and the stall are
-// compared by how much of them is used in all.
 std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight);
-inline constexpr size_t kExactStates = 4096;
+// The same for each of `fronts`, with what is known of late items: they are of the problem or of one that differs in
+// layers, microbatches in flight, stall, forward windows and copies alone.
+std::vector<std::vector<LayerPoint>> PointsOfLayers(const RecomputeProblem& problem,
+                                                    std::span<LateFronts* const> fronts, InFlightUse in_flight);
 
 }  // namespace lynx
 

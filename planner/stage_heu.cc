@@ -362,6 +362,8 @@ class StageHeu::Placing {
 const LatePart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
+  // Of any stage; without those of the top layer where it is like the others.
+  std::optional<LateFronts> inner_late, top_late;
   // Without a stall and offloading: of a layer in any stage with at least so many microbatches in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
@@ -384,23 +386,32 @@ StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) cons
 }
 
 void StageHeu::FindFronts() {
-  // The top layer is like the others if nothing hides its work and nothing may be hidden by a layer above.
-  bool alike = problem_.early.value == 0;
-  for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
-    alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
-  }
-  if (problem_.stall.value > 0 || problem_.host_budget.value > 0) {
-    inner_ = LayerFront(problem_, false);
-    top_ = alike ? inner_ : LayerFront(problem_, true);
-  } else {
-    if (shared_->least_in_flight == 0 || problem_.in_flight < shared_->least_in_flight) {
-      RecomputeProblem least = problem_;
-      least.in_flight = shared_->least_in_flight = std::min(problem_.in_flight, 2);
-      shared_->inner = LayerPoints(least, false, InFlightUse::kOrMore);
-      shared_->top = alike ? shared_->inner : LayerPoints(least, true, InFlightUse::kOrMore);
+  Shared& shared = *shared_;
+  if (!shared.inner_late) {
+    shared.inner_late.emplace(problem_, false);
+    // The top layer is like the others if nothing hides its work and nothing may be hidden by a layer above.
+    bool alike = problem_.early.value == 0;
+    for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
+      alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
     }
-    inner_ = FrontOf(problem_, shared_->inner);
-    top_ = alike ? inner_ : FrontOf(problem_, shared_->top);
+    if (!alike) shared.top_late.emplace(problem_, true);
+  }
+  std::vector<LateFronts*> late{&*shared.inner_late};
+  if (shared.top_late) late.push_back(&*shared.top_late);
+  if (problem_.stall.value > 0 || problem_.host_budget.value > 0) {
+    const std::vector<std::vector<LayerPoint>> points = PointsOfLayers(problem_, late, InFlightUse::kGiven);
+    inner_ = FrontOf(problem_, points.front());
+    top_ = FrontOf(problem_, points.back());
+  } else {
+    if (shared.least_in_flight == 0 || problem_.in_flight < shared.least_in_flight) {
+      RecomputeProblem least = problem_;
+      least.in_flight = shared.least_in_flight = std::min(problem_.in_flight, 2);
+      std::vector<std::vector<LayerPoint>> points = PointsOfLayers(least, late, InFlightUse::kOrMore);
+      shared.top = points.back();
+      shared.inner = std::move(points.front());
+    }
+    inner_ = FrontOf(problem_, shared.inner);
+    top_ = shared.top_late ? FrontOf(problem_, shared.top) : inner_;
   }
   MakeLevels();
 }
