@@ -133,16 +133,20 @@ class StageHeu::MixSearch {
       : inner_layers_(layers - 1), count_(count), pairs_(pairs) {
     // Levels of best bound come first, so that most of the others need no search.
     std::vector<std::pair<Nanos, const Level*>> order;
+    order.reserve(heu.levels_.size());
     for (const Level& level : heu.levels_) {
       if (inner_layers_ > 0 && level.inner.empty()) continue;
       const Bytes left = budget - level.transient - level.top.front()->held;
       if (left < LeastHeld(level)) continue;
       order.emplace_back(level.top.back()->exposed + LeastExposed(level, inner_layers_, left), &level);
     }
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.first, a.second->transient) < std::tuple(b.first, b.second->transient);
-    });
-    for (const auto& [bound, level] : order) {
+    const auto later = [](const auto& a, const auto& b) {
+      return std::tuple(a.first, a.second->transient) > std::tuple(b.first, b.second->transient);
+    };
+    std::make_heap(order.begin(), order.end(), later);
+    for (; !order.empty(); order.pop_back()) {
+      std::pop_heap(order.begin(), order.end(), later);
+      const auto& [bound, level] = order.back();
       if (full() && bound >= WorthLooking()) break;
       Search(*level, budget);
     }
@@ -173,16 +177,27 @@ class StageHeu::MixSearch {
 
   // The slower point of a pair lies on the hull, which is where it is cheapest to be slow; the faster one anywhere.
   void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
+    const Nanos least = level.inner.back()->exposed;
     for (const FrontPoint* slow : level.hull) {
       const Bytes slack = left - slow->held * inner_layers_;
       if (slack < Bytes(0)) break;
-      const auto begin = std::lower_bound(level.inner.begin(), level.inner.end(), slow->held,
-                                          [](const FrontPoint* point, Bytes held) { return point->held < held; });
+      // Where all but one layer can be fast, the slower point does not matter: the first one has seen to that.
+      const auto at_least = [&](const FrontPoint* point, Bytes held) { return point->held < held; };
+      const auto all_fast = [&](Bytes room, const FrontPoint* point) {
+        return room < point->held * (inner_layers_ - 1);
+      };
+      const auto begin =
+          slow == level.hull.front()
+              ? level.inner.begin()
+              : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
+                         std::upper_bound(level.inner.begin(), level.inner.end(), left - slow->held, all_fast));
       for (auto f = begin; f != level.inner.end(); ++f) {
         const Bytes step = (*f)->held - slow->held;
-        const int64_t fit = step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
-        if (f != begin && fit == 0 && slack < step) break;  // points further on need even more memory
-        TryPair(level, top, *slow, **f, slack);
+        const int64_t fit = FastLayers(step, slack);
+        if (step.value > 0 && fit == 0 && slack < step) break;  // points further on need even more memory
+        const Nanos floor =
+            top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
+        if (!full() || floor <= best_.back().exposed) TryPair(level, top, *slow, **f, slack);
       }
     }
   }
@@ -195,10 +210,14 @@ class StageHeu::MixSearch {
     TryPair(level, top, slow, after == level.hull.end() ? slow : **after, left - slow.held * inner_layers_);
   }
 
+  int64_t FastLayers(Bytes step, Bytes slack) const {
+    return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
+  }
+
   // As many layers as fit into the slack get the faster point; one more gets the best point that then fits.
   void TryPair(const Level& level, const FrontPoint& top, const FrontPoint& slow, const FrontPoint& fast, Bytes slack) {
     const Bytes step = fast.held - slow.held;
-    const int64_t fit = step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
+    const int64_t fit = FastLayers(step, slack);
     const Bytes filled = slow.held + slack - step * fit;
     const auto after = std::upper_bound(level.inner.begin(), level.inner.end(), filled,
                                         [](Bytes bytes, const FrontPoint* point) { return bytes < point->held; });
@@ -422,9 +441,15 @@ void StageHeu::MakeLevels() {
   for (const FrontPoint& point : top_) transients.insert(point.transient);
   const std::vector<const FrontPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
   for (Bytes transient : transients) {
-    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}};
+    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}, {}};
     if (level.top.empty()) continue;
     level.hull = Hull(level.inner);
+    for (size_t i = 0; i + 1 < level.hull.size(); ++i) {
+      const FrontPoint& low = *level.hull[i];
+      const FrontPoint& high = *level.hull[i + 1];
+      level.gains.push_back(static_cast<double>((low.exposed - high.exposed).value) /
+                            static_cast<double>((high.held - low.held).value));
+    }
     levels_.push_back(std::move(level));
   }
 }
@@ -433,14 +458,13 @@ void StageHeu::MakeLevels() {
 // divided. It exists if `held` suffices for the point of least memory.
 Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
   if (layers == 0) return Nanos(0);
-  const std::vector<const FrontPoint*>& hull = level.hull;
-  size_t after = 1;
-  while (after < hull.size() && hull[after]->held * layers <= held) ++after;
-  const FrontPoint& low = *hull[after - 1];
-  if (after == hull.size()) return low.exposed * layers;
-  const FrontPoint& high = *hull[after];
-  const __int128 saved = static_cast<__int128>((low.exposed - high.exposed).value) * (held - low.held * layers).value;
-  return low.exposed * layers - Nanos(static_cast<int64_t>(saved / (high.held - low.held).value) + 1);
+  const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
+                                      [](Bytes each, const FrontPoint* point) { return each < point->held; });
+  const FrontPoint& low = **std::prev(after);
+  if (after == level.hull.end()) return low.exposed * layers;
+  const double gain = level.gains[static_cast<size_t>(after - level.hull.begin()) - 1];
+  const auto saved = static_cast<int64_t>(gain * static_cast<double>((held - low.held * layers).value));
+  return low.exposed * layers - Nanos(saved + 1);
 }
 
 // The layers from the bottom on.
@@ -457,15 +481,29 @@ StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::ve
 
 const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
   auto [it, inserted] = least_memory_.try_emplace(layers);
-  StageSolution& least = it->second;
-  for (auto level = levels_.begin(); inserted && level != levels_.end(); ++level) {
-    if (layers > 1 && level->inner.empty()) continue;
-    std::vector<const FrontPoint*> points(static_cast<size_t>(layers - 1), layers > 1 ? level->inner.front() : nullptr);
-    points.push_back(level->top.front());
-    StageSolution solution = AsTheyAre(problem_, points);
-    if (least.policy.layers.empty() || solution.value.bytes() < least.value.bytes()) least = std::move(solution);
+  if (!inserted) return it->second;
+  // A third and any further layer of a kind adds what it holds, and nothing else.
+  const int32_t few = std::min(layers, 3);
+  const auto points_of = [&](const Level& level, int32_t count) {
+    std::vector<const FrontPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);
+    points.push_back(level.top.front());
+    return points;
+  };
+  const Level* best = nullptr;
+  Bytes least;
+  std::vector<LayerUse> uses;
+  for (const Level& level : levels_) {
+    if (layers > 1 && level.inner.empty()) continue;
+    uses.clear();
+    for (const FrontPoint* point : points_of(level, few)) uses.push_back(point->use);
+    const Bytes bytes = Combine(problem_, uses).bytes() + uses.front().held * (layers - few);
+    if (best != nullptr && bytes >= least) continue;
+    best = &level;
+    least = bytes;
   }
-  return least;
+  LYNX_CHECK(best != nullptr);
+  it->second = AsTheyAre(problem_, points_of(*best, layers));
+  return it->second;
 }
 
 Bytes StageHeu::LeastBytes(int32_t layers) const { return LeastMemory(layers).value.bytes(); }

@@ -69,6 +69,7 @@ class StageHeu {
     Bytes transient;
     std::vector<const FrontPoint*> inner, top;
     std::vector<const FrontPoint*> hull;  // the lower convex hull of inner
+    std::vector<double> gains;            // of each point of the hull but the last: exposed time saved per byte up to the next
   };
   struct Mix;
   class MixSearch;
