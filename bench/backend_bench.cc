@@ -13,6 +13,7 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kB = 4, kS = 256, kN = kB * kS, kH = 384, kA = 6, kD = kH / kA, kF = 4 * kH, kV = 8192;
+constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD};
 constexpr DropoutKey kDropout{0.1, 1, 2, 3, 4, 0};
 constexpr DropoutKey kNoDropout{};
 
@@ -86,7 +87,7 @@ constexpr double kCausalProductFlops = 2.0 * kB * kA * kS * kS * kD / 2;
 
 void ProbsForward(benchmark::State& state) {
   float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS);
-  for (auto _ : state) TheBackend().ProbsForward(qkv, kB, kS, kA, kD, probs);
+  for (auto _ : state) TheBackend().ProbsForward(kAttention, qkv, probs);
   ReportFlops(state, kCausalProductFlops);
 }
 BENCHMARK(ProbsForward)->Unit(benchmark::kMillisecond);
@@ -95,7 +96,7 @@ void ContextForward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
   float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS), *context = Values(kN * kH);
   float* workspace = Values(kS * kS);
-  for (auto _ : state) TheBackend().ContextForward(probs, qkv, kB, kS, kA, kD, 0, kA, key, workspace, context);
+  for (auto _ : state) TheBackend().ContextForward(kAttention, probs, qkv, key, workspace, context);
   ReportFlops(state, kCausalProductFlops);
 }
 BENCHMARK(ContextForward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
@@ -105,7 +106,7 @@ void AttentionBackward(benchmark::State& state) {
   float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS), *dcontext = Values(kN * kH);
   float *workspace = Values(2 * kS * kS), *dqkv = Values(kN * 3 * kH);
   for (auto _ : state) {
-    TheBackend().AttentionBackward(probs, qkv, dcontext, kB, kS, kA, kD, 0, kA, key, workspace, dqkv);
+    TheBackend().AttentionBackward(kAttention, probs, qkv, dcontext, key, workspace, dqkv);
   }
   ReportFlops(state, 4 * kCausalProductFlops);
 }
@@ -125,6 +126,52 @@ void LayerNormBackward(benchmark::State& state) {
   ReportBytes(state, 3, kN * kH);
 }
 BENCHMARK(LayerNormBackward)->Unit(benchmark::kMillisecond);
+
+void RmsNormForward(benchmark::State& state) {
+  float *x = Values(kN * kH), *gamma = Values(kH), *y = Values(kN * kH);
+  for (auto _ : state) TheBackend().RmsNormForward(x, gamma, kN, kH, y);
+  ReportBytes(state, 2, kN * kH);
+}
+BENCHMARK(RmsNormForward)->Unit(benchmark::kMillisecond);
+
+void RmsNormBackward(benchmark::State& state) {
+  float *x = Values(kN * kH), *gamma = Values(kH), *dy = Values(kN * kH), *dx = Values(kN * kH), *dgamma = Values(kH);
+  for (auto _ : state) TheBackend().RmsNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma);
+  ReportBytes(state, 3, kN * kH);
+}
+BENCHMARK(RmsNormBackward)->Unit(benchmark::kMillisecond);
+
+void RopeForward(benchmark::State& state) {
+  float* qkv = Values(kN * 3 * kH);
+  for (auto _ : state) TheBackend().RopeForward(kAttention, qkv);
+  ReportBytes(state, 2, kN * 2 * kH);
+}
+BENCHMARK(RopeForward)->Unit(benchmark::kMillisecond);
+
+void SiluForward(benchmark::State& state) {
+  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF);
+  for (auto _ : state) TheBackend().SiluForward(gated, kN, kF, silu);
+  ReportBytes(state, 2, kN * kF);
+}
+BENCHMARK(SiluForward)->Unit(benchmark::kMillisecond);
+
+void SwigluForward(benchmark::State& state) {
+  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF), *y = Values(kN * kF);
+  for (auto _ : state) TheBackend().SwigluForward(gated, silu, kN, kF, y);
+  ReportBytes(state, 3, kN * kF);
+}
+BENCHMARK(SwigluForward)->Unit(benchmark::kMillisecond);
+
+// Both backward ops.
+void SwigluBackward(benchmark::State& state) {
+  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF), *dy = Values(kN * kF), *dgated = Values(kN * 2 * kF);
+  for (auto _ : state) {
+    TheBackend().SwigluBackward(gated, silu, dy, kN, kF, dgated);
+    TheBackend().SiluBackward(gated, kN, kF, dgated);
+  }
+  ReportBytes(state, 9, kN * kF);
+}
+BENCHMARK(SwigluBackward)->Unit(benchmark::kMillisecond);
 
 void GeluForward(benchmark::State& state) {
   float *x = Values(kN * kF), *y = Values(kN * kF);

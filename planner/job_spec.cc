@@ -96,6 +96,11 @@ absl::Status ValidateModel(const ModelSpec& model) {
   if (model.family == ModelFamily::kLlama && model.dropout != 0) {
     return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
   }
+  if (model.family == ModelFamily::kLlama && model.hidden / model.heads % 2 != 0) {
+    return Bad("model.hidden", model.hidden,
+               absl::StrCat("must be an even multiple of model.heads (", model.heads,
+                            ") for model.family llama: its rotary positions turn pairs of a head's elements"));
+  }
   LYNX_RETURN_IF_ERROR(InRange("model.kvHeads", model.kv_heads, 0, model.heads));
   if (model.heads % model.key_heads() != 0) {
     return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));

@@ -47,6 +47,20 @@ class JobTest(ClusterTest):
         self.assertEqual(self.ctl("logs", page["id"]).code, 0)
         self.assertEqual(self.rank_pids(), [], "ranks of an ended job are gone")
 
+    def test_the_llama_example_runs_to_the_end(self):
+        text = (pathlib.Path(__file__).parents[2] / "examples/llama-bytes.yaml").read_text()
+        path = self.directory / "llama.yaml"
+        path.write_text(text.replace("/usr/share/common-licenses/GPL-3", str(self.corpus)).replace("steps: 100", "steps: 20"))
+        result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+        self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+        page = self.get("llama-bytes")
+        self.assertEqual(page["state"], "JOB_STATE_SUCCEEDED")
+        self.assertLess(page["progress"]["loss"], page["progress"]["firstLoss"])
+        self.assertTrue(page["plan"]["measuredProfile"], "the agents measured the op times")
+        self.assertGreater(sum(int(m["recomputeHiddenNs"]) + int(m["recomputeExposedNs"]) for m in page["measured"]), 0)
+        for stage, measured in zip(page["plan"]["stages"], page["measured"]):
+            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+
     def test_the_server_plans_with_the_exact_solver(self):
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])

@@ -64,6 +64,20 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.model.seq = 0; }, "model.seq is 0"},
       {[](JobSpec& s) { s.model.vocab = 1; }, "model.vocab is 1"},
       {[](JobSpec& s) { s.model.vocab = 255; }, "model.vocab is 255: must be at least 256 for data.kind text"},
+      {[](JobSpec& s) { s.model.family = ModelFamily::kLlama; }, "model.dropout is 0.1: must be 0 for model.family llama"},
+      {[](JobSpec& s) {
+         s.model.family = ModelFamily::kLlama;
+         s.model.dropout = 0;
+         s.model.hidden = 60;
+       },
+       "model.hidden is 60: must be an even multiple of model.heads (4)"},
+      {[](JobSpec& s) {
+         s.model.family = ModelFamily::kLlama;
+         s.model.dropout = 0;
+         s.model.kv_heads = 2;
+         s.parallel.tp = 4;
+       },
+       "model.kvHeads is 2: must be a multiple of parallel.tp, which is 4"},
       {[](JobSpec& s) { s.model.dropout = 1; }, "model.dropout is 1"},
       {[](JobSpec& s) { s.model.dropout = -0.1; }, "model.dropout is -0.1"},
       {[=](JobSpec& s) { s.model.dropout = nan; }, "model.dropout is nan"},

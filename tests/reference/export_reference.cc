@@ -1,5 +1,5 @@
-// export_reference DIR: writes what the PyTorch reference needs to train the reference job: its initial weights as a
-// checkpoint of step 0, the tokens of every step, and all settings.
+// export_reference MODEL DIR: writes what the PyTorch reference needs to train the reference job of a model, gpt or
+// llama: its initial weights as a checkpoint of step 0, the tokens of every step, and all settings.
 //
 //   DIR/step-00000000/   the checkpoint; one shard, for a single rank holds the whole model
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
@@ -21,7 +21,7 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
   const ModelSpec& model = job.model;
   const TrainSpec& train = job.train;
   const OptimizerSpec& optimizer = train.optimizer;
-  file << "layers " << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn "
+  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn "
        << model.ffn << "\nseq " << model.seq << "\nvocab " << model.vocab << "\nsteps " << train.steps
        << "\nglobal_batch " << train.global_batch << "\nlr " << optimizer.lr << "\nbeta1 " << optimizer.beta1
        << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps << "\nweight_decay " << optimizer.weight_decay
@@ -40,8 +40,8 @@ absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::
   return absl::OkStatus();
 }
 
-absl::Status Export(const std::string& directory) {
-  TinyJob job = ReferenceJob();
+absl::Status Export(TinyModel model, const std::string& directory) {
+  TinyJob job = ReferenceJob(model);
   job.Lower({1, 1, 1}, RecomputeMode::kNone);
   return OnRanks(job, [&](TinyRank& rank) -> absl::Status {
     const CheckpointIdentity identity{.job = JobId("reference"),
@@ -61,11 +61,12 @@ absl::Status Export(const std::string& directory) {
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: export_reference DIR\n");
+  const std::string model = argc == 3 ? argv[1] : "";
+  if (model != "gpt" && model != "llama") {
+    std::fprintf(stderr, "usage: export_reference gpt|llama DIR\n");
     return 2;
   }
-  const absl::Status status = lynx::Export(argv[1]);
+  const absl::Status status = lynx::Export(model == "gpt" ? lynx::TinyModel::kGpt : lynx::TinyModel::kLlama, argv[2]);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// The job that the PyTorch reference trains too: small, without dropout, with clipping, weight decay and a schedule.
-// A change here needs a new golden file; see gpt_reference.py.
+// The jobs that the PyTorch reference trains too: small, without dropout, with clipping, weight decay and a schedule.
+// A change here needs a new golden file; see model_reference.py.
 #ifndef LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_
 #define LYNX_TESTS_REFERENCE_REFERENCE_JOB_H_
 
@@ -7,9 +7,13 @@
 
 namespace lynx {
 
-inline TinyJob ReferenceJob() {
-  TinyJob job;
-  job.model = {.layers = 3, .hidden = 32, .heads = 4, .ffn = 96, .seq = 16, .vocab = 67, .dropout = 0};
+inline TinyJob ReferenceJob(TinyModel model) {
+  TinyJob job{.model = SpecOf(model)};
+  job.model.layers = 3;
+  job.model.hidden = 32;
+  job.model.ffn = 96;
+  job.model.seq = 16;
+  job.model.dropout = 0;
   job.train = {
       .steps = 20,
       .global_batch = 8,

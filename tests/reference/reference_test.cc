@@ -1,4 +1,4 @@
-// Our losses against those of the same model in PyTorch, from the golden file that gpt_reference.py made.
+// Our losses against those of the same model in PyTorch, from the golden file that model_reference.py made.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,9 +16,9 @@ struct ReferenceStep {
   double gradient_norm = 0;
 };
 
-std::vector<ReferenceStep> ReadGolden() {
+std::vector<ReferenceStep> ReadGolden(ModelFamily family) {
   std::vector<ReferenceStep> steps;
-  std::ifstream file(LYNX_SOURCE_DIR "/tests/golden/gpt_reference_losses.txt");
+  std::ifstream file(std::string(LYNX_SOURCE_DIR "/tests/golden/") + ModelFamilyName(family) + "_reference_losses.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("#")) continue;
     ReferenceStep step;
@@ -28,13 +28,13 @@ std::vector<ReferenceStep> ReadGolden() {
   return steps;
 }
 
-class Reference : public testing::TestWithParam<ParallelLayout> {};
+class Reference : public testing::TestWithParam<TinySetting> {};
 
 TEST_P(Reference, LossesAgreeWithPyTorch) {
-  const std::vector<ReferenceStep> expected = ReadGolden();
-  TinyJob job = ReferenceJob();
+  TinyJob job = ReferenceJob(GetParam().model);
+  const std::vector<ReferenceStep> expected = ReadGolden(job.model.family);
   ASSERT_EQ(expected.size(), job.train.steps);
-  job.Lower(GetParam(), RecomputeMode::kFull);
+  job.Lower(GetParam().layout, RecomputeMode::kFull);
   const TinyRun run = Train(job, job.train.steps);
   for (size_t step = 0; step < expected.size(); ++step) {
     const StepReport& report = run.reports[0][step];
@@ -45,8 +45,9 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Reference, testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}),
-                         [](const auto& info) { return "ranks" + std::to_string(info.param.ranks()); });
+INSTANTIATE_TEST_SUITE_P(, Reference,
+                         testing::ValuesIn(EveryModelIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}})),
+                         [](const auto& info) { return TestName(info.param); });
 
 }  // namespace
 }  // namespace lynx

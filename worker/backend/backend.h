@@ -32,6 +32,17 @@ struct DropoutKey {
   int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
 };
 
+// Causal attention of `a` query heads of size d over `k` key and value heads: head i of the queries looks at head
+// i / (a / k) (grouped queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): queries, then keys, then values.
+struct AttentionShape {
+  int64_t b = 0, s = 0, a = 0;
+  int64_t k = 0;  // a divisor of a
+  int64_t d = 0;
+  int64_t first_head = 0;  // global index of this rank's first query head: it numbers dropout decisions only
+
+  constexpr int64_t width() const { return (a + 2 * k) * d; }  // of a row of qkv
+};
+
 struct AdamWArgs {
   double lr, beta1, beta2, eps, weight_decay;
   int64_t step;          // 1-based, for bias correction
@@ -69,24 +80,44 @@ class Backend {
   virtual void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
                             float* dbias) = 0;
 
-  // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d)))   qkv (b, s, 3, a, d)
-  virtual void ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d, float* probs) = 0;
-  // context (b, s, a, d) = dropout(probs) v. `first_head`: global index of this rank's first head, `all_heads`: over all
-  // ranks (both only number dropout decisions). workspace (s, s), unused at rate 0.
-  virtual void ContextForward(const float* probs, const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d,
-                              int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
-                              float* context) = 0;
-  // Backward of context and probs together: dqkv (b, s, 3, a, d) = . workspace 2 * (s, s)
-  virtual void AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s,
-                                 int64_t a, int64_t d, int64_t first_head, int64_t all_heads, const DropoutKey& key,
-                                 float* workspace, float* dqkv) = 0;
+  // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + 1e-5) (Zhang and Sennrich 2019)   x, y (n, h)
+  virtual void RmsNormForward(const float* x, const float* gamma, int64_t n, int64_t h, float* y) = 0;
+  // dx += or = input gradient (`accumulate`); dgamma += . Recomputes rstd from x.
+  virtual void RmsNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h,
+                               bool accumulate, float* dx, float* dgamma) = 0;
+
+  // Rotary positions (Su et al. 2021), in place on the queries and keys of qkv: elements i and i + d/2 of a head at
+  // position p turn by the angle p * 10000^(-2i/d). d is even.
+  virtual void RopeForward(const AttentionShape& shape, float* qkv) = 0;
+  // The same by the opposite angle, on the gradient.
+  virtual void RopeBackward(const AttentionShape& shape, float* dqkv) = 0;
+
+  // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d)))
+  virtual void ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) = 0;
+  // context (b, s, a, d) = dropout(probs) v. workspace (s, s), unused at rate 0.
+  virtual void ContextForward(const AttentionShape& shape, const float* probs, const float* qkv, const DropoutKey& key,
+                              float* workspace, float* context) = 0;
+  // Backward of context and probs together: dqkv = . workspace 2 * (s, s)
+  virtual void AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv,
+                                 const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) = 0;
 
   // y = gelu(x), the tanh approximation (Hendrycks and Gimpel 2016)   count elements
   virtual void GeluForward(const float* x, int64_t count, float* y) = 0;
   // dy = dy * gelu'(x), in place
   virtual void GeluBackward(const float* x, int64_t count, float* dy) = 0;
 
-  // y = residual + dropout(y + bias), in place   y, residual (n, h), bias (h)
+  // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): the gate's f columns, then those of what it opens to.
+  // silu (n, f) = gate * sigmoid(gate)
+  virtual void SiluForward(const float* gated, int64_t n, int64_t f, float* silu) = 0;
+  // The gate's half of dgated = that half * silu'(gate), in place; the other half is left alone.
+  virtual void SiluBackward(const float* gated, int64_t n, int64_t f, float* dgated) = 0;
+  // y (n, f) = silu * (the second half of gated)
+  virtual void SwigluForward(const float* gated, const float* silu, int64_t n, int64_t f, float* y) = 0;
+  // dgated = (dsilu, d of the second half)
+  virtual void SwigluBackward(const float* gated, const float* silu, const float* dy, int64_t n, int64_t f,
+                              float* dgated) = 0;
+
+  // y = residual + dropout(y + bias), in place   y, residual (n, h), bias (h) or nullptr
   virtual void BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
                                      const DropoutKey& key, float* y) = 0;
   // dy = dropout'(dout)

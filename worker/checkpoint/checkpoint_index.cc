@@ -16,8 +16,9 @@ namespace {
 using nlohmann::json;
 
 constexpr char kFormat[] = "lynx-checkpoint";
-constexpr int64_t kVersion = 3;
-constexpr int64_t kVersionOfPlainLayouts = 2;  // knew tp, pp and dp only, all else at its plain value
+constexpr int64_t kVersion = 4;
+constexpr int64_t kVersionOfGpt = 3;           // of untied GPT with unfused attention only
+constexpr int64_t kVersionOfPlainLayouts = 2;  // the same; knew tp, pp and dp only, all else at its plain value
 constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
@@ -43,7 +44,11 @@ json Canonical(const CheckpointIndex& index) {
         {"ffn", m.ffn},
         {"seq", m.seq},
         {"vocab", m.vocab},
-        {"dropout", m.dropout}}},
+        {"dropout", m.dropout},
+        {"family", ModelFamilyName(m.family)},
+        {"kv_heads", m.kv_heads},
+        {"attention", AttentionKernelName(m.attention)},
+        {"tied_embeddings", m.tied_embeddings}}},
       {"layout",
        {{"tp", id.layout.tp},
         {"pp", id.layout.pp},
@@ -115,6 +120,24 @@ class Fields {
   absl::Status status_;
 };
 
+void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& out) {
+  fields.Integer(model, "layers", 1, kLargestExtent, out.layers);
+  fields.Integer(model, "hidden", 1, kLargestExtent, out.hidden);
+  fields.Integer(model, "heads", 1, kLargestExtent, out.heads);
+  fields.Integer(model, "ffn", 1, kLargestExtent, out.ffn);
+  fields.Integer(model, "seq", 1, kLargestExtent, out.seq);
+  fields.Integer(model, "vocab", 1, kLargestExtent, out.vocab);
+  fields.Rate(model, "dropout", out.dropout);
+  if (version < kVersion) return;
+  fields.Integer(model, "kv_heads", 0, kLargestExtent, out.kv_heads);
+  fields.Flag(model, "tied_embeddings", out.tied_embeddings);
+  std::string family, attention;
+  fields.Text(model, "family", family);
+  fields.Text(model, "attention", attention);
+  if (!ParseModelFamily(family, out.family)) fields.Fail(absl::StrCat("model.family is ", family));
+  if (!ParseAttentionKernel(attention, out.attention)) fields.Fail(absl::StrCat("model.attention is ", attention));
+}
+
 void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelLayout& out) {
   fields.Integer(layout, "tp", 1, kMaxRanks, out.tp);
   fields.Integer(layout, "pp", 1, kMaxRanks, out.pp);
@@ -142,15 +165,7 @@ void DecodeIdentity(const json& root, int64_t version, Fields& fields, Checkpoin
   fields.Integer(root, "generation", 0, kLargestCount, id.generation.value);
   fields.Integer(root, "step", 0, kLargestCount, id.step);
   fields.Seed(root, "seed", id.seed);
-  if (const json* model = fields.Find(root, "model")) {
-    fields.Integer(*model, "layers", 1, kLargestExtent, id.model.layers);
-    fields.Integer(*model, "hidden", 1, kLargestExtent, id.model.hidden);
-    fields.Integer(*model, "heads", 1, kLargestExtent, id.model.heads);
-    fields.Integer(*model, "ffn", 1, kLargestExtent, id.model.ffn);
-    fields.Integer(*model, "seq", 1, kLargestExtent, id.model.seq);
-    fields.Integer(*model, "vocab", 1, kLargestExtent, id.model.vocab);
-    fields.Rate(*model, "dropout", id.model.dropout);
-  }
+  if (const json* model = fields.Find(root, "model")) DecodeModel(*model, version, fields, id.model);
   if (const json* layout = fields.Find(root, "layout")) DecodeLayout(*layout, version, fields, id.layout);
   if (const json* data = fields.Find(root, "data")) {
     std::string kind;
@@ -214,9 +229,9 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
   root.erase("digest");
   if (Sha256Hex(Dump(root, -1)) != digest)
     return absl::DataLossError("damaged: its digest does not match its content");
-  if (version != kVersion && version != kVersionOfPlainLayouts) {
+  if (version != kVersion && version != kVersionOfGpt && version != kVersionOfPlainLayouts) {
     return absl::FailedPreconditionError(absl::StrCat("has format version ", version, "; this program knows versions ",
-                                                      kVersionOfPlainLayouts, " and ", kVersion, " only"));
+                                                      kVersionOfPlainLayouts, " to ", kVersion, " only"));
   }
   CheckpointIndex index;
   DecodeIdentity(root, version, fields, index.identity);
@@ -239,6 +254,10 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.seq", was.seq, is.seq, differences);
   Compare("model.vocab", was.vocab, is.vocab, differences);
   Compare("model.dropout", was.dropout, is.dropout, differences);
+  Compare<std::string>("model.family", ModelFamilyName(was.family), ModelFamilyName(is.family), differences);
+  Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
+  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention), differences);
+  Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   Compare("the parallel layout", LayoutText(checkpoint.layout), LayoutText(here.layout), differences);

@@ -18,38 +18,40 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
       return backend_.PositionBackward(t[kGrad], gradient(Parameter::kEmbedPos), share_n_, s_, h_,
                                        KeyOf(op, layer, input));
     case Op::kLn1:
-      return backend_.LayerNormBackward(t[kX], weight(Parameter::kLn1Weight), t[kGradLn1] + share_at_, share_n_, h_,
-                                        /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn1Weight),
-                                        gradient(Parameter::kLn1Bias));
+      return NormBackward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kGradLn1], /*accumulate=*/true,
+                          t[kGrad]);
     case Op::kQkv:
-      return backend_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, 3 * h_shard_, t[kGradLn1]);
+      return backend_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
+    case Op::kRope:
+      return backend_.RopeBackward(attention_, t[kGradQkv]);
     case Op::kProbs:
       return;  // the backend does context and probs in one pass
     case Op::kContext:
-      return backend_.AttentionBackward(t[kProbs], t[kQkv], t[kGradContext], b_, s_, heads_, head_size_,
-                                        heads_ * tp_rank_, all_heads_, KeyOf(op, layer, input), t[kWorkspace],
-                                        t[kGradQkv]);
+      return backend_.AttentionBackward(attention_, t[kProbs], t[kQkv], t[kGradContext], KeyOf(op, layer, input),
+                                        t[kWorkspace], t[kGradQkv]);
     case Op::kProj:
       return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_, t[kGradContext]);
     case Op::kAdd1:
       return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
     case Op::kLn2:
-      return backend_.LayerNormBackward(t[kX1], weight(Parameter::kLn2Weight), t[kGradLn2] + share_at_, share_n_, h_,
-                                        /*accumulate=*/true, t[kGrad], gradient(Parameter::kLn2Weight),
-                                        gradient(Parameter::kLn2Bias));
+      return NormBackward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kGradLn2], /*accumulate=*/true,
+                          t[kGrad]);
     case Op::kFc1:
-      return backend_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, f_shard_, t[kGradLn2]);
+      return backend_.LinearBackward(t[kGradFc1], weight(Parameter::kFc1Weight), n_, h_, fc1_width_, t[kGradLn2]);
     case Op::kGelu:
       return backend_.GeluBackward(t[kFc1], n_ * f_shard_, t[kGradFc1]);
+    case Op::kSilu:
+      return backend_.SiluBackward(t[kFc1], n_, f_shard_, t[kGradFc1]);
+    case Op::kSwiglu:
+      return backend_.SwigluBackward(t[kFc1], t[kSilu], t[kGradSwiglu], n_, f_shard_, t[kGradFc1]);
     case Op::kFc2:
-      return backend_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_, t[kGradFc1]);
+      return backend_.LinearBackward(t[kGradFc2], weight(Parameter::kFc2Weight), n_, f_shard_, h_,
+                                     t[biases_ ? kGradFc1 : kGradSwiglu]);
     case Op::kAdd2:
       return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kFc2Bias, t[kGradFc2]);
     case Op::kLnf:  // where the gradient of x begins
-      return backend_.LayerNormBackward(t[kX], weight(Parameter::kHeadLnWeight), t[kGradLnf] + share_at_, share_n_,
-                                        h_,
-                                        /*accumulate=*/false, t[kGrad], gradient(Parameter::kHeadLnWeight),
-                                        gradient(Parameter::kHeadLnBias));
+      return NormBackward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kGradLnf],
+                          /*accumulate=*/false, t[kGrad]);
     case Op::kLogits:
       return backend_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
     case Op::kLoss:
@@ -66,7 +68,7 @@ void LayerOps::BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input
   float* const share = out + share_at_;
   backend_.BiasDropoutAddBackward(grad, s_, share_n_, h_, KeyOf(op, layer, input), share);
   // Else the weight pass makes it.
-  if (sharded_) backend_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
+  if (sharded_ && biases_) backend_.BiasGradient(share, share_n_, h_, state_.Gradient(layer, bias));
 }
 
 }  // namespace lynx

@@ -14,39 +14,42 @@ void LayerOps::Forward(Op op, int32_t layer, const MicrobatchInput& input, const
     case Op::kPosition:
       return backend_.PositionForward(t.next_x, weight(Parameter::kEmbedPos), share_n_, s_, h_, KeyOf(op, layer, input));
     case Op::kLn1:
-      return backend_.LayerNormForward(t[kX], weight(Parameter::kLn1Weight), weight(Parameter::kLn1Bias), share_n_, h_,
-                                       t[kLn1]);
+      return NormForward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kLn1]);
     case Op::kQkv:
-      return backend_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight), weight(Parameter::kQkvBias), n_, h_,
-                                    3 * h_shard_, t[kQkv]);
+      return backend_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight),
+                                    BiasOf(layer, Parameter::kQkvBias), n_, h_, qkv_width_, t[kQkv]);
+    case Op::kRope:
+      return backend_.RopeForward(attention_, t[kQkv]);
     case Op::kProbs:
-      return backend_.ProbsForward(t[kQkv], b_, s_, heads_, head_size_, t[kProbs]);
+      return backend_.ProbsForward(attention_, t[kQkv], t[kProbs]);
     case Op::kContext:
-      return backend_.ContextForward(t[kProbs], t[kQkv], b_, s_, heads_, head_size_, heads_ * tp_rank_, all_heads_,
-                                     KeyOf(op, layer, input), t[kWorkspace], t[kContext]);
+      return backend_.ContextForward(attention_, t[kProbs], t[kQkv], KeyOf(op, layer, input), t[kWorkspace],
+                                     t[kContext]);
     case Op::kProj:  // a partial sum: the bias comes after the collective, in add1
       return backend_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, h_shard_, h_,
                                     t[sharded_ ? kProjSum : kX1]);
     case Op::kAdd1:
-      return backend_.BiasDropoutAddForward(t[kX], weight(Parameter::kProjBias), s_, share_n_, h_,
+      return backend_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_,
                                             KeyOf(op, layer, input), t[kX1]);
     case Op::kLn2:
-      return backend_.LayerNormForward(t[kX1], weight(Parameter::kLn2Weight), weight(Parameter::kLn2Bias), share_n_, h_,
-                                       t[kLn2]);
+      return NormForward(layer, t[kX1], Parameter::kLn2Weight, Parameter::kLn2Bias, t[kLn2]);
     case Op::kFc1:
-      return backend_.LinearForward(t[sharded_ ? kLn2Full : kLn2], weight(Parameter::kFc1Weight), weight(Parameter::kFc1Bias), n_, h_,
-                                    f_shard_, t[kFc1]);
+      return backend_.LinearForward(t[sharded_ ? kLn2Full : kLn2], weight(Parameter::kFc1Weight),
+                                    BiasOf(layer, Parameter::kFc1Bias), n_, h_, fc1_width_, t[kFc1]);
     case Op::kGelu:
       return backend_.GeluForward(t[kFc1], n_ * f_shard_, t[kGelu]);
+    case Op::kSilu:
+      return backend_.SiluForward(t[kFc1], n_, f_shard_, t[kSilu]);
+    case Op::kSwiglu:
+      return backend_.SwigluForward(t[kFc1], t[kSilu], n_, f_shard_, t[kSwiglu]);
     case Op::kFc2:
-      return backend_.LinearForward(t[kGelu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_, h_,
-                                    sharded_ ? t[kFc2Sum] : t.next_x);
+      return backend_.LinearForward(t[biases_ ? kGelu : kSwiglu], weight(Parameter::kFc2Weight), nullptr, n_, f_shard_,
+                                    h_, sharded_ ? t[kFc2Sum] : t.next_x);
     case Op::kAdd2:
-      return backend_.BiasDropoutAddForward(t[kX1], weight(Parameter::kFc2Bias), s_, share_n_, h_,
+      return backend_.BiasDropoutAddForward(t[kX1], BiasOf(layer, Parameter::kFc2Bias), s_, share_n_, h_,
                                             KeyOf(op, layer, input), t.next_x);
     case Op::kLnf:
-      return backend_.LayerNormForward(t[kX], weight(Parameter::kHeadLnWeight), weight(Parameter::kHeadLnBias),
-                                       share_n_, h_, t[kLnf]);
+      return NormForward(layer, t[kX], Parameter::kHeadLnWeight, Parameter::kHeadLnBias, t[kLnf]);
     case Op::kLogits:
       backend_.LinearForward(t[sharded_ ? kLnfFull : kLnf], weight(Parameter::kHeadOutWeight), nullptr, n_, h_, v_shard_,
                              t[kLogits]);

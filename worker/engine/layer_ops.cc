@@ -7,6 +7,7 @@ namespace lynx {
 LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
                    ModelState& state)
     : shape_(context.shape()),
+      biases_(shape_.family == ModelFamily::kGpt),
       dropout_rate_(context.model.dropout),
       tp_rank_(tp_rank),
       seed_(seed),
@@ -23,9 +24,14 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
       share_at_(first_token_ * h_),
       h_shard_(shape_.hidden / shape_.tp),
       f_shard_(shape_.ffn / shape_.tp),
-      heads_(shape_.heads / shape_.tp),
-      all_heads_(shape_.heads),
-      head_size_(shape_.hidden / shape_.heads),
+      qkv_width_(shape_.qkv_width()),
+      fc1_width_(shape_.fc1_width()),
+      attention_{.b = b_,
+                 .s = s_,
+                 .a = shape_.heads / shape_.tp,
+                 .k = shape_.key_heads() / shape_.tp,
+                 .d = shape_.hidden / shape_.heads,
+                 .first_head = int64_t{shape_.heads / shape_.tp} * tp_rank},
       v_shard_(shape_.vocab_shard()),
       v_valid_(std::clamp<int64_t>(shape_.vocab - v_shard_ * tp_rank, 0, v_shard_)),
       v_first_(static_cast<int32_t>(v_shard_ * tp_rank)) {}
@@ -33,6 +39,21 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
 void LayerOps::BeginStep(int64_t step) {
   step_ = step;
   loss_sum_ = 0;
+}
+
+void LayerOps::NormForward(int32_t layer, const float* x, Parameter weight, Parameter bias, float* y) {
+  const float* const gamma = state_.Weight(layer, weight);
+  if (!biases_) return backend_.RmsNormForward(x, gamma, share_n_, h_, y);
+  backend_.LayerNormForward(x, gamma, state_.Weight(layer, bias), share_n_, h_, y);
+}
+
+void LayerOps::NormBackward(int32_t layer, const float* x, Parameter weight, Parameter bias, const float* dy,
+                            bool accumulate, float* dx) {
+  const float* const gamma = state_.Weight(layer, weight);
+  float* const dgamma = state_.Gradient(layer, weight);
+  const float* const share = dy + share_at_;
+  if (!biases_) return backend_.RmsNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma);
+  backend_.LayerNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
 }
 
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {

@@ -54,11 +54,20 @@ class LayerOps {
   void Weight(Op op, int32_t layer, const TensorTable& t);
 
  private:
+  // LayerNorm or, of a family without biases, RMSNorm, on the rank's share of the tokens.
+  void NormForward(int32_t layer, const float* x, Parameter weight, Parameter bias, float* y);
+  // dy: of all tokens. dx += or = (`accumulate`).
+  void NormBackward(int32_t layer, const float* x, Parameter weight, Parameter bias, const float* dy, bool accumulate,
+                    float* dx);
+  // Null where the family has no biases.
+  const float* BiasOf(int32_t layer, Parameter bias) { return biases_ ? state_.Weight(layer, bias) : nullptr; }
+  float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
   // Backward of add1 and add2: the gradient of their input, at the rank's share of `out`.
   void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const float* grad, Parameter bias, float* out);
 
   const LayerShape shape_;
+  const bool biases_;  // and LayerNorm
   const double dropout_rate_;
   const int32_t tp_rank_;
   const uint64_t seed_;
@@ -77,9 +86,9 @@ class LayerOps {
   const int64_t share_at_;     // elements before it in a tensor (n, h)
   const int64_t h_shard_;  // h / t
   const int64_t f_shard_;  // f / t
-  const int64_t heads_;    // of this rank
-  const int64_t all_heads_;
-  const int64_t head_size_;
+  const int64_t qkv_width_;
+  const int64_t fc1_width_;
+  const AttentionShape attention_;
   const int64_t v_shard_;  // rows of the vocabulary held, padding included
   const int64_t v_valid_;  // of which exist
   const int32_t v_first_;  // the first of them

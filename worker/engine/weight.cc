@@ -9,18 +9,19 @@ void LayerOps::Weight(Op op, int32_t layer, const TensorTable& t) {
   const auto gradient = [&](Parameter parameter) { return state_.Gradient(layer, parameter); };
   switch (op) {
     case Op::kQkv:
-      return backend_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, 3 * h_shard_, gradient(Parameter::kQkvWeight),
-                                   gradient(Parameter::kQkvBias));
+      return backend_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, qkv_width_,
+                                   gradient(Parameter::kQkvWeight), BiasGradientOf(layer, Parameter::kQkvBias));
     case Op::kProj:
       return backend_.LinearWeight(t[kContext], t[kGradProj], n_, h_shard_, h_, gradient(Parameter::kProjWeight),
                                    nullptr);
     case Op::kAdd1:
       return backend_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));
     case Op::kFc1:
-      return backend_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, f_shard_, gradient(Parameter::kFc1Weight),
-                                   gradient(Parameter::kFc1Bias));
+      return backend_.LinearWeight(t[sharded_ ? kLn2Full : kLn2], t[kGradFc1], n_, h_, fc1_width_,
+                                   gradient(Parameter::kFc1Weight), BiasGradientOf(layer, Parameter::kFc1Bias));
     case Op::kFc2:
-      return backend_.LinearWeight(t[kGelu], t[kGradFc2], n_, f_shard_, h_, gradient(Parameter::kFc2Weight), nullptr);
+      return backend_.LinearWeight(t[biases_ ? kGelu : kSwiglu], t[kGradFc2], n_, f_shard_, h_,
+                                   gradient(Parameter::kFc2Weight), nullptr);
     case Op::kAdd2:
       return backend_.BiasGradient(t[kGradFc2], n_, h_, gradient(Parameter::kFc2Bias));
     case Op::kLogits:  // the logits hold their gradient by now

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 
 #include "common/check.h"
@@ -17,17 +18,15 @@ namespace {
 // How a parameter is divided over tensor-parallel ranks.
 enum class Split : uint8_t {
   kWhole,           // every rank has all of it
-  kLength,          // vectors: a run of elements
-  kRows,            // matrices: a run of rows
+  kParts,           // a run of rows, or of a vector's length, of each of several parts (qkv, gate and up)
   kVocabularyRows,  // rows, in shards of ceil(v / t) with padding in the last ones
   kColumns,         // matrices: a run of columns, contiguous here as a (rows, columns / t) matrix
-  kHeads,           // q, k and v one after another, each divided by heads
 };
 
 enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
 
 // A parameter's extent along one axis, in terms of the model.
-enum class Extent : uint8_t { kOne, kHidden, kThreeHidden, kFfn, kSeq, kVocab };
+enum class Extent : uint8_t { kOne, kHidden, kQkvRows, kFc1Rows, kFfn, kSeq, kVocab };
 
 struct ParameterInfo {
   Parameter parameter;
@@ -44,14 +43,14 @@ constexpr std::array<ParameterInfo, 17> kParameters = {{
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kLn1Bias, "ln1.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
-    {Parameter::kQkvWeight, "qkv.weight", kThreeHidden, kHidden, Split::kHeads, InitialValue::kNormal},
-    {Parameter::kQkvBias, "qkv.bias", kOne, kThreeHidden, Split::kHeads, InitialValue::kZero},
+    {Parameter::kQkvWeight, "qkv.weight", kQkvRows, kHidden, Split::kParts, InitialValue::kNormal},
+    {Parameter::kQkvBias, "qkv.bias", kOne, kQkvRows, Split::kParts, InitialValue::kZero},
     {Parameter::kProjWeight, "proj.weight", kHidden, kHidden, Split::kColumns, InitialValue::kNormalByDepth},
     {Parameter::kProjBias, "proj.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kLn2Weight, "ln2.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kLn2Bias, "ln2.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
-    {Parameter::kFc1Weight, "fc1.weight", kFfn, kHidden, Split::kRows, InitialValue::kNormal},
-    {Parameter::kFc1Bias, "fc1.bias", kOne, kFfn, Split::kLength, InitialValue::kZero},
+    {Parameter::kFc1Weight, "fc1.weight", kFc1Rows, kHidden, Split::kParts, InitialValue::kNormal},
+    {Parameter::kFc1Bias, "fc1.bias", kOne, kFc1Rows, Split::kParts, InitialValue::kZero},
     {Parameter::kFc2Weight, "fc2.weight", kHidden, kFfn, Split::kColumns, InitialValue::kNormalByDepth},
     {Parameter::kFc2Bias, "fc2.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kHeadLnWeight, "ln.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
@@ -70,22 +69,50 @@ static_assert(InEnumOrder(), "kParameters is indexed by Parameter");
 
 const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cast<size_t>(parameter)]; }
 
-int64_t ExtentOf(Extent extent, const ModelSpec& model) {
+// The rows of the parts that an extent is made of, one after another.
+std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
+  const int64_t head_size = model.hidden / model.heads;
   switch (extent) {
     case kOne:
-      return 1;
+      return {1};
     case kHidden:
-      return model.hidden;
-    case kThreeHidden:
-      return int64_t{3} * model.hidden;
+      return {model.hidden};
+    case kQkvRows:
+      return {model.hidden, model.key_heads() * head_size, model.key_heads() * head_size};
+    case kFc1Rows:
+      if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
+      return {model.ffn};
     case kFfn:
-      return model.ffn;
+      return {model.ffn};
     case kSeq:
-      return model.seq;
+      return {model.seq};
     case kVocab:
-      return model.vocab;
+      return {model.vocab};
   }
   LYNX_CHECK(false);
+}
+
+int64_t ExtentOf(Extent extent, const ModelSpec& model) {
+  const std::vector<int64_t> parts = PartsOf(extent, model);
+  return std::accumulate(parts.begin(), parts.end(), int64_t{0});
+}
+
+// Whether a model of the family has it.
+bool IsOf(ModelFamily family, Parameter parameter) {
+  if (family == ModelFamily::kGpt) return true;
+  switch (parameter) {
+    case Parameter::kEmbedPos:
+    case Parameter::kLn1Bias:
+    case Parameter::kQkvBias:
+    case Parameter::kProjBias:
+    case Parameter::kLn2Bias:
+    case Parameter::kFc1Bias:
+    case Parameter::kFc2Bias:
+    case Parameter::kHeadLnBias:
+      return false;
+    default:
+      return true;
+  }
 }
 
 // The run [begin, end) of an axis of length `total` that rank `r` of `t` has, in shards of `shard`.
@@ -97,25 +124,18 @@ Run RunOf(int64_t total, int64_t shard, int32_t r) {
   return {begin, std::min(total, begin + shard) - begin};
 }
 
-// Fills pieces and count.
-void Divide(Split split, int32_t tp, int32_t r, ParameterSlot& slot) {
+// Fills pieces and count. `parts`: lengths of the parts of its rows, or of a vector's length.
+void Divide(Split split, const std::vector<int64_t>& parts, int32_t tp, int32_t r, ParameterSlot& slot) {
   const int64_t rows = slot.global_rows, columns = slot.global_columns;
   switch (split) {
     case Split::kWhole:
       slot.pieces = {{0, rows, 0, columns, 0}};
       slot.count = rows * columns;
       return;
-    case Split::kLength:
     case Split::kColumns: {
       const Run run = RunOf(columns, columns / tp, r);
       slot.pieces = {{0, rows, run.begin, run.length, 0}};
       slot.count = rows * run.length;
-      return;
-    }
-    case Split::kRows: {
-      const Run run = RunOf(rows, rows / tp, r);
-      slot.pieces = {{run.begin, run.length, 0, columns, 0}};
-      slot.count = run.length * columns;
       return;
     }
     case Split::kVocabularyRows: {
@@ -125,17 +145,18 @@ void Divide(Split split, int32_t tp, int32_t r, ParameterSlot& slot) {
       slot.count = shard * columns;
       return;
     }
-    case Split::kHeads: {
-      const int64_t part = (slot.vector ? columns : rows) / 3;  // of q, k or v
-      const Run run = RunOf(part, part / tp, r);
-      for (int64_t i = 0; i < 3; ++i) {
-        const int64_t begin = i * part + run.begin;
+    case Split::kParts: {
+      int64_t part_begin = 0;
+      for (const int64_t part : parts) {
+        const Run run = RunOf(part, part / tp, r);
+        const int64_t begin = part_begin + run.begin;
         ParameterPiece piece = slot.vector ? ParameterPiece{0, 1, begin, run.length, 0}
                                            : ParameterPiece{begin, run.length, 0, columns, 0};
-        piece.offset = i * piece.rows * piece.columns;
+        piece.offset = slot.count;
+        slot.count += piece.rows * piece.columns;
         slot.pieces.push_back(piece);
+        part_begin += part;
       }
-      slot.count = 3 * slot.pieces[0].rows * slot.pieces[0].columns;
       return;
     }
   }
@@ -152,6 +173,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
                  std::vector<ParameterSlot>& slots) {
   for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
+    if (!IsOf(context.model.family, info.parameter)) continue;
     ParameterSlot slot;
     slot.parameter = info.parameter;
     slot.layer = layer;
@@ -162,7 +184,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.decays = !slot.vector;
     slot.replicated = info.split == Split::kWhole;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
-    Divide(info.split, context.layout.tp, tp_rank, slot);
+    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank, slot);
     slots.push_back(std::move(slot));
   }
 }
@@ -250,6 +272,7 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   const int32_t tp = context.layout.tp;
   LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
   LYNX_CHECK(model.heads % tp == 0 && model.hidden % model.heads == 0 && model.ffn % tp == 0);
+  LYNX_CHECK(model.heads % model.key_heads() == 0 && model.key_heads() % tp == 0);
   std::vector<ParameterSlot> slots;
   for (const StageSlice& slice : context.slices) {
     if (slice.has_embedding) {

@@ -2,12 +2,14 @@
 // the order of their layers, each layer contiguous, so that data parallelism reduces a layer's gradients as one range
 // and the optimizer walks the arrays once.
 //
-// Names and shapes (global; t = tensor-parallel size; weights are (out, in)):
+// Names and shapes (global; t = tensor-parallel size; weights are (out, in)) of GPT:
 //   embed.tok (v, h) split by rows   embed.pos (s, h)
 //   layers.N.ln1.weight|bias (h)     layers.N.qkv.weight (3h, h) rows split by heads within each of q, k, v; .bias (3h)
 //   layers.N.proj.weight (h, h) split by columns; .bias (h)      layers.N.ln2.weight|bias (h)
 //   layers.N.fc1.weight (f, h) split by rows; .bias (f)          layers.N.fc2.weight (h, f) split by columns; .bias (h)
 //   head.ln.weight|bias (h)          head.out.weight (v, h) split by rows
+// Llama has no embed.pos and no bias; k key and value heads of a make qkv.weight ((a + 2k) h/a, h); and fc1.weight is
+// (2f, h), the gate's rows and then those of what it opens to, split by rows within each.
 // Rows of a vocabulary shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
 //
 // Initial values are a function of (seed, parameter name, global element index), so every layout starts from the same
@@ -50,7 +52,7 @@ struct ParameterSlot {
   int64_t global_rows = 0;       // 1 for vectors
   int64_t global_columns = 0;
   bool vector = false;           // 1-D in files
-  std::vector<ParameterPiece> pieces;  // 3 for qkv, 1 elsewhere
+  std::vector<ParameterPiece> pieces;  // 3 for qkv, 2 for a gated fc1, 1 elsewhere
   int64_t offset = 0;            // elements from the start of the flat arrays
   int64_t count = 0;             // elements held, padding included
   bool decays = false;           // matrices: weight decay applies

@@ -35,7 +35,9 @@ StageContext ContextOf(const LayerShape& shape) {
                    .ffn = shape.ffn,
                    .seq = shape.seq,
                    .vocab = shape.vocab,
-                   .dropout = shape.dropout ? kDropoutRate : 0};
+                   .dropout = shape.dropout ? kDropoutRate : 0,
+                   .family = shape.family,
+                   .kv_heads = shape.kv_heads};
   context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};

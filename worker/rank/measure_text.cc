@@ -106,6 +106,8 @@ Json ShapeJson(const LayerShape& shape) {
           {"vocab", shape.vocab},
           {"tp", shape.tp},
           {"dropout", shape.dropout},
+          {"family", ModelFamilyName(shape.family)},
+          {"kv_heads", shape.kv_heads},
           {"sequence_parallel", shape.sequence_parallel}};
 }
 
@@ -120,6 +122,9 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Number("vocab", shape.vocab);
   reader.Number("tp", shape.tp);
   reader.Truth("dropout", shape.dropout);
+  std::string family;
+  reader.Text("family", family);
+  reader.Number("kv_heads", shape.kv_heads);
   reader.Truth("sequence_parallel", shape.sequence_parallel);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
@@ -129,9 +134,15 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   positive("ffn", shape.ffn);
   positive("vocab", shape.vocab);
   positive("tp", shape.tp);
+  reader.Require(ParseModelFamily(family, shape.family), "family", "gpt or llama");
+  reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");
+  reader.Require(shape.family == ModelFamily::kGpt || shape.hidden / shape.heads % 2 == 0, "hidden",
+                 "an even multiple of heads");
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
+  reader.Require(shape.heads % shape.key_heads() == 0, "kv_heads", "a divisor of heads");
+  reader.Require(shape.key_heads() % shape.tp == 0, "kv_heads", "a multiple of tp");
   reader.Require(shape.ffn % shape.tp == 0, "ffn", "a multiple of tp");
   reader.Require(!shape.sequence_parallel || shape.seq % shape.tp == 0, "seq", "a multiple of tp");
   LYNX_RETURN_IF_ERROR(reader.status());

@@ -9,40 +9,45 @@ namespace {
 
 using reference::Vector;
 
-struct Shape {
-  int64_t b, s, a, d;
+struct Case {
+  AttentionShape shape;
   double rate;
 };
 
-std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
-  const Shape& shape = info.param;
-  return "b" + std::to_string(shape.b) + "s" + std::to_string(shape.s) + "a" + std::to_string(shape.a) + "d" +
-         std::to_string(shape.d) + (shape.rate > 0 ? "dropout" : "");
+AttentionShape Shape(int64_t b, int64_t s, int64_t a, int64_t k, int64_t d) {
+  return {.b = b, .s = s, .a = a, .k = k, .d = d, .first_head = 3};
 }
 
-class Attention : public testing::TestWithParam<Shape> {
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  const AttentionShape& shape = info.param.shape;
+  return "b" + std::to_string(shape.b) + "s" + std::to_string(shape.s) + "a" + std::to_string(shape.a) + "k" +
+         std::to_string(shape.k) + "d" + std::to_string(shape.d) + (info.param.rate > 0 ? "dropout" : "");
+}
+
+class Attention : public testing::TestWithParam<Case> {
  protected:
-  const int64_t b = GetParam().b, s = GetParam().s, a = GetParam().a, d = GetParam().d;
-  const int64_t first_head = 3, all_heads = 3 + a + 2;
+  const AttentionShape shape = GetParam().shape;
+  const int64_t b = shape.b, s = shape.s, a = shape.a, d = shape.d;
+  const int64_t qkv_count = b * s * shape.width(), context_count = b * s * a * d;
   const DropoutKey key{GetParam().rate, 11, 7, 2, 5, 40};
   std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   TestMemory memory;
-  const float* qkv = memory.Random(b * s * 3 * a * d, 1, 2);
-  const float* dcontext = memory.Random(b * s * a * d, 2);
+  const float* qkv = memory.Random(qkv_count, 1, 2);
+  const float* dcontext = memory.Random(context_count, 2);
   float* probs = memory.Output(b * a * s * s);
-  const Vector qkv_d = ToDouble(qkv, b* s * 3 * a * d);
+  const Vector qkv_d = ToDouble(qkv, qkv_count);
 
   // Null at rate 0, where the header promises not to use it.
   float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(s * s) : nullptr; }
 };
 
 TEST_P(Attention, ForwardEqualsTheFormula) {
-  float* context = memory.Output(b * s * a * d);
-  backend->ProbsForward(qkv, b, s, a, d, probs);
-  backend->ContextForward(probs, qkv, b, s, a, d, first_head, all_heads, key, ForwardWorkspace(), context);
-  const Vector probs_d = reference::Probs(qkv_d, b, s, a, d);
+  float* context = memory.Output(context_count);
+  backend->ProbsForward(shape, qkv, probs);
+  backend->ContextForward(shape, probs, qkv, key, ForwardWorkspace(), context);
+  const Vector probs_d = reference::Probs(shape, qkv_d);
   ExpectClose(probs, probs_d, 2e-6, "probs");
-  ExpectClose(context, reference::Context(probs_d, qkv_d, b, s, a, d, first_head, key), 4e-6, "context");
+  ExpectClose(context, reference::Context(shape, probs_d, qkv_d, key), 4e-6, "context");
   for (int64_t head = 0; head < b * a; ++head) {
     for (int64_t row = 0; row < s; ++row) {
       for (int64_t column = row + 1; column < s; ++column) ASSERT_EQ(probs[(head * s + row) * s + column], 0.0f);
@@ -52,27 +57,34 @@ TEST_P(Attention, ForwardEqualsTheFormula) {
 }
 
 TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
-  if (a % 2 != 0) return;  // the even shapes show it
-  float* whole = memory.Output(b * s * a * d);
-  backend->ProbsForward(qkv, b, s, a, d, probs);
-  backend->ContextForward(probs, qkv, b, s, a, d, 0, a, key, ForwardWorkspace(), whole);
+  if (shape.k % 2 != 0) return;  // the even shapes show it
+  AttentionShape all = shape;
+  all.first_head = 0;
+  float* whole = memory.Output(context_count);
+  backend->ProbsForward(all, qkv, probs);
+  backend->ContextForward(all, probs, qkv, key, ForwardWorkspace(), whole);
   for (int64_t rank = 0; rank < 2; ++rank) {
-    const int64_t half = a / 2;
+    AttentionShape half = all;
+    half.a = a / 2;
+    half.k = shape.k / 2;
+    half.first_head = rank * half.a;
     std::vector<float> shard;
-    for (int64_t row = 0; row < b * s * 3; ++row) {
-      const float* first = qkv + (row * a + rank * half) * d;
-      shard.insert(shard.end(), first, first + half * d);
+    for (int64_t token = 0; token < b * s; ++token) {
+      const float* row = qkv + token * all.width();
+      for (const int64_t heads : {half.a, half.k, half.k}) {  // of queries, keys, values
+        shard.insert(shard.end(), row + rank * heads * d, row + (rank + 1) * heads * d);
+        row += 2 * heads * d;
+      }
     }
     const float* shard_qkv = memory.Copy(shard);
-    float* shard_probs = memory.Output(b * half * s * s);
-    float* shard_context = memory.Output(b * s * half * d);
-    backend->ProbsForward(shard_qkv, b, s, half, d, shard_probs);
-    backend->ContextForward(shard_probs, shard_qkv, b, s, half, d, rank * half, a, key, ForwardWorkspace(),
-                            shard_context);
+    float* shard_probs = memory.Output(b * half.a * s * s);
+    float* shard_context = memory.Output(b * s * half.a * d);
+    backend->ProbsForward(half, shard_qkv, shard_probs);
+    backend->ContextForward(half, shard_probs, shard_qkv, key, ForwardWorkspace(), shard_context);
     Vector want;
     for (int64_t row = 0; row < b * s; ++row) {
-      const float* first = whole + (row * a + rank * half) * d;
-      want.insert(want.end(), first, first + half * d);
+      const float* first = whole + (row * a + half.first_head) * d;
+      want.insert(want.end(), first, first + half.a * d);
     }
     ExpectClose(shard_context, want, 1e-6, "context of rank " + std::to_string(rank));
   }
@@ -80,23 +92,23 @@ TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
-                         testing::Values(Shape{1, 1, 1, 1, 0}, Shape{2, 5, 2, 3, 0}, Shape{2, 7, 4, 4, 0.3},
-                                         Shape{1, 64, 2, 8, 0.1}, Shape{1, 65, 1, 8, 0}, Shape{2, 150, 2, 5, 0.2}),
-                         ShapeName);
+                         testing::Values(Case{Shape(1, 1, 1, 1, 1), 0}, Case{Shape(2, 5, 2, 2, 3), 0},
+                                         Case{Shape(2, 7, 4, 4, 4), 0.3}, Case{Shape(1, 64, 2, 2, 8), 0.1},
+                                         Case{Shape(1, 65, 1, 1, 8), 0}, Case{Shape(2, 150, 2, 2, 5), 0.2},
+                                         Case{Shape(2, 70, 6, 2, 4), 0}, Case{Shape(1, 9, 4, 1, 3), 0.3}),
+                         CaseName);
 
 // Finite differences take a forward pass per input, so the shapes are smaller, but cross the block size.
 class AttentionGradient : public Attention {};
 
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {
-  backend->ProbsForward(qkv, b, s, a, d, probs);
-  float* dqkv = memory.Output(b * s * 3 * a * d);
-  backend->AttentionBackward(probs, qkv, dcontext, b, s, a, d, first_head, all_heads, key, memory.Output(2 * s * s),
-                             dqkv);
-  const Vector dcontext_d = ToDouble(dcontext, b * s * a * d);
+  backend->ProbsForward(shape, qkv, probs);
+  float* dqkv = memory.Output(qkv_count);
+  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * s * s), dqkv);
+  const Vector dcontext_d = ToDouble(dcontext, context_count);
   const Vector want = reference::Gradient(
       [&](const Vector& v) {
-        const Vector p = reference::Probs(v, b, s, a, d);
-        return reference::Dot(reference::Context(p, v, b, s, a, d, first_head, key), dcontext_d);
+        return reference::Dot(reference::Context(shape, reference::Probs(shape, v), v, key), dcontext_d);
       },
       qkv_d);
   ExpectClose(dqkv, want, 5e-6, "dqkv");
@@ -104,9 +116,11 @@ TEST_P(AttentionGradient, EqualsFiniteDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradient,
-                         testing::Values(Shape{1, 1, 1, 1, 0}, Shape{2, 5, 2, 3, 0}, Shape{2, 7, 2, 4, 0.3},
-                                         Shape{1, 64, 1, 2, 0}, Shape{1, 70, 1, 2, 0.2}, Shape{1, 130, 1, 1, 0}),
-                         ShapeName);
+                         testing::Values(Case{Shape(1, 1, 1, 1, 1), 0}, Case{Shape(2, 5, 2, 2, 3), 0},
+                                         Case{Shape(2, 7, 2, 2, 4), 0.3}, Case{Shape(1, 64, 1, 1, 2), 0},
+                                         Case{Shape(1, 70, 1, 1, 2), 0.2}, Case{Shape(1, 130, 1, 1, 1), 0},
+                                         Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
+                         CaseName);
 
 }  // namespace
 }  // namespace lynx

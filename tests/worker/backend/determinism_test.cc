@@ -15,6 +15,9 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kB = 2, kS = 70, kN = kB * kS, kA = 3, kD = 11, kH = 33, kV = 50, kF = 130;
+constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD, .first_head = 2};
+constexpr int64_t kQkv = kN * kAttention.width();
+constexpr AttentionShape kRotary{.b = kB, .s = kS, .a = 4, .k = 2, .d = 2 * kD};  // d is even
 constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
 
 struct OpCase {
@@ -88,26 +91,50 @@ const OpCase kCases[] = {
        backend.LinearWeight(memory.Random(kN * kH, 1), memory.Random(kN * kF, 2), kN, kH, kF, dw, dw + kF * kH);
        return Take(dw, kF * kH + kF);
      }},
+    {"RmsNormForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kH);
+       backend.RmsNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), kN, kH, y);
+       return Take(y, kN * kH);
+     }},
+    {"RmsNormBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Random((kN + 1) * kH, 4);
+       backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH, true,
+                               out, out + kN * kH);
+       return Take(out, (kN + 1) * kH);
+     }},
+    {"RopeForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* qkv = memory.Random(kN * kRotary.width(), 1);
+       backend.RopeForward(kRotary, qkv);
+       return Take(qkv, kN * kRotary.width());
+     }},
+    {"RopeBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dqkv = memory.Random(kN * kRotary.width(), 1);
+       backend.RopeBackward(kRotary, dqkv);
+       return Take(dqkv, kN * kRotary.width());
+     }},
     {"ProbsForward",
      [](Backend& backend, TestMemory& memory) {
        float* probs = memory.Output(kB * kA * kS * kS);
-       backend.ProbsForward(memory.Random(kN * 3 * kA * kD, 1), kB, kS, kA, kD, probs);
+       backend.ProbsForward(kAttention, memory.Random(kQkv, 1), probs);
        return Take(probs, kB * kA * kS * kS);
      }},
     {"ContextForward",
      [](Backend& backend, TestMemory& memory) {
        float* context = memory.Output(kN * kA * kD);
-       backend.ContextForward(memory.Random(kB * kA * kS * kS, 1), memory.Random(kN * 3 * kA * kD, 2), kB, kS, kA, kD,
-                              2, 8, kKey, memory.Output(kS * kS), context);
+       backend.ContextForward(kAttention, memory.Random(kB * kA * kS * kS, 1), memory.Random(kQkv, 2), kKey,
+                              memory.Output(kS * kS), context);
        return Take(context, kN * kA * kD);
      }},
     {"AttentionBackward",
      [](Backend& backend, TestMemory& memory) {
-       float* dqkv = memory.Output(kN * 3 * kA * kD);
-       backend.AttentionBackward(memory.Random(kB * kA * kS * kS, 1), memory.Random(kN * 3 * kA * kD, 2),
-                                 memory.Random(kN * kA * kD, 3), kB, kS, kA, kD, 2, 8, kKey,
-                                 memory.Output(2 * kS * kS), dqkv);
-       return Take(dqkv, kN * 3 * kA * kD);
+       float* dqkv = memory.Output(kQkv);
+       backend.AttentionBackward(kAttention, memory.Random(kB * kA * kS * kS, 1), memory.Random(kQkv, 2),
+                                 memory.Random(kN * kA * kD, 3), kKey, memory.Output(2 * kS * kS), dqkv);
+       return Take(dqkv, kQkv);
      }},
     {"GeluForward",
      [](Backend& backend, TestMemory& memory) {
@@ -120,6 +147,31 @@ const OpCase kCases[] = {
        float* dy = memory.Random(kN * kF, 2);
        backend.GeluBackward(memory.Random(kN * kF, 1, 4), kN * kF, dy);
        return Take(dy, kN * kF);
+     }},
+    {"SiluForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* silu = memory.Output(kN * kF);
+       backend.SiluForward(memory.Random(kN * 2 * kF, 1, 4), kN, kF, silu);
+       return Take(silu, kN * kF);
+     }},
+    {"SiluBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dgated = memory.Random(kN * 2 * kF, 2);
+       backend.SiluBackward(memory.Random(kN * 2 * kF, 1, 4), kN, kF, dgated);
+       return Take(dgated, kN * 2 * kF);
+     }},
+    {"SwigluForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* y = memory.Output(kN * kF);
+       backend.SwigluForward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), kN, kF, y);
+       return Take(y, kN * kF);
+     }},
+    {"SwigluBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dgated = memory.Output(kN * 2 * kF);
+       backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN, kF,
+                              dgated);
+       return Take(dgated, kN * 2 * kF);
      }},
     {"BiasDropoutAddForward",
      [](Backend& backend, TestMemory& memory) {

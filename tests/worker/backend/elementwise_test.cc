@@ -133,6 +133,15 @@ TEST_P(Elementwise, BiasDropoutAddForwardEqualsTheFormula) {
   memory.ExpectGuardsIntact();
 }
 
+TEST_P(Elementwise, DropoutAddWithoutABiasEqualsTheFormula) {
+  float* y = memory.Random(n * h, 1);
+  const float* residual = memory.Random(n * h, 2);
+  const Vector want = reference::BiasDropoutAdd(ToDouble(y, n * h), ToDouble(residual, n * h), {}, s, n, h, key);
+  backend->BiasDropoutAddForward(residual, nullptr, s, n, h, key, y);
+  ExpectClose(y, want, 1e-6, "y");
+  memory.ExpectGuardsIntact();
+}
+
 TEST_P(Elementwise, BiasDropoutAddGradientsEqualFiniteDifferences) {
   const Vector y = ToDouble(memory.Random(n * h, 1), n * h), residual = ToDouble(memory.Random(n * h, 2), n * h);
   const Vector bias = ToDouble(memory.Random(h, 3), h);

@@ -47,20 +47,61 @@ Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, i
   return y;
 }
 
-Vector Probs(const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d) {
-  const auto at = [&](int64_t sample, int64_t position, int64_t which, int64_t head, int64_t i) {
-    return qkv[(((sample * s + position) * 3 + which) * a + head) * d + i];
-  };
-  Vector probs(b * a * s * s);
-  for (int64_t sample = 0; sample < b; ++sample) {
-    for (int64_t head = 0; head < a; ++head) {
+Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h) {
+  Vector y(x.size());
+  for (int64_t row = 0; row < n; ++row) {
+    double mean_square = 0;
+    for (int64_t i = 0; i < h; ++i) mean_square += std::pow(x[row * h + i], 2) / static_cast<double>(h);
+    for (int64_t i = 0; i < h; ++i) y[row * h + i] = x[row * h + i] / std::sqrt(mean_square + 1e-5) * gamma[i];
+  }
+  return y;
+}
+
+namespace {
+
+// Where element i of a head's query, of its key and of its value is, at one position of one sample.
+struct Element {
+  int64_t query, key, value;
+};
+Element ElementOf(const AttentionShape& shape, int64_t sample, int64_t position, int64_t head, int64_t i) {
+  const int64_t row = (sample * shape.s + position) * shape.width();
+  const int64_t key_head = shape.a + head / (shape.a / shape.k);
+  return {row + head * shape.d + i, row + key_head * shape.d + i, row + (key_head + shape.k) * shape.d + i};
+}
+
+}  // namespace
+
+Vector Rope(const AttentionShape& shape, const Vector& qkv) {
+  Vector turned = qkv;
+  const int64_t half = shape.d / 2;
+  for (int64_t token = 0; token < shape.b * shape.s; ++token) {
+    for (int64_t head = 0; head < shape.a + shape.k; ++head) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle =
+            static_cast<double>(token % shape.s) * std::pow(1e4, -2.0 * static_cast<double>(i) / static_cast<double>(shape.d));
+        const int64_t low = token * shape.width() + head * shape.d + i;
+        turned[low] = qkv[low] * std::cos(angle) - qkv[low + half] * std::sin(angle);
+        turned[low + half] = qkv[low + half] * std::cos(angle) + qkv[low] * std::sin(angle);
+      }
+    }
+  }
+  return turned;
+}
+
+Vector Probs(const AttentionShape& shape, const Vector& qkv) {
+  const int64_t s = shape.s;
+  Vector probs(shape.b * shape.a * s * s);
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
+    for (int64_t head = 0; head < shape.a; ++head) {
       for (int64_t row = 0; row < s; ++row) {
-        double* out = &probs[((sample * a + head) * s + row) * s];
+        double* out = &probs[((sample * shape.a + head) * s + row) * s];
         double sum = 0;
         for (int64_t column = 0; column <= row; ++column) {
           double score = 0;
-          for (int64_t i = 0; i < d; ++i) score += at(sample, row, 0, head, i) * at(sample, column, 1, head, i);
-          out[column] = std::exp(score / std::sqrt(static_cast<double>(d)));
+          for (int64_t i = 0; i < shape.d; ++i) {
+            score += qkv[ElementOf(shape, sample, row, head, i).query] * qkv[ElementOf(shape, sample, column, head, i).key];
+          }
+          out[column] = std::exp(score / std::sqrt(static_cast<double>(shape.d)));
           sum += out[column];
         }
         for (int64_t column = 0; column <= row; ++column) out[column] /= sum;
@@ -70,24 +111,35 @@ Vector Probs(const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d) {
   return probs;
 }
 
-Vector Context(const Vector& probs, const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d, int64_t first_head,
-               const DropoutKey& key) {
-  Vector context(b * s * a * d);
-  for (int64_t sample = 0; sample < b; ++sample) {
+Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& qkv, const DropoutKey& key) {
+  const int64_t s = shape.s, a = shape.a, d = shape.d;
+  Vector context(shape.b * s * a * d);
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head) {
       for (int64_t row = 0; row < s; ++row) {
         for (int64_t column = 0; column <= row; ++column) {
           const double weight = probs[((sample * a + head) * s + row) * s + column] *
-                                DropoutFactor(key, sample, ((first_head + head) * s + row) * s + column);
+                                DropoutFactor(key, sample, ((shape.first_head + head) * s + row) * s + column);
           for (int64_t i = 0; i < d; ++i) {
             context[((sample * s + row) * a + head) * d + i] +=
-                weight * qkv[(((sample * s + column) * 3 + 2) * a + head) * d + i];
+                weight * qkv[ElementOf(shape, sample, column, head, i).value];
           }
         }
       }
     }
   }
   return context;
+}
+
+Vector Swiglu(const Vector& gated, int64_t n, int64_t f) {
+  Vector y(n * f);
+  for (int64_t row = 0; row < n; ++row) {
+    for (int64_t i = 0; i < f; ++i) {
+      const double gate = gated[row * 2 * f + i];
+      y[row * f + i] = gate / (1 + std::exp(-gate)) * gated[row * 2 * f + f + i];
+    }
+  }
+  return y;
 }
 
 Vector Gelu(const Vector& x) {
@@ -115,7 +167,8 @@ Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bia
   for (int64_t row = 0; row < n; ++row) {
     for (int64_t i = 0; i < h; ++i) {
       out[row * h + i] =
-          residual[row * h + i] + (y[row * h + i] + bias[i]) * DropoutFactor(key, row / s, row % s * h + i);
+          residual[row * h + i] +
+          (y[row * h + i] + (bias.empty() ? 0 : bias[i])) * DropoutFactor(key, row / s, row % s * h + i);
     }
   }
   return out;

@@ -18,13 +18,16 @@ double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 
 Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
-Vector Probs(const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d);
-Vector Context(const Vector& probs, const Vector& qkv, int64_t b, int64_t s, int64_t a, int64_t d, int64_t first_head,
-               const DropoutKey& key);
+Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h);
+Vector Rope(const AttentionShape& shape, const Vector& qkv);
+Vector Probs(const AttentionShape& shape, const Vector& qkv);
+Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& qkv, const DropoutKey& key);
+// silu(gate) * up, of gated (n, 2, f).
+Vector Swiglu(const Vector& gated, int64_t n, int64_t f);
 Vector Gelu(const Vector& x);
 Vector Position(const Vector& x, const Vector& pos, int64_t b, int64_t s, int64_t h, const DropoutKey& key);
 Vector BiasDropoutAdd(const Vector& y, const Vector& residual, const Vector& bias, int64_t s, int64_t n, int64_t h,
-                      const DropoutKey& key);
+                      const DropoutKey& key);  // bias may be empty
 // Sum of the cross-entropy over logits (n, v).
 double CrossEntropy(const Vector& logits, const int32_t* targets, int64_t n, int64_t v);
 

@@ -34,6 +34,16 @@ TEST(CheckpointIndex, ReadsWhatItWrites) {
   EXPECT_EQ(index->files, SmallIndex().files);
 }
 
+TEST(CheckpointIndex, ReadsEverySortOfModel) {
+  CheckpointIndex index = SmallIndex();
+  index.identity.model.family = ModelFamily::kLlama;
+  index.identity.model.dropout = 0;
+  index.identity.model.kv_heads = 1;
+  index.identity.model.attention = AttentionKernel::kFused;
+  index.identity.model.tied_embeddings = true;
+  EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+}
+
 TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   CheckpointIndex index = SmallIndex();
   index.identity.layout = {.pp = 2, .virtual_stages = 3, .schedule = ScheduleKind::kInterleaved};
@@ -125,7 +135,11 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
       {"\"zero\": \"none\"", "\"zero\": \"auto\"", "layout.zero is auto"},
       {"\"virtual_stages\": 1", "\"virtual_stages\": 0", "virtual_stages is 0"},
       {"\"sequence_parallel\": false", "\"sequence_parallel\": 0", "sequence_parallel is neither true nor false"},
-      {"\"version\": 3", "\"version\": 1", "format version 1", absl::StatusCode::kFailedPrecondition},
+      {"\"kv_heads\": 0", "\"kv_heads\": -1", "kv_heads is -1"},
+      {"\"family\": \"gpt\"", "\"family\": \"bert\"", "model.family is bert"},
+      {"\"attention\": \"unfused\"", "\"attention\": \"none\"", "model.attention is none"},
+      {"\"tied_embeddings\": false", "\"tied_embeddings\": 0", "tied_embeddings is neither true nor false"},
+      {"\"version\": 4", "\"version\": 1", "format version 1", absl::StatusCode::kFailedPrecondition},
   };
   for (const auto& c : cases) {
     const absl::Status status = Resigned(Replaced(text, c.from, c.to));
@@ -134,16 +148,25 @@ TEST(CheckpointIndex, HostileFieldsAreRefusedByName) {
   }
 }
 
-// The version before had fields for tp, pp and dp only.
-TEST(CheckpointIndex, ReadsThePreviousVersion) {
-  std::string text = Replaced(EncodeIndex(SmallIndex()), "\"version\": 3", "\"version\": 2");
-  for (const char* line : {"    \"schedule\": \"1f1b\",\n", "    \"sequence_parallel\": false,\n",
-                           ",\n    \"virtual_stages\": 1,\n    \"zero\": \"none\""}) {
-    text = Replaced(text, line, "");
-  }
-  const absl::StatusOr<CheckpointIndex> index = Reread(text);
-  ASSERT_TRUE(index.ok()) << index.status() << text;
-  EXPECT_EQ(index->identity, SmallIndex().identity);
+// Version 3 had no fields for the model's family and what goes with it; version 2 of the layout only tp, pp and dp.
+TEST(CheckpointIndex, ReadsPreviousVersions) {
+  std::string text = Replaced(EncodeIndex(SmallIndex()), "\"version\": 4", "\"version\": 3");
+  const auto drop = [&](const char* line) { text = Replaced(text, line, ""); };
+  const auto expect_read = [&] {
+    const absl::StatusOr<CheckpointIndex> index = Reread(text);
+    ASSERT_TRUE(index.ok()) << index.status() << text;
+    EXPECT_EQ(index->identity, SmallIndex().identity);
+  };
+  drop("    \"attention\": \"unfused\",\n");
+  drop("    \"family\": \"gpt\",\n");
+  drop("    \"kv_heads\": 0,\n");
+  drop("    \"tied_embeddings\": false,\n");
+  expect_read();
+  text = Replaced(text, "\"version\": 3", "\"version\": 2");
+  drop("    \"schedule\": \"1f1b\",\n");
+  drop("    \"sequence_parallel\": false,\n");
+  drop(",\n    \"virtual_stages\": 1,\n    \"zero\": \"none\"");
+  expect_read();
 }
 
 }  // namespace

@@ -181,7 +181,15 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   expect_refused("SHA-256 eddddddddddddddd here");
   here.data.kind = DataKind::kMegatron;
   expect_refused("megatron of 1000 bytes");
-  here.model.tied_embeddings = true;  // the index has no field for it: nothing with it was ever written
+  here.model.family = ModelFamily::kLlama;
+  expect_refused("model.family is gpt in the checkpoint, llama here");
+  here.model.kv_heads = 1;
+  expect_refused("model.kvHeads is 2 in the checkpoint, 1 here");
+  here.model.attention = AttentionKernel::kFused;
+  expect_refused("model.attention is unfused in the checkpoint, fused here");
+  here.model.tied_embeddings = true;
+  expect_refused("model.tiedEmbeddings is 0 in the checkpoint, 1 here");
+  here.model.dtype = DataType::kBfloat16;  // the index has no field for it: nothing with it was ever written
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());
 }
@@ -224,7 +232,7 @@ TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   identity.layout.cp = 2;
   expect_refused(identity, "cp2");
   identity = world.Identity(10);
-  identity.model.kv_heads = 1;
+  identity.model.dtype = DataType::kBfloat16;
   expect_refused(identity, "read as another one");
   identity = world.Identity(10);
   identity.layout.dp = 1 << 17;

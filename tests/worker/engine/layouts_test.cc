@@ -1,6 +1,8 @@
 // Every parallel layout trains the same model: losses over 50 steps, with dropout, agree with those of a single rank.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {
@@ -9,23 +11,24 @@ namespace {
 constexpr int64_t kSteps = 50;
 constexpr double kTolerance = 1e-4;  // relative; sums in another order are all that differs
 
-class Layouts : public testing::TestWithParam<ParallelLayout> {
+class Layouts : public testing::TestWithParam<TinySetting> {
  protected:
-  static const TinyRun& SingleRank() {
-    static const TinyRun run = [] {
-      TinyJob job;
+  static const TinyRun& SingleRank(TinyModel model) {
+    static std::map<TinyModel, TinyRun> runs;
+    if (!runs.contains(model)) {
+      TinyJob job{.model = SpecOf(model)};
       job.Lower({1, 1, 1}, RecomputeMode::kNone);
-      return Train(job, kSteps);
-    }();
-    return run;
+      runs[model] = Train(job, kSteps);
+    }
+    return runs[model];
   }
 };
 
 TEST_P(Layouts, LossesAgreeWithASingleRank) {
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kSelective);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kSelective);
   const std::vector<double> losses = Train(job, kSteps).losses();
-  const std::vector<double> expected = SingleRank().losses();
+  const std::vector<double> expected = SingleRank(GetParam().model).losses();
   ASSERT_EQ(losses.size(), expected.size());
   for (int64_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << "step " << step;
@@ -33,23 +36,30 @@ TEST_P(Layouts, LossesAgreeWithASingleRank) {
   EXPECT_LT(expected.back(), 0.95 * expected.front());  // it does learn
 }
 
-std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) { return TestName(info.param); }
+std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }
 
-INSTANTIATE_TEST_SUITE_P(, Layouts,
-                         testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
-                                         ParallelLayout{1, 1, 2}, ParallelLayout{2, 2, 1}, ParallelLayout{2, 1, 2},
-                                         ParallelLayout{1, 2, 2}, ParallelLayout{2, 2, 2},
-                                         ParallelLayout{.pp = 2, .schedule = ScheduleKind::kGpipe},
-                                         ParallelLayout{.pp = 4, .schedule = ScheduleKind::kZeroBubble},
-                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubbleV},
-                                         ParallelLayout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera},
-                                         ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2,
-                                                        .schedule = ScheduleKind::kInterleaved},
-                                         ParallelLayout{.tp = 2, .sequence_parallel = true},
-                                         ParallelLayout{.tp = 4, .pp = 2, .sequence_parallel = true},
-                                         ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true,
-                                                        .schedule = ScheduleKind::kZeroBubbleV}),
-                         NameOf);
+const std::vector<ParallelLayout>& AllLayouts() {
+  static const std::vector<ParallelLayout> layouts = {
+      ParallelLayout{1, 1, 1},
+      ParallelLayout{2, 1, 1},
+      ParallelLayout{1, 2, 1},
+      ParallelLayout{1, 1, 2},
+      ParallelLayout{2, 2, 1},
+      ParallelLayout{2, 1, 2},
+      ParallelLayout{1, 2, 2},
+      ParallelLayout{2, 2, 2},
+      ParallelLayout{.pp = 2, .schedule = ScheduleKind::kGpipe},
+      ParallelLayout{.pp = 4, .schedule = ScheduleKind::kZeroBubble},
+      ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubbleV},
+      ParallelLayout{.pp = 4, .dp = 2, .schedule = ScheduleKind::kChimera},
+      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+      ParallelLayout{.tp = 2, .sequence_parallel = true},
+      ParallelLayout{.tp = 4, .pp = 2, .sequence_parallel = true},
+      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV}};
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(EveryModelIn(AllLayouts())), NameOf);
 
 // The replicas' shares of the batch and the microbatches' are also no part of the result.
 TEST(Microbatches, TheirSizeDoesNotMatter) {
@@ -63,7 +73,8 @@ TEST(Microbatches, TheirSizeDoesNotMatter) {
     const std::vector<double> losses = Train(job, 10).losses();
     ASSERT_EQ(losses.size(), expected.size());
     for (size_t step = 0; step < losses.size(); ++step) {
-      EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << LayoutText(layout) << ", step " << step;
+      EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step])
+          << LayoutText(layout) << ", step " << step;
     }
   }
 }

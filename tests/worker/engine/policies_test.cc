@@ -26,7 +26,7 @@ StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, u
   return policy;
 }
 
-class Policies : public testing::TestWithParam<ParallelLayout> {};
+class Policies : public testing::TestWithParam<TinySetting> {};
 
 void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::string& what) {
   EXPECT_EQ(run.losses(), expected.losses()) << what;
@@ -37,22 +37,22 @@ void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::stri
 }
 
 TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kNone);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
-    job.Lower(GetParam(), mode);
+    job.Lower(GetParam().layout, mode);
     ExpectSameBits(Train(job, kSteps), expected, RecomputeModeName(mode));
   }
 }
 
 TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kNone);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+    job.Lower(GetParam().layout, [&](const StageContext& context, const StageSlice& slice) {
       return RandomPolicy(context, slice, seed);
     });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
@@ -61,18 +61,18 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
 
 // Layers make the inputs of those above them again, in groups as Megatron-LM's uniform method and at random.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kNone);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (int32_t group : {2, 3}) {
-    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+    job.Lower(GetParam().layout, [&](const StageContext& context, const StageSlice& slice) {
       return NamedPolicy(context.shape(), RecomputeMode::kUniform, {.layers = group}, slice.layers());
     });
     ExpectSameBits(Train(job, kSteps), expected, "uniform");
   }
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    job.Lower(GetParam(), [&](const StageContext& context, const StageSlice& slice) {
+    job.Lower(GetParam().layout, [&](const StageContext& context, const StageSlice& slice) {
       StagePolicy policy = RandomPolicy(context, slice, seed);
       policy.input_recomputed.assign(policy.layers.size(), true);
       policy.input_recomputed[0] = false;
@@ -84,8 +84,8 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
 
 // Poison must not be what makes them equal.
 TEST_P(Policies, PoisonChangesNoBit) {
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kFull);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kFull);
   const TinyRun expected = Train(job, kSteps);
   job.dead_buffers = DeadBuffers::kLeave;
   ExpectSameBits(Train(job, kSteps), expected, "without poison");
@@ -93,8 +93,9 @@ TEST_P(Policies, PoisonChangesNoBit) {
 
 // HEU's programs, under a limit half way between recomputing and storing everything and on links slow enough that
 // every collective is a window.
-TinyJob AutoJob(const ParallelLayout& layout) {
-  TinyJob job;
+TinyJob AutoJob(const TinySetting& setting) {
+  const ParallelLayout& layout = setting.layout;
+  TinyJob job{.model = SpecOf(setting.model)};
   const auto largest_arena = [&](RecomputeMode mode) {
     job.Lower(layout, mode);
     Bytes largest;
@@ -139,29 +140,35 @@ bool HasKind(const TinyJob& job, ActionKind kind) {
 
 TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   const TinyJob automatic = AutoJob(GetParam());
-  EXPECT_EQ(automatic.layout, GetParam());
+  EXPECT_EQ(automatic.layout, GetParam().layout);
   EXPECT_TRUE(HasKind(automatic, ActionKind::kRecompute));
   const TinyRun run = Train(automatic, kSteps);
-  TinyJob job;
-  job.Lower(GetParam(), RecomputeMode::kNone);
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
 
-std::string NameOf(const testing::TestParamInfo<ParallelLayout>& info) { return TestName(info.param); }
+std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }
 
-INSTANTIATE_TEST_SUITE_P(, Policies,
-                         testing::Values(ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1},
-                                         ParallelLayout{2, 2, 1}, ParallelLayout{1, 4, 1}, ParallelLayout{2, 2, 2},
-                                         ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe},
-                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubble},
-                                         ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kZeroBubbleV},
-                                         ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
-                                         ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2,
-                                                        .schedule = ScheduleKind::kInterleaved},
-                                         ParallelLayout{.tp = 2, .sequence_parallel = true},
-                                         ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true,
-                                                        .schedule = ScheduleKind::kZeroBubble}),
-                         NameOf);
+const std::vector<ParallelLayout>& AllLayouts() {
+  static const std::vector<ParallelLayout> layouts = {
+      ParallelLayout{1, 1, 1},
+      ParallelLayout{2, 1, 1},
+      ParallelLayout{1, 2, 1},
+      ParallelLayout{2, 2, 1},
+      ParallelLayout{1, 4, 1},
+      ParallelLayout{2, 2, 2},
+      ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe},
+      ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubble},
+      ParallelLayout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kZeroBubbleV},
+      ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
+      ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+      ParallelLayout{.tp = 2, .sequence_parallel = true},
+      ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble}};
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(EveryModelIn(AllLayouts())), NameOf);
 
 }  // namespace
 }  // namespace lynx

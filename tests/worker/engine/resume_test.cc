@@ -10,12 +10,14 @@
 namespace lynx {
 namespace {
 
+class Resume : public testing::TestWithParam<TinyModel> {};
+
 // Steps 0..9 in one go, and steps 0..4, a checkpoint, and steps 5..9 from new ranks.
-TEST(Resume, ContinuesWithTheSameBits) {
-  TinyJob job;
+TEST_P(Resume, ContinuesWithTheSameBits) {
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower({2, 2, 2}, RecomputeMode::kFull);
   const TinyRun whole = Train(job, 10);
-  const std::string directory = TemporaryFolder() + "/resume";
+  const std::string directory = TemporaryFolder() + "/resume-" + ModelFamilyName(job.model.family);
   const CheckpointIdentity identity{.job = JobId("tiny"),
                                     .generation = Generation(1),
                                     .step = 5,
@@ -56,6 +58,9 @@ TEST(Resume, ContinuesWithTheSameBits) {
   EXPECT_EQ(losses, whole.losses());
   EXPECT_TRUE(weights == whole.weights);
 }
+
+INSTANTIATE_TEST_SUITE_P(, Resume, testing::Values(TinyModel::kGpt, TinyModel::kLlama),
+                         [](const auto& info) { return TestName(TinySetting{info.param, {2, 2, 2}}); });
 
 }  // namespace
 }  // namespace lynx

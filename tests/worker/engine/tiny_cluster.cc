@@ -80,6 +80,15 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 }  // namespace
 
+ModelSpec SpecOf(TinyModel model) {
+  ModelSpec spec{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
+  if (model == TinyModel::kGpt) return spec;
+  spec.dropout = 0;
+  spec.family = ModelFamily::kLlama;
+  spec.kv_heads = 2;
+  return spec;
+}
+
 void TinyJob::Lower(const ParallelLayout& new_layout,
                     const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of) {
   layout = new_layout;
@@ -167,6 +176,20 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
     }
   }
   return run;
+}
+
+std::vector<TinySetting> EveryModelIn(const std::vector<ParallelLayout>& layouts) {
+  std::vector<TinySetting> settings;
+  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama}) {
+    for (const ParallelLayout& layout : layouts) {
+      if (SpecOf(model).key_heads() % layout.tp == 0) settings.push_back({model, layout});
+    }
+  }
+  return settings;
+}
+
+std::string TestName(const TinySetting& setting) {
+  return ModelFamilyName(SpecOf(setting.model).family) + TestName(setting.layout);
 }
 
 std::string TestName(const ParallelLayout& layout) {

@@ -22,8 +22,12 @@ struct StageProgram {
   Bytes arena;
 };
 
+// One model of each kind that the engine trains, with dropout where the family has it.
+enum class TinyModel : uint8_t { kGpt, kLlama };
+ModelSpec SpecOf(TinyModel model);
+
 struct TinyJob {
-  ModelSpec model{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
+  ModelSpec model = SpecOf(TinyModel::kGpt);
   TrainSpec train{.steps = 50,
                   .global_batch = 8,
                   .micro_batch = 1,
@@ -74,6 +78,15 @@ struct TinyRun {
 // byte.
 TinyRun Train(const TinyJob& job, int64_t steps);
 
+// A point of a grid of models and layouts.
+struct TinySetting {
+  TinyModel model = TinyModel::kGpt;
+  ParallelLayout layout;
+};
+// Every model in each layout that divides it.
+std::vector<TinySetting> EveryModelIn(const std::vector<ParallelLayout>& layouts);
+// As a test's name: "llamatp2pp2dp1interleaved".
+std::string TestName(const TinySetting& setting);
 // The layout's text as a test's name: "tp2pp2dp1interleaved".
 std::string TestName(const ParallelLayout& layout);
 

@@ -22,6 +22,13 @@ ModelSpec SmallModel() {
   return model;
 }
 
+ModelSpec SmallLlama() {
+  ModelSpec model = SmallModel();
+  model.family = ModelFamily::kLlama;
+  model.kv_heads = 4;
+  return model;
+}
+
 StageContext ContextOf(const ModelSpec& model, int32_t tp, int32_t pp, int32_t stage) {
   StageContext context;
   context.model = model;
@@ -79,9 +86,50 @@ TEST(ParameterSlots, NamesAreInOrder) {
                        "layers.0.fc2.bias", "head.ln.weight", "head.ln.bias", "head.out.weight"}));
 }
 
+TEST(ParameterSlots, LlamaHasNeitherPositionsNorBiases) {
+  ModelSpec model = SmallLlama();
+  model.layers = 1;
+  std::vector<std::string> names;
+  for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, 1, 1, 0), 0)) names.push_back(slot.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"embed.tok", "layers.0.ln1.weight", "layers.0.qkv.weight",
+                                             "layers.0.proj.weight", "layers.0.ln2.weight", "layers.0.fc1.weight",
+                                             "layers.0.fc2.weight", "head.ln.weight", "head.out.weight"}));
+}
+
+// Heads of size 4; 8 of queries, 4 of keys and 4 of values: rows 0..31, 32..47 and 48..63. 48 of the gate, then 48.
+TEST(ParameterSlots, SharesOfLlamaAreOfEachPart) {
+  const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallLlama(), 2, 1, 0), 1);
+  const ParameterSlot& qkv = slots[2];
+  ASSERT_EQ(qkv.name, "layers.0.qkv.weight");
+  EXPECT_EQ(qkv.global_rows, 64);
+  ASSERT_EQ(qkv.pieces.size(), 3u);
+  EXPECT_EQ(qkv.pieces[0].row, 16);
+  EXPECT_EQ(qkv.pieces[0].rows, 16);
+  EXPECT_EQ(qkv.pieces[1].row, 40);
+  EXPECT_EQ(qkv.pieces[2].row, 56);
+  EXPECT_EQ(qkv.pieces[2].rows, 8);
+  const ParameterSlot& fc1 = slots[5];
+  ASSERT_EQ(fc1.name, "layers.0.fc1.weight");
+  EXPECT_EQ(fc1.global_rows, 96);
+  ASSERT_EQ(fc1.pieces.size(), 2u);
+  EXPECT_EQ(fc1.pieces[0].row, 24);
+  EXPECT_EQ(fc1.pieces[1].row, 72);
+  EXPECT_EQ(fc1.pieces[1].rows, 24);
+}
+
+// Each model, and a tensor-parallel size that divides it.
+std::vector<std::pair<ModelSpec, int32_t>> ModelsAndSizes() {
+  std::vector<std::pair<ModelSpec, int32_t>> all;
+  for (const ModelSpec& model : {SmallModel(), SmallLlama()}) {
+    for (const int32_t tp : {1, 2, 4, 8}) {
+      if (model.key_heads() % tp == 0) all.emplace_back(model, tp);
+    }
+  }
+  return all;
+}
+
 TEST(ParameterSlots, EveryElementHasOneOwnerOrAllOfThem) {
-  const ModelSpec model = SmallModel();
-  for (const int32_t tp : {1, 2, 4, 8}) {
+  for (const auto& [model, tp] : ModelsAndSizes()) {
     std::map<std::string, bool> replicated;
     for (int32_t stage = 0; stage < 2; ++stage) {
       for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, tp, 2, stage), 0)) {
@@ -96,10 +144,10 @@ TEST(ParameterSlots, EveryElementHasOneOwnerOrAllOfThem) {
 }
 
 TEST(ParameterSlots, ArePackedAndInsideTheirCounts) {
-  for (const int32_t tp : {1, 2, 4, 8}) {
+  for (const auto& [model, tp] : ModelsAndSizes()) {
     for (int32_t r = 0; r < tp; ++r) {
       int64_t at = 0;
-      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(SmallModel(), tp, 1, 0), r)) {
+      for (const ParameterSlot& slot : ParameterSlotsOf(ContextOf(model, tp, 1, 0), r)) {
         EXPECT_EQ(slot.offset, at) << slot.name;
         int64_t held = 0;
         for (const ParameterPiece& piece : slot.pieces) {
@@ -114,8 +162,7 @@ TEST(ParameterSlots, ArePackedAndInsideTheirCounts) {
 }
 
 TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
-  const ModelSpec model = SmallModel();
-  for (const int32_t tp : {1, 2, 4, 8}) {
+  for (const auto& [model, tp] : ModelsAndSizes()) {
     for (const int32_t pp : {1, 2, 4}) {
       for (int32_t stage = 0; stage < pp; ++stage) {
         const StageContext context = ContextOf(model, tp, pp, stage);
@@ -131,9 +178,8 @@ TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
 }
 
 TEST(InitialWeights, AreTheSameBitsInEveryLayout) {
-  const ModelSpec model = SmallModel();
-  const std::map<std::string, Gathered> single = Gather(model, 1, 1, 42);
-  for (const int32_t tp : {1, 2, 4, 8}) {
+  for (const auto& [model, tp] : ModelsAndSizes()) {
+    const std::map<std::string, Gathered> single = Gather(model, 1, 1, 42);
     for (const int32_t pp : {1, 2, 4}) {
       const std::map<std::string, Gathered> gathered = Gather(model, tp, pp, 42);
       ASSERT_EQ(gathered.size(), single.size());

@@ -41,14 +41,17 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   shape.dropout = false;
   shape.sequence_parallel = true;
   request.shapes.push_back(shape);
+  shape.family = ModelFamily::kLlama;
+  shape.kv_heads = 2;
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->device_kind, HasSubstr("cpu: "));
   EXPECT_GT(result->op_overhead, Nanos(0));
-  ASSERT_EQ(result->measured.size(), 2u);
-  for (size_t i = 0; i < 2; ++i) {
+  ASSERT_EQ(result->measured.size(), request.shapes.size());
+  for (size_t i = 0; i < request.shapes.size(); ++i) {
     const ShapeTimes& times = result->measured[i];
     EXPECT_EQ(times.shape, request.shapes[i]);
     EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));

@@ -34,6 +34,8 @@ TEST(MeasureText, RequestRoundTrips) {
   MeasureRequest valid = request;
   valid.shapes[1] = Shape();
   valid.shapes[1].sequence_parallel = true;
+  valid.shapes[1].family = ModelFamily::kLlama;
+  valid.shapes[1].kv_heads = 2;
   EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
 }
 
@@ -84,6 +86,21 @@ TEST(MeasureText, AShapeMustDivide) {
   request.shapes[0].sequence_parallel = true;
   request.shapes[0].seq = 15;
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].seq'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].kv_heads = 3;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
+  request.shapes[0].kv_heads = 1;  // two ranks cannot share it
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].family = ModelFamily::kLlama;
+  request.shapes[0].hidden = 36;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].hidden'"));
+}
+
+TEST(MeasureText, AnUnknownFamilyIsRefused) {
+  std::string text = MeasureRequestText({.shapes = {Shape()}});
+  text.replace(text.find("\"gpt\""), 5, "\"bert\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(text).status()), HasSubstr("'shapes[0].family'"));
 }
 
 TEST(MeasureText, AResultWithoutAnOpIsRefused) {

@@ -3,7 +3,8 @@
 // dK = dS^T Q / sqrt(d).
 //
 // Work goes by blocks of rows, each only as wide as its last row may look, so most of the masked half costs nothing.
-// Q, K and V are read where they lie, as columns of qkv's rows (3, a, d).
+// Q, K and V are read where they lie, as columns of qkv's rows (a + 2k, d). Heads that share keys and values add up
+// their gradients in the order of heads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,15 +21,18 @@ namespace {
 
 constexpr int64_t kBlockRows = 64;
 
-// Where one head of one sample lies in (b, s, 3, a, d).
+// Where one query head of one sample, and the keys and values that it looks at, lie in (b, s, a + 2k, d).
 template <class T>
 struct HeadView {
   MatrixView<T> q, k, v;  // (s, d) each
 
-  HeadView(T* qkv, int64_t s, int64_t a, int64_t d, int64_t sample, int64_t head)
-      : q{qkv + sample * s * 3 * a * d + head * d, 3 * a * d},
-        k{q.data + a * d, q.stride},
-        v{q.data + 2 * a * d, q.stride} {}
+  HeadView(T* qkv, const AttentionShape& shape, int64_t sample, int64_t head) {
+    T* const row = qkv + sample * shape.s * shape.width();
+    const int64_t key_head = head / (shape.a / shape.k);
+    q = {row + head * shape.d, shape.width()};
+    k = {row + (shape.a + key_head) * shape.d, shape.width()};
+    v = {k.data + shape.k * shape.d, shape.width()};
+  }
 };
 
 template <class T>
@@ -94,11 +98,13 @@ void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, std::in
 
 }  // namespace
 
-void CpuBackend::ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d, float* probs) {
+void CpuBackend::ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) {
+  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0);
+  const int64_t s = shape.s, d = shape.d;
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  for (int64_t sample = 0; sample < b; ++sample) {
-    for (int64_t head = 0; head < a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, s, a, d, sample, head);
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
+    for (int64_t head = 0; head < shape.a; ++head, probs += s * s) {
+      const HeadView<const float> in(qkv, shape, sample, head);
       for (int64_t first = 0; first < s; first += kBlockRows) {
         const int64_t end = std::min(first + kBlockRows, s);
         Gemm(Transpose::kNo, Transpose::kYes, end - first, end, d, scale, FromRow(in.q, first), in.k, 0.0f,
@@ -109,21 +115,21 @@ void CpuBackend::ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a,
   }
 }
 
-void CpuBackend::ContextForward(const float* probs, const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d,
-                                int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
-                                float* context) {
-  LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
+void CpuBackend::ContextForward(const AttentionShape& shape, const float* probs, const float* qkv,
+                                const DropoutKey& key, float* workspace, float* context) {
+  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
+  const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
-  for (int64_t sample = 0; sample < b; ++sample) {
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, s, a, d, sample, head);
+      const HeadView<const float> in(qkv, shape, sample, head);
       const MatrixView<float> out{context + sample * s * a * d + head * d, a * d};
       for (int64_t first = 0; first < s; first += kBlockRows) {
         const int64_t end = std::min(first + kBlockRows, s);
         const float* weights = probs + first * s;
         if (!dropout.identity()) {
           for (int64_t row = first; row < end; ++row) {
-            DropRow(dropout, {sample, first_head + head, row, s}, end,
+            DropRow(dropout, {sample, shape.first_head + head, row, s}, end,
                     {{probs + row * s, workspace + (row - first) * s}});
           }
           weights = workspace;
@@ -135,30 +141,31 @@ void CpuBackend::ContextForward(const float* probs, const float* qkv, int64_t b,
   }
 }
 
-void CpuBackend::AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s,
-                                   int64_t a, int64_t d, int64_t first_head, int64_t all_heads, const DropoutKey& key,
-                                   float* workspace, float* dqkv) {
-  LYNX_CHECK(first_head >= 0 && first_head + a <= all_heads);
+void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv,
+                                   const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) {
+  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
+  const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   float* dropped = workspace;          // (block rows, s): P M
   float* dscores = workspace + s * s;  // (block rows, s): dP, then dS
-  for (int64_t sample = 0; sample < b; ++sample) {
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, s, a, d, sample, head);
-      const HeadView<float> out(dqkv, s, a, d, sample, head);
+      const HeadView<const float> in(qkv, shape, sample, head);
+      const HeadView<float> out(dqkv, shape, sample, head);
       const MatrixView<const float> dout{dcontext + sample * s * a * d + head * d, a * d};
+      const bool writes = head % (a / shape.k) == 0;  // the others that share its keys add to what it wrote
       // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
       for (int64_t first = (s - 1) / kBlockRows * kBlockRows; first >= 0; first -= kBlockRows) {
         const int64_t end = std::min(first + kBlockRows, s);
         const int64_t rows = end - first;
-        const float beta = end == s ? 0.0f : 1.0f;
+        const float beta = writes && end == s ? 0.0f : 1.0f;
         const float* weights = probs + first * s;
         Gemm(Transpose::kNo, Transpose::kYes, rows, end, d, 1.0f, FromRow(dout, first), in.v, 0.0f, {dscores, s});
         for (int64_t row = first; row < end; ++row) {
           float* gradient = dscores + (row - first) * s;
           if (!dropout.identity()) {
-            DropRow(dropout, {sample, first_head + head, row, s}, end,
+            DropRow(dropout, {sample, shape.first_head + head, row, s}, end,
                     {{probs + row * s, dropped + (row - first) * s}, {gradient, gradient}});
           }
           SoftmaxBackwardRow(probs + row * s, end, gradient);

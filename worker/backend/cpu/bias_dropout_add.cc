@@ -13,6 +13,16 @@ LYNX_SIMD void AddBiasAndResidual(const float* residual, const float* bias, int6
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]);
 }
 
+LYNX_SIMD void AddResidual(const float* residual, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] += residual[i];
+}
+
+LYNX_SIMD void DropAndAddResidual(const float* residual, const float* factors, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + y[i] * factors[i];
+}
+
 LYNX_SIMD void AddBiasDropAndAddResidual(const float* residual, const float* bias, const float* factors,
                                          int64_t count, float* y) {
 #pragma omp simd
@@ -45,12 +55,14 @@ void ForFactors(DropoutStream& dropout, int64_t token, int64_t s, int64_t h, con
 void CpuBackend::BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
                                        const DropoutKey& key, float* y) {
   DropoutStream dropout(key);
+  if (dropout.identity() && bias == nullptr) return AddResidual(residual, n * h, y);
   for (int64_t row = 0; row < n; ++row, residual += h, y += h) {
     if (dropout.identity()) {
       AddBiasAndResidual(residual, bias, h, y);
       continue;
     }
     ForFactors(dropout, key.first_token + row, s, h, [&](int64_t column, int64_t count, const float* factors) {
+      if (bias == nullptr) return DropAndAddResidual(residual + column, factors, count, y + column);
       AddBiasDropAndAddResidual(residual + column, bias + column, factors, count, y + column);
     });
   }

@@ -39,15 +39,23 @@ class CpuBackend final : public Backend {
   void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override;
   void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
                     float* dbias) override;
-  void ProbsForward(const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d, float* probs) override;
-  void ContextForward(const float* probs, const float* qkv, int64_t b, int64_t s, int64_t a, int64_t d,
-                      int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
-                      float* context) override;
-  void AttentionBackward(const float* probs, const float* qkv, const float* dcontext, int64_t b, int64_t s, int64_t a,
-                         int64_t d, int64_t first_head, int64_t all_heads, const DropoutKey& key, float* workspace,
-                         float* dqkv) override;
+  void RmsNormForward(const float* x, const float* gamma, int64_t n, int64_t h, float* y) override;
+  void RmsNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h, bool accumulate,
+                       float* dx, float* dgamma) override;
+  void RopeForward(const AttentionShape& shape, float* qkv) override;
+  void RopeBackward(const AttentionShape& shape, float* dqkv) override;
+  void ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) override;
+  void ContextForward(const AttentionShape& shape, const float* probs, const float* qkv, const DropoutKey& key,
+                      float* workspace, float* context) override;
+  void AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv, const float* dcontext,
+                         const DropoutKey& key, float* workspace, float* dqkv) override;
   void GeluForward(const float* x, int64_t count, float* y) override;
   void GeluBackward(const float* x, int64_t count, float* dy) override;
+  void SiluForward(const float* gated, int64_t n, int64_t f, float* silu) override;
+  void SiluBackward(const float* gated, int64_t n, int64_t f, float* dgated) override;
+  void SwigluForward(const float* gated, const float* silu, int64_t n, int64_t f, float* y) override;
+  void SwigluBackward(const float* gated, const float* silu, const float* dy, int64_t n, int64_t f,
+                      float* dgated) override;
   void BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
                              const DropoutKey& key, float* y) override;
   void BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,

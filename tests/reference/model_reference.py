@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The reference model: the same GPT in PyTorch, trained from the same weights on the same samples.
+"""The reference models: the same GPT and Llama in PyTorch, trained from the same weights on the same samples.
 
-Writes tests/golden/gpt_reference_losses.txt, which reference_test compares with our own losses. The tests need no
-PyTorch; only this script does (Debian: python3-torch). To make the golden file again:
+Writes tests/golden/{gpt,llama}_reference_losses.txt, which reference_test compares with our own losses. The tests need
+no PyTorch; only this script does (Debian: python3-torch). To make a golden file again:
 
     ninja -C build export_reference
-    build/bin/export_reference /tmp/reference
-    /usr/bin/python3 tests/reference/gpt_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
+    build/bin/export_reference gpt /tmp/reference
+    /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
 
 Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.
 """
@@ -23,8 +23,14 @@ import torch.nn.functional as F
 
 def read_settings(directory):
     with open(os.path.join(directory, "settings.txt")) as file:
-        pairs = (line.split() for line in file)
-        return {name: float(value) if any(c in value for c in ".e") else int(value) for name, value in pairs}
+        pairs = [line.split() for line in file]
+
+    def parse(name, value):
+        if name == "family":
+            return value
+        return float(value) if any(c in value for c in ".e") else int(value)
+
+    return {name: parse(name, value) for name, value in pairs}
 
 
 def read_weights(directory):
@@ -51,32 +57,60 @@ def read_tokens(directory, s):
     return flat.reshape(s["steps"], s["global_batch"], 2, s["seq"])
 
 
+def linear(x, w, name):
+    return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
+
+
+def rotate(x):
+    """Rotary positions of x (b, heads, n, head size), a complex number of each pair (i, i + half)."""
+    n, size = x.shape[2:]
+    frequencies = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    turn = torch.polar(torch.ones(n, size // 2, dtype=torch.float64),
+                       torch.arange(n, dtype=torch.float64)[:, None] * frequencies)
+    turned = torch.complex(x[..., : size // 2], x[..., size // 2 :]) * turn
+    return torch.cat([turned.real, turned.imag], dim=-1)
+
+
 def attention(x, w, prefix, s):
     b, n, h = x.shape
-    heads = s["heads"]
-    qkv = F.linear(x, w[prefix + "qkv.weight"], w[prefix + "qkv.bias"]).reshape(b, n, 3, heads, h // heads)
-    q, k, v = (qkv[:, :, i].transpose(1, 2) for i in range(3))  # (b, heads, n, head size)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(h // heads)
+    heads, key_heads = s["heads"], s["key_heads"]
+    size = h // heads
+    qkv = linear(x, w, prefix + "qkv").split([heads * size, key_heads * size, key_heads * size], dim=-1)
+    q, k, v = (part.reshape(b, n, -1, size).transpose(1, 2) for part in qkv)  # (b, heads, n, head size)
+    if s["family"] == "llama":
+        q, k = rotate(q), rotate(k)
+    k, v = (part.repeat_interleave(heads // key_heads, dim=1) for part in (k, v))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(size)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     probs = scores.masked_fill(~causal, -math.inf).softmax(-1)
     context = (probs @ v).transpose(1, 2).reshape(b, n, h)
-    return F.linear(context, w[prefix + "proj.weight"], w[prefix + "proj.bias"])
+    return linear(context, w, prefix + "proj")
 
 
 def gelu_tanh(x):
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def activation(fc1, s):
+    if s["family"] == "gpt":
+        return gelu_tanh(fc1)
+    gate, up = fc1.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
 def loss_of(inputs, targets, w, s):
     def norm(x, name):
+        if s["family"] == "llama":
+            return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
         return F.layer_norm(x, (s["hidden"],), w[name + ".weight"], w[name + ".bias"], eps=1e-5)
 
-    x = w["embed.tok"][inputs] + w["embed.pos"]
+    x = w["embed.tok"][inputs]
+    if s["family"] == "gpt":
+        x = x + w["embed.pos"]
     for layer in range(s["layers"]):
         prefix = f"layers.{layer}."
         x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
-        inner = gelu_tanh(F.linear(norm(x, prefix + "ln2"), w[prefix + "fc1.weight"], w[prefix + "fc1.bias"]))
-        x = x + F.linear(inner, w[prefix + "fc2.weight"], w[prefix + "fc2.bias"])
+        x = x + linear(activation(linear(norm(x, prefix + "ln2"), w, prefix + "fc1"), s), w, prefix + "fc2")
     logits = F.linear(norm(x, "head.ln"), w["head.out.weight"])
     return F.cross_entropy(logits.reshape(-1, s["vocab"]), targets.reshape(-1))
 
@@ -100,7 +134,7 @@ def main(directory):
         betas=(s["beta1"], s["beta2"]),
         eps=s["eps"],
     )
-    print("# Made by tests/reference/gpt_reference.py with PyTorch, in double precision: the loss of each step of")
+    print("# Made by tests/reference/model_reference.py with PyTorch, in double precision: the loss of each step of")
     print("# the reference job (nats per token) and its gradient norm before clipping.")
     print("# " + " ".join(f"{name}={value}" for name, value in s.items()))
     for step in range(s["steps"]):
