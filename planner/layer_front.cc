@@ -87,7 +87,7 @@ class EarlyTimes {
 // What is known of sets of items.
 struct SetTables {
   explicit SetTables(const RecomputeProblem& problem)
-      : bytes(size_t{1} << problem.items.size()), inputs(bytes.size()) {
+      : bytes(size_t{1} << problem.items.size()), inputs(bytes.size()), readers(bytes.size()) {
     for (unsigned set = 1; set < bytes.size(); ++set) {
       const RecomputeItem& item = problem.items[std::countr_zero(set)];
       bytes[set] = bytes[set & (set - 1)] + item.bytes;
@@ -95,11 +95,14 @@ struct SetTables {
     }
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
       if (problem.items[i].read_by != 0) read |= ItemBit(i);
+      for (unsigned set = 1; set < bytes.size(); ++set) {
+        if ((problem.items[i].inputs & set) != 0) readers[set] |= ItemBit(i);
+      }
     }
   }
 
   std::vector<Bytes> bytes;
-  std::vector<ItemSet> inputs;
+  std::vector<ItemSet> inputs, readers;  // what making them again reads; items that are made again from some of them
   ItemSet read = 0;  // by segments
 };
 
@@ -135,6 +138,7 @@ class KeptSearch {
   const std::vector<Kept>& Of(ItemSet late) {
     late_ = late;
     kept_.clear();
+    if (AddAllEarly()) return kept_;
     const auto others = static_cast<ItemSet>(~late & (least_held_.size() - 1));
     Decide(others, {});
     return kept_;
@@ -168,6 +172,17 @@ class KeptSearch {
     Bytes held, stored;
     ItemSet early = 0, kept = 0;
   };
+
+  // True if everything that can be early fits into windows and makes nothing else needed: then nothing betters that.
+  bool AddAllEarly() {
+    if (offloadable_ != 0) return false;
+    const ItemSet needed = (tables_.read | tables_.inputs[late_]) & static_cast<ItemSet>(~late_);
+    const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late_]);
+    if (early_.Exposed(early).value != 0 || (tables_.inputs[early] & ~(needed | late_)) != 0) return false;
+    const Bytes stored = tables_.bytes[needed & static_cast<ItemSet>(~early)];
+    kept_.push_back({Nanos(0), stored * problem_.in_flight + tables_.bytes[early], stored, early});
+    return true;
+  }
 
   // Decides the last item of `rest`, and so on.
   void Decide(ItemSet rest, const State& state) {
@@ -255,13 +270,16 @@ class Search {
 
   // One result for each of `fronts`.
   std::vector<std::vector<LayerPoint>> Run(std::span<LateFronts* const> fronts) {
-    std::vector<std::vector<Found>> found(fronts.size());
+    std::vector<Joined> joined;
+    for (LateFronts* const front : fronts) joined.push_back({.late = front});
     for (const ItemSet late : InOrder(*fronts.front())) {
       const std::vector<Kept>& kept = kept_.Of(late);
-      for (size_t f = 0; f < fronts.size(); ++f) Join(late, kept, *fronts[f], found[f]);
+      for (Joined& of : joined) {
+        if (!Hopeless(late, kept, of)) Join(late, kept, of);
+      }
     }
-    std::vector<std::vector<LayerPoint>> points(fronts.size());
-    for (size_t f = 0; f < fronts.size(); ++f) points[f] = PointsOf(found[f], *fronts[f]);
+    std::vector<std::vector<LayerPoint>> points;
+    for (Joined& of : joined) points.push_back(PointsOf(of.found, *of.late));
     return points;
   }
 
@@ -274,6 +292,13 @@ class Search {
     uint16_t late_point = 0;  // of the late items' front
 
     auto key() const { return std::tie(exposed, held, stored, transient, late, early, offloaded); }
+  };
+
+  // What was found of inner layers, or of the top layer.
+  struct Joined {
+    LateFronts* late;
+    std::vector<Found> found = {};
+    size_t last = 0;  // what bettered another one last: likely to better the next one too
   };
 
   // The sets of late items, what may expose least first.
@@ -290,27 +315,37 @@ class Search {
     return sets;
   }
 
-  void Join(ItemSet late, const std::vector<Kept>& kept, LateFronts& front, std::vector<Found>& found) {
-    const LateFronts::Floor floor = front.FloorOf(late);
-    const auto joined = [&](const Kept& of, Nanos exposed, Bytes transient) {
-      return Found{of.exposed + exposed, of.held, of.stored, transient, late, of.early, of.offloaded};
-    };
-    const auto bettered = [&](const Found& by) {
-      return std::any_of(found.begin(), found.end(), [&](const Found& known) { return Betters(known, by); });
-    };
-    const bool hopeless = std::all_of(kept.begin(), kept.end(), [&](const Kept& of) {
-      return bettered(joined(of, floor.exposed, floor.transient));
+  static Found Join(ItemSet late, const Kept& kept, Nanos exposed, Bytes transient) {
+    return {kept.exposed + exposed, kept.held, kept.stored, transient, late, kept.early, kept.offloaded};
+  }
+
+  // Whether something found betters whatever these make with the late items.
+  bool Hopeless(ItemSet late, const std::vector<Kept>& kept, Joined& of) const {
+    const LateFronts::Floor floor = of.late->FloorOf(late);
+    return std::all_of(kept.begin(), kept.end(), [&](const Kept& with) {
+      return Bettered(Join(late, with, floor.exposed, floor.transient), of);
     });
-    if (hopeless) return;
+  }
+
+  void Join(ItemSet late, const std::vector<Kept>& kept, Joined& of) const {
     uint16_t index = 0;
-    for (const LatePoint& point : front.Of(late)) {
-      for (const Kept& of : kept) {
-        Found next = joined(of, point.exposed, point.transient);
+    for (const LatePoint& point : of.late->Of(late)) {
+      for (const Kept& with : kept) {
+        Found next = Join(late, with, point.exposed, point.transient);
         next.late_point = index;
-        if (!bettered(next)) found.push_back(next);
+        if (!Bettered(next, of)) of.found.push_back(next);
       }
       ++index;
     }
+  }
+
+  bool Bettered(const Found& by, Joined& of) const {
+    if (of.found.empty()) return false;
+    if (Betters(of.found[of.last], by)) return true;
+    const auto known = std::find_if(of.found.begin(), of.found.end(), [&](const Found& a) { return Betters(a, by); });
+    if (known == of.found.end()) return false;
+    of.last = static_cast<size_t>(known - of.found.begin());
+    return true;
   }
 
   bool Betters(const Found& a, const Found& b) const {
