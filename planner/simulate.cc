@@ -1,10 +1,15 @@
 #include "planner/simulate.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <queue>
 #include <string>
 #include <tuple>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
@@ -22,7 +27,7 @@ struct Transfer {
   Nanos ready;  // latest start so far
   Nanos duration;
   Nanos begin, end;  // once members_missing is 0
-  std::vector<std::pair<int32_t, int32_t>> starts;  // (stage, action) of the members that have started it
+  absl::InlinedVector<std::pair<int32_t, int32_t>, 2> starts;  // (stage, action) of the members that have started it
 };
 
 // Transfers of one group in one direction, in order.
@@ -61,8 +66,10 @@ class Simulator {
   void AddChannels();
   absl::Status PairWaitsWithStarts();
   absl::Status CheckNeighbour(int32_t stage, int32_t index) const;
-  // The stage whose next action can run and begins first; kNone when there is none.
-  int32_t NextStage() const;
+  // Puts the stage among those that can run, if it can.
+  void Enqueue(int32_t stage);
+  // Runs actions, always one of the stage whose next one begins first, until no stage can run.
+  absl::Status RunAll();
   bool Finished(int32_t stage) const { return states_[stage].next == static_cast<int32_t>(programs_[stage].size()); }
   bool Blocked(int32_t stage) const;
   absl::Status RunNext(int32_t stage);
@@ -88,6 +95,9 @@ class Simulator {
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
   std::vector<Nanos> links_;  // when each is free
+  // Stages that can run, by when their next action begins; those that begin at once in the order of their numbers.
+  using Ready = std::pair<Nanos, int32_t>;
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
   Simulation result_;
 };
 
@@ -174,7 +184,7 @@ absl::Status Simulator::PairWaitsWithStarts() {
   using Key = std::tuple<ActionKind, int32_t, int32_t, int32_t, Segment>;
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
-    std::map<Key, int32_t> open;
+    absl::flat_hash_map<Key, int32_t> open;
     states_[stage].start_of_wait.assign(program.size(), kNone);
     for (int32_t i = 0; i < static_cast<int32_t>(program.size()); ++i) {
       const Action& action = program[i];
@@ -209,13 +219,22 @@ bool Simulator::Blocked(int32_t stage) const {
   return states_[stage].start_of_wait[next] != kNone && TransferOfWait(stage, next).members_missing > 0;
 }
 
-int32_t Simulator::NextStage() const {
-  int32_t best = kNone;
-  for (int32_t stage = 0; stage < stages_; ++stage) {
-    if (Finished(stage) || Blocked(stage)) continue;
-    if (best == kNone || states_[stage].now < states_[best].now) best = stage;
+void Simulator::Enqueue(int32_t stage) {
+  if (!Finished(stage) && !Blocked(stage)) ready_.emplace(states_[stage].now, stage);
+}
+
+absl::Status Simulator::RunAll() {
+  for (int32_t stage = 0; stage < stages_; ++stage) Enqueue(stage);
+  while (!ready_.empty()) {
+    const int32_t stage = ready_.top().second;
+    ready_.pop();
+    do {
+      LYNX_RETURN_IF_ERROR(RunNext(stage));
+    } while (!Finished(stage) && !Blocked(stage) &&
+             (ready_.empty() || std::pair(states_[stage].now, stage) < ready_.top()));
+    Enqueue(stage);
   }
-  return best;
+  return absl::OkStatus();
 }
 
 absl::Status Simulator::Start(int32_t stage, const Action& action) {
@@ -251,6 +270,9 @@ void Simulator::Complete(Channel& channel, Transfer& transfer) {
   for (const auto& [stage, action] : transfer.starts) {
     result_.stages[stage].spans[action].transfer_begin = transfer.begin;
     result_.stages[stage].spans[action].transfer_end = transfer.end;
+    // Who waits for it already can go on.
+    const int32_t next = states_[stage].next;
+    if (next != action && !Finished(stage) && states_[stage].start_of_wait[next] == action) Enqueue(stage);
     if (transfer.duration.value == 0) continue;
     (copy ? states_[stage].copies : states_[stage].in_flight).push_back({transfer.begin, transfer.end});
   }
@@ -373,7 +395,7 @@ absl::Status Simulator::Deadlock() const {
 
 absl::StatusOr<Simulation> Simulator::Run() {
   LYNX_RETURN_IF_ERROR(PairWaitsWithStarts());
-  for (int32_t stage = NextStage(); stage != kNone; stage = NextStage()) LYNX_RETURN_IF_ERROR(RunNext(stage));
+  LYNX_RETURN_IF_ERROR(RunAll());
   for (int32_t stage = 0; stage < stages_; ++stage) {
     if (!Finished(stage)) return Deadlock();
     SplitRecomputation(stage);
