@@ -48,6 +48,27 @@ int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t micro
   }
 }
 
+// `fits` holds at low and not from some number up to `high` on, nor there: the last for which it does. Looks around `guess`
+// first, in steps that double.
+template <class Fits>
+int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits) {
+  guess = std::clamp(guess, low, high - 1);
+  const bool up = guess == low || fits(guess);
+  (up ? low : high) = guess;
+  for (int32_t step = 1; high - low > 1; step *= 2) {
+    const int32_t next = up ? low + step : high - step;
+    if (next <= low || next >= high) break;
+    const bool holds = fits(next);
+    (holds ? low : high) = next;
+    if (holds != up) break;
+  }
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
 }  // namespace
 
 LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
@@ -172,6 +193,11 @@ const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
   return ranks_;
 }
 
+const StateFloor& CandidateBound::States() const {
+  if (states_ == nullptr) states_ = &caches_.States(candidate_);
+  return *states_;
+}
+
 std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
   // Of inputs that are made again, and of a share that goes to the host, the bound knows nothing.
   const RecomputeOptions& options = request_.spec.recompute_options;
@@ -219,7 +245,7 @@ std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nan
   const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers, step);
   if (!time) return std::nullopt;
   const int64_t microbatches = candidate_.microbatches;
-  const StateFloor& states = caches_.States(candidate_);
+  const StateFloor& states = States();
   const Nanos end = states.End(rank, layers);
   const Nanos of_rank = *time * microbatches / pipeline_.pipes() + ahead + end;
   if (pipeline_.bidirectional()) return of_rank;
@@ -238,6 +264,7 @@ bool CandidateBound::MayTake(Nanos step) const {
   const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
   double before = before_share_ * static_cast<double>(total_.value);  // of the ranks before those not yet looked at
   int64_t taken = 0;
+  int32_t guess = model_layers / p;  // a rank takes about as many as the one after it
   for (int32_t r = p - 1; r >= 0; --r) {
     const Rank& rank = Ranks()[static_cast<size_t>(r)];
     const auto share = [&](int32_t layers) {
@@ -249,13 +276,9 @@ bool CandidateBound::MayTake(Nanos step) const {
       return least_step && *least_step <= allowed;
     };
     if (!fits(least)) return false;
-    int32_t low = least, high = most + 1;  // fits at low, not at high
-    while (high - low > 1) {
-      const int32_t middle = low + (high - low) / 2;
-      (fits(middle) ? low : high) = middle;
-    }
-    before -= share(low);
-    taken += low;
+    guess = LastThatFits(least, most + 1, guess, fits);
+    before -= share(guess);
+    taken += guess;
   }
   return taken >= model_layers;
 }

@@ -76,6 +76,7 @@ class LayerFloor {
 };
 
 class PlanCaches;
+class StateFloor;
 
 class CandidateBound {
  public:
@@ -105,6 +106,7 @@ class CandidateBound {
   };
   Rank RankAt(int32_t rank) const;
   const std::vector<Rank>& Ranks() const;
+  const StateFloor& States() const;
   // For activations; nullopt: no limit.
   std::optional<Bytes> Budget(const Rank& rank, int32_t layers) const;
   // What each of so many layers may send to the host of a microbatch in a step of that length.
@@ -124,6 +126,7 @@ class CandidateBound {
   const bool offloads_;
   double before_share_ = 0;  // of the time of the ranks before
   mutable std::vector<Rank> ranks_;  // filled on first use of memory
+  mutable const StateFloor* states_ = nullptr;  // found on first use
   Nanos total_;              // of the model, one microbatch
 };
 

@@ -36,7 +36,7 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mo
     int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;  // fits at low, not at high
     while (high - low > 1) {
       const int32_t middle = low + (high - low) / 2;
-      (fits_.EstimatedCost(mode, rank, middle) < kSeemsNotToFit ? low : high) = middle;
+      (fits_.SeemsToFit(mode, rank, middle) ? low : high) = middle;
     }
     if (low < chunks) return std::nullopt;
     too_many.push_back(high);
@@ -66,7 +66,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
   std::optional<std::vector<int32_t>> layers = Partition(busy, busy);
   for (int32_t rank = 0; layers && rank < stages(); ++rank) {
-    if (fits_.EstimatedCost(RecomputeMode::kNone, rank, (*layers)[rank]) >= kSeemsNotToFit) layers.reset();
+    if (!fits_.SeemsToFit(RecomputeMode::kNone, rank, (*layers)[rank])) layers.reset();
   }
   if (!layers) layers = SeemsBest(mode);
   if (!layers && fits_.OffersOffloading()) {

@@ -28,6 +28,11 @@ const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage,
     LYNX_CHECK(inner.ok() && top.ok());
     it->second.inner = *inner;
     it->second.top = *top;
+    std::vector<LayerUse> uses{*top};
+    for (StageValue& value : it->second.values) {
+      value = Combine(it->second.problem, uses);
+      uses.insert(uses.begin(), *inner);
+    }
   }
   return it->second;
 }
@@ -35,14 +40,20 @@ const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage,
 StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part) {
   const bool block = mode == RecomputeMode::kBlock;
   const NamedUses& named = UsesOf(block ? RecomputeMode::kNone : mode, stage, part.ends);
+  if (!block) {
+    const auto [one, two, three] = named.values;
+    if (part.layers <= 2) return part.layers == 1 ? one : two;
+    StageValue value = three;
+    value.held += (three.held - two.held) * (part.layers - 3);
+    value.exposed += (three.exposed - two.exposed) * (part.layers - 3);
+    return value;
+  }
   std::vector<LayerUse> uses(static_cast<size_t>(part.layers), named.inner);
   uses.back() = named.top;
-  if (block) {
-    const NamedUses& full = UsesOf(RecomputeMode::kFull, stage, part.ends);
-    const int32_t recomputed = std::min(part.layers, named_layers_);
-    std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
-    if (recomputed == part.layers) uses.back() = full.top;
-  }
+  const NamedUses& full = UsesOf(RecomputeMode::kFull, stage, part.ends);
+  const int32_t recomputed = std::min(part.layers, named_layers_);
+  std::fill(uses.begin(), uses.begin() + recomputed, full.inner);
+  if (recomputed == part.layers) uses.back() = full.top;
   return Combine(named.problem, uses);
 }
 
@@ -99,8 +110,11 @@ StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, in
   const Bytes budget = BudgetOf(mode, stage, layers, *limit);
   if (budget >= all_stored.bytes) return all_stored;
   Estimate sum;
+  std::optional<Part> known;  // the last that was looked at: most are alike
+  StageValue value;
   for (const Part& part : PartsOf(stage, layers)) {
-    const StageValue value = EstimateOfPart(mode, stage, part, budget / layers * part.layers);
+    if (!known || !known->Alike(part)) value = EstimateOfPart(mode, stage, part, budget / layers * part.layers);
+    known = part;
     sum.exposed += value.exposed / pipeline_.pipes();
     sum.bytes += value.bytes();
   }
@@ -124,6 +138,23 @@ int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t laye
     if (lacking > *limit / kDoubtfulShare) return kSeemsNotToFit + lacking.value;
   }
   return (busy + estimate.exposed).value;
+}
+
+bool StageFits::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  if (!limit) return true;
+  if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
+    // An estimate that there is takes no more than the budget.
+    const Bytes budget = BudgetOf(mode, stage, layers, *limit);
+    if (budget >= EstimateNamed(RecomputeMode::kNone, stage, layers).bytes) return true;
+    const std::vector<Part> parts = PartsOf(stage, layers);
+    if (std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
+          return Heu(mode, stage, part).Estimates(part.layers, budget / layers * part.layers);
+        })) {
+      return true;
+    }
+  }
+  return EstimatedCost(mode, stage, layers) < kSeemsNotToFit;
 }
 
 bool StageFits::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {

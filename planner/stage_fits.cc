@@ -300,27 +300,31 @@ std::pair<std::vector<StagePolicy>, StageFits::Estimate> StageFits::BestOfHeu(Re
                                                                               int32_t layers, Bytes budget) {
   std::vector<StagePolicy> policies;
   Estimate sum;
+  std::optional<Part> known;  // the last that was solved: most are alike
+  OffloadSolution best;
   for (const Part& part : PartsOf(stage, layers)) {
     const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
-    const auto add = [&](StagePolicy policy, const StageValue& value, Nanos slowed) {
-      sum.exposed += (value.exposed + slowed) / pipeline_.pipes();
-      sum.bytes += value.bytes();
-      policies.push_back(std::move(policy));
-    };
-    const StageHeu& heu = Heu(mode, stage, part);
-    if (const RecomputeProblem* offload = OffloadProblem(mode, stage, part)) {
-      RecomputeProblem problem = *offload;
-      problem.budget = share;
-      std::optional<OffloadSolution> best = BestWithOffloading(heu, problem, CopySlowdown(stage));
-      LYNX_CHECK(best.has_value());
-      add(std::move(best->policy), best->value, best->slowed);
-    } else {
-      std::optional<StageSolution> best = heu.Best(part.layers, share);
-      LYNX_CHECK(best.has_value());
-      add(std::move(best->policy), best->value, Nanos(0));
-    }
+    if (!known || !known->Alike(part)) best = BestOfPart(mode, stage, part, share);
+    known = part;
+    sum.exposed += (best.value.exposed + best.slowed) / pipeline_.pipes();
+    sum.bytes += best.value.bytes();
+    policies.push_back(best.policy);
   }
   return {std::move(policies), sum};
+}
+
+OffloadSolution StageFits::BestOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget) {
+  const StageHeu& heu = Heu(mode, stage, part);
+  if (const RecomputeProblem* offload = OffloadProblem(mode, stage, part)) {
+    RecomputeProblem problem = *offload;
+    problem.budget = budget;
+    std::optional<OffloadSolution> best = BestWithOffloading(heu, problem, CopySlowdown(stage));
+    LYNX_CHECK(best.has_value());
+    return *std::move(best);
+  }
+  std::optional<StageSolution> best = heu.Best(part.layers, budget);
+  LYNX_CHECK(best.has_value());
+  return {std::move(best->policy), best->value, Nanos(0)};
 }
 
 std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {

@@ -91,6 +91,8 @@ class StageFits {
   bool Allowed(RecomputeMode mode) const;
   // BusyTime with the exposed recomputation, per microbatch; kSeemsNotToFit and above where it seems not to fit.
   int64_t EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers);
+  // Whether EstimatedCost is below kSeemsNotToFit; most often quicker.
+  bool SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers);
   // By estimate, with an allowance. `mode` is not heuristic.
   bool MayFit(RecomputeMode mode, int32_t stage, int32_t layers);
   // nullopt: nothing of that mode fits.
@@ -116,11 +118,16 @@ class StageFits {
   struct Part {
     int32_t layers = 0;
     SliceEnds ends;
+
+    // Whether what HEU makes of one, it makes of the other.
+    bool Alike(const Part& other) const { return layers == other.layers && ends.head == other.ends.head; }
   };
   // What a stage's layers take under a mode that treats them alike, but for the top layer.
   struct NamedUses {
     RecomputeProblem problem;
     LayerUse inner, top;
+    // Of a stage of one, two and three layers: a further one adds what the third adds to the two.
+    std::array<StageValue, 3> values;
   };
 
   std::vector<Part> PartsOf(int32_t stage, int32_t layers) const;
@@ -161,8 +168,9 @@ class StageFits {
   Estimate EstimateUniform(int32_t stage, int32_t layers);
   Estimate EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers);
   Bytes LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers);
-  // HEU's best policies for that budget, and what they are worth.
   StageValue EstimateOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget);
+  OffloadSolution BestOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget);
+  // HEU's best policies for that budget, and what they are worth.
   std::pair<std::vector<StagePolicy>, Estimate> BestOfHeu(RecomputeMode mode, int32_t stage, int32_t layers,
                                                           Bytes budget);
   std::optional<Fit> FitNamed(RecomputeMode mode, int32_t stage, int32_t layers);

@@ -514,6 +514,14 @@ StageValue StageHeu::Estimate(int32_t layers, Bytes budget) const {
   return {.held = search.best().front().bytes, .exposed = search.best().front().exposed};
 }
 
+bool StageHeu::Estimates(int32_t layers, Bytes budget) const {
+  return std::any_of(levels_.begin(), levels_.end(), [&](const Level& level) {
+    if (layers > 1 && level.inner.empty()) return false;
+    const Bytes inner = layers > 1 ? level.inner.front()->held * (layers - 1) : Bytes(0);
+    return level.transient + level.top.front()->held + inner <= budget;
+  });
+}
+
 std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const {
   LYNX_CHECK(layers >= 1);
   RecomputeProblem problem = problem_;

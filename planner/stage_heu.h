@@ -55,6 +55,8 @@ class StageHeu {
   // What the best mix of points is worth if neighbours are alike: a quick estimate of Best's value. Below LeastBytes:
   // the value there.
   StageValue Estimate(int32_t layers, Bytes budget) const;
+  // Whether some mix takes at most `budget` if neighbours are alike: then Estimate's does.
+  bool Estimates(int32_t layers, Bytes budget) const;
   // Memory of the policy of least memory that HEU knows: Best finds one for any budget from here on.
   Bytes LeastBytes(int32_t layers) const;
 

@@ -161,6 +161,25 @@ TEST(StageHeu, TheEstimateIsNearTheValue) {
   }
 }
 
+TEST(StageHeu, TellsWhetherAnEstimateTakesTheBudget) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    RandomNumbers number(seed);
+    const RecomputeProblem problem = RandomProblem({.items = 5, .forward = 2, .backward = 2, .layers = 4}, number);
+    const StageHeu heu(problem);
+    for (const int32_t layers : {1, 2, 4, 9}) {
+      for (Bytes budget; budget <= Bytes(400); budget += Bytes(7)) {
+        // Where no mix does, the estimate is of the policy of least memory.
+        const StageValue estimate = heu.Estimate(layers, budget);
+        if (heu.Estimates(layers, budget)) {
+          EXPECT_LE(estimate.bytes(), budget) << "seed " << seed << ", " << layers << " layers";
+        } else {
+          EXPECT_EQ(estimate, heu.Estimate(layers, Bytes(-1))) << "seed " << seed << ", " << layers << " layers";
+        }
+      }
+    }
+  }
+}
+
 TEST(StageHeu, ForAnyStageIsTheSameAsFromItsOwnProblem) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
