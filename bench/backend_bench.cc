@@ -112,6 +112,26 @@ void AttentionBackward(benchmark::State& state) {
 }
 BENCHMARK(AttentionBackward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
+void FlashForward(benchmark::State& state) {
+  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  float *qkv = Values(kN * 3 * kH), *context = Values(kN * kH), *lse = Values(kB * kA * kS);
+  for (auto _ : state) TheBackend().FlashForward(kAttention, qkv, key, context, lse);
+  ReportFlops(state, 2 * kCausalProductFlops);
+}
+BENCHMARK(FlashForward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+void FlashBackward(benchmark::State& state) {
+  const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
+  float *qkv = Values(kN * 3 * kH), *context = Values(kN * kH), *dcontext = Values(kN * kH), *lse = Values(kB * kA * kS);
+  float *workspace = Values(kB * kA * kS), *dqkv = Values(kN * 3 * kH);
+  TheBackend().FlashForward(kAttention, qkv, key, context, lse);
+  for (auto _ : state) {
+    TheBackend().FlashBackward(kAttention, qkv, context, lse, dcontext, key, workspace, dqkv);
+  }
+  ReportFlops(state, 5 * kCausalProductFlops);
+}
+BENCHMARK(FlashBackward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
 void LayerNormForward(benchmark::State& state) {
   float *x = Values(kN * kH), *gamma = Values(kH), *beta = Values(kH), *y = Values(kN * kH);
   for (auto _ : state) TheBackend().LayerNormForward(x, gamma, beta, kN, kH, y);

@@ -33,7 +33,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
                                                       "of this version trains only with ", can));
   };
-  if (model.attention != AttentionKernel::kUnfused) return refuse("model.attention", "fused", "unfused");
   if (model.dtype != DataType::kFloat32) return refuse("model.dtype", DataTypeName(model.dtype), "float32");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (model.tied_embeddings) return refuse("model.tiedEmbeddings", "true", "false");

@@ -106,6 +106,14 @@ class Backend {
   // dy = dy * gelu'(x), in place
   virtual void GeluBackward(const float* x, int64_t count, float* dy) = 0;
 
+  // Fused attention (Dao et al. 2022): context = dropout(softmax(causal(q k^T / sqrt(d)))) v, without the scores ever
+  // being in memory. lse (b, a, s) = log-sum-exp of the rows of scores. It draws the dropout of ContextForward.
+  virtual void FlashForward(const AttentionShape& shape, const float* qkv, const DropoutKey& key, float* context,
+                            float* lse) = 0;
+  // dqkv = . workspace (b, a, s)
+  virtual void FlashBackward(const AttentionShape& shape, const float* qkv, const float* context, const float* lse,
+                             const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) = 0;
+
   // SwiGLU (Shazeer 2020) in two ops. gated (n, 2, f): the gate's f columns, then those of what it opens to.
   // silu (n, f) = gate * sigmoid(gate)
   virtual void SiluForward(const float* gated, int64_t n, int64_t f, float* silu) = 0;

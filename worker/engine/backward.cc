@@ -29,6 +29,9 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
     case Op::kContext:
       return backend_.AttentionBackward(attention_, t[kProbs], t[kQkv], t[kGradContext], KeyOf(op, layer, input),
                                         t[kWorkspace], t[kGradQkv]);
+    case Op::kFlash:
+      return backend_.FlashBackward(attention_, t[kQkv], t[kContext], t[kLse], t[kGradContext], KeyOf(op, layer, input),
+                                    t[kWorkspace], t[kGradQkv]);
     case Op::kProj:
       return backend_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_, t[kGradContext]);
     case Op::kAdd1:

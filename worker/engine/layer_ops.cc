@@ -57,13 +57,15 @@ void LayerOps::NormBackward(int32_t layer, const float* x, Parameter weight, Par
 }
 
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
+  // Fused attention draws what unfused attention does, and both work on whole sequences.
+  const bool attention = op == Op::kContext || op == Op::kFlash;
   return {.rate = dropout_rate_,
           .seed = seed_,
           .step = step_,
           .layer = layer,
-          .op = static_cast<int32_t>(op),
+          .op = static_cast<int32_t>(attention ? Op::kContext : op),
           .first_sample = input.first_sample,
-          .first_token = op == Op::kContext ? 0 : first_token_};
+          .first_token = attention ? 0 : first_token_};
 }
 
 }  // namespace lynx

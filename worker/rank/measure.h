@@ -11,7 +11,8 @@
 //
 //   MeasureRequest {"shapes": [SHAPE...], "cores": [0], "repetitions": 5, "budget_seconds": 20.0}
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
-//                   "dropout": true, "family": "gpt", "kv_heads": 0, "sequence_parallel": false}
+//                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
+//                   "sequence_parallel": false}
 //   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns":
 //   1,
 //                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,

@@ -37,7 +37,8 @@ StageContext ContextOf(const LayerShape& shape) {
                    .vocab = shape.vocab,
                    .dropout = shape.dropout ? kDropoutRate : 0,
                    .family = shape.family,
-                   .kv_heads = shape.kv_heads};
+                   .kv_heads = shape.kv_heads,
+                   .attention = shape.attention};
   context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};

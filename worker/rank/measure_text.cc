@@ -108,6 +108,7 @@ Json ShapeJson(const LayerShape& shape) {
           {"dropout", shape.dropout},
           {"family", ModelFamilyName(shape.family)},
           {"kv_heads", shape.kv_heads},
+          {"attention", AttentionKernelName(shape.attention)},
           {"sequence_parallel", shape.sequence_parallel}};
 }
 
@@ -122,9 +123,10 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Number("vocab", shape.vocab);
   reader.Number("tp", shape.tp);
   reader.Truth("dropout", shape.dropout);
-  std::string family;
+  std::string family, attention;
   reader.Text("family", family);
   reader.Number("kv_heads", shape.kv_heads);
+  reader.Text("attention", attention);
   reader.Truth("sequence_parallel", shape.sequence_parallel);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
@@ -135,6 +137,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   positive("vocab", shape.vocab);
   positive("tp", shape.tp);
   reader.Require(ParseModelFamily(family, shape.family), "family", "gpt or llama");
+  reader.Require(ParseAttentionKernel(attention, shape.attention), "attention", "unfused or fused");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");

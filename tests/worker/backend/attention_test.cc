@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/worker/backend/reference.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
@@ -53,6 +55,16 @@ TEST_P(Attention, ForwardEqualsTheFormula) {
       for (int64_t column = row + 1; column < s; ++column) ASSERT_EQ(probs[(head * s + row) * s + column], 0.0f);
     }
   }
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Attention, FusedForwardEqualsTheFormula) {
+  float* context = memory.Output(context_count);
+  float* lse = memory.Output(b * a * s);
+  backend->FlashForward(shape, qkv, key, context, lse);
+  const Vector probs_d = reference::Probs(shape, qkv_d);
+  ExpectClose(context, reference::Context(shape, probs_d, qkv_d, key), 4e-6, "context");
+  ExpectClose(lse, reference::LogSumExp(shape, qkv_d), 2e-6, "lse");
   memory.ExpectGuardsIntact();
 }
 
@@ -115,12 +127,66 @@ TEST_P(AttentionGradient, EqualsFiniteDifferences) {
   memory.ExpectGuardsIntact();
 }
 
+TEST_P(AttentionGradient, OfFusedAttentionEqualsFiniteDifferences) {
+  float* context = memory.Output(context_count);
+  float* lse = memory.Output(b * a * s);
+  float* dqkv = memory.Output(qkv_count);
+  backend->FlashForward(shape, qkv, key, context, lse);
+  backend->FlashBackward(shape, qkv, context, lse, dcontext, key, memory.Output(b * a * s), dqkv);
+  const Vector dcontext_d = ToDouble(dcontext, context_count);
+  const Vector want = reference::Gradient(
+      [&](const Vector& v) {
+        return reference::Dot(reference::Context(shape, reference::Probs(shape, v), v, key), dcontext_d);
+      },
+      qkv_d);
+  ExpectClose(dqkv, want, 5e-6, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradient,
                          testing::Values(Case{Shape(1, 1, 1, 1, 1), 0}, Case{Shape(2, 5, 2, 2, 3), 0},
                                          Case{Shape(2, 7, 2, 2, 4), 0.3}, Case{Shape(1, 64, 1, 1, 2), 0},
                                          Case{Shape(1, 70, 1, 1, 2), 0.2}, Case{Shape(1, 130, 1, 1, 1), 0},
                                          Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
                          CaseName);
+
+// Shapes too large for differences, with several tiles in both directions: both forms agree.
+class LongAttention : public Attention {};
+
+TEST_P(LongAttention, FusedAndUnfusedAgree) {
+  float *context = memory.Output(context_count), *fused_context = memory.Output(context_count);
+  float *dqkv = memory.Output(qkv_count), *fused_dqkv = memory.Output(qkv_count);
+  float* lse = memory.Output(b * a * s);
+  backend->ProbsForward(shape, qkv, probs);
+  backend->ContextForward(shape, probs, qkv, key, ForwardWorkspace(), context);
+  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * s * s), dqkv);
+  backend->FlashForward(shape, qkv, key, fused_context, lse);
+  backend->FlashBackward(shape, qkv, fused_context, lse, dcontext, key, memory.Output(b * a * s), fused_dqkv);
+  ExpectClose(fused_context, ToDouble(context, context_count), 4e-6, "context");
+  ExpectClose(fused_dqkv, ToDouble(dqkv, qkv_count), 1e-5, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LongAttention,
+                         testing::Values(Case{Shape(1, 256, 2, 1, 16), 0}, Case{Shape(1, 400, 2, 2, 8), 0.2},
+                                         Case{Shape(1, 321, 3, 1, 4), 0.1}, Case{Shape(1, 513, 1, 1, 33), 0}),
+                         CaseName);
+
+// Large scores neither overflow nor lose the result.
+TEST(FusedAttention, LargeScoresAreFinite) {
+  const AttentionShape shape = Shape(1, 300, 1, 1, 4);
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  TestMemory memory;
+  const float* qkv = memory.Random(300 * shape.width(), 1, 300);
+  float* context = memory.Output(300 * 4);
+  float* lse = memory.Output(300);
+  float* dqkv = memory.Output(300 * shape.width());
+  backend->FlashForward(shape, qkv, {}, context, lse);
+  backend->FlashBackward(shape, qkv, context, lse, memory.Random(300 * 4, 2), {}, memory.Output(300), dqkv);
+  for (int64_t i = 0; i < 300 * 4; ++i) ASSERT_LE(std::fabs(context[i]), 301.0f);  // a mean of values
+  for (int64_t i = 0; i < 300 * shape.width(); ++i) ASSERT_TRUE(std::isfinite(dqkv[i]));
+  memory.ExpectGuardsIntact();
+}
 
 }  // namespace
 }  // namespace lynx

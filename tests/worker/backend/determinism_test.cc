@@ -136,6 +136,20 @@ const OpCase kCases[] = {
                                  memory.Random(kN * kA * kD, 3), kKey, memory.Output(2 * kS * kS), dqkv);
        return Take(dqkv, kQkv);
      }},
+    {"FlashForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Output(kN * kA * kD + kB * kA * kS);
+       backend.FlashForward(kAttention, memory.Random(kQkv, 1), kKey, out, out + kN * kA * kD);
+       return Take(out, kN * kA * kD + kB * kA * kS);
+     }},
+    {"FlashBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* dqkv = memory.Output(kQkv);
+       backend.FlashBackward(kAttention, memory.Random(kQkv, 1), memory.Random(kN * kA * kD, 2),
+                             memory.Constant(kB * kA * kS, 4), memory.Random(kN * kA * kD, 3), kKey,
+                             memory.Output(kB * kA * kS), dqkv);
+       return Take(dqkv, kQkv);
+     }},
     {"GeluForward",
      [](Backend& backend, TestMemory& memory) {
        float* y = memory.Output(kN * kF);

@@ -88,6 +88,32 @@ Vector Rope(const AttentionShape& shape, const Vector& qkv) {
   return turned;
 }
 
+namespace {
+
+double Score(const AttentionShape& shape, const Vector& qkv, int64_t sample, int64_t head, int64_t row, int64_t column) {
+  double score = 0;
+  for (int64_t i = 0; i < shape.d; ++i) {
+    score += qkv[ElementOf(shape, sample, row, head, i).query] * qkv[ElementOf(shape, sample, column, head, i).key];
+  }
+  return score / std::sqrt(static_cast<double>(shape.d));
+}
+
+}  // namespace
+
+Vector LogSumExp(const AttentionShape& shape, const Vector& qkv) {
+  Vector lse;
+  for (int64_t sample = 0; sample < shape.b; ++sample) {
+    for (int64_t head = 0; head < shape.a; ++head) {
+      for (int64_t row = 0; row < shape.s; ++row) {
+        double sum = 0;
+        for (int64_t column = 0; column <= row; ++column) sum += std::exp(Score(shape, qkv, sample, head, row, column));
+        lse.push_back(std::log(sum));
+      }
+    }
+  }
+  return lse;
+}
+
 Vector Probs(const AttentionShape& shape, const Vector& qkv) {
   const int64_t s = shape.s;
   Vector probs(shape.b * shape.a * s * s);
@@ -97,11 +123,7 @@ Vector Probs(const AttentionShape& shape, const Vector& qkv) {
         double* out = &probs[((sample * shape.a + head) * s + row) * s];
         double sum = 0;
         for (int64_t column = 0; column <= row; ++column) {
-          double score = 0;
-          for (int64_t i = 0; i < shape.d; ++i) {
-            score += qkv[ElementOf(shape, sample, row, head, i).query] * qkv[ElementOf(shape, sample, column, head, i).key];
-          }
-          out[column] = std::exp(score / std::sqrt(static_cast<double>(shape.d)));
+          out[column] = std::exp(Score(shape, qkv, sample, head, row, column));
           sum += out[column];
         }
         for (int64_t column = 0; column <= row; ++column) out[column] /= sum;

@@ -21,6 +21,7 @@ Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, i
 Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h);
 Vector Rope(const AttentionShape& shape, const Vector& qkv);
 Vector Probs(const AttentionShape& shape, const Vector& qkv);
+Vector LogSumExp(const AttentionShape& shape, const Vector& qkv);  // (b, a, s), of the scaled causal scores
 Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& qkv, const DropoutKey& key);
 // silu(gate) * up, of gated (n, 2, f).
 Vector Swiglu(const Vector& gated, int64_t n, int64_t f);

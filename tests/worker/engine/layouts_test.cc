@@ -59,7 +59,24 @@ const std::vector<ParallelLayout>& AllLayouts() {
   return layouts;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(EveryModelIn(AllLayouts())), NameOf);
+INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts())), NameOf);
+
+// Both kernels draw the same dropout.
+TEST(Kernels, OfAttentionTrainTheSameModel) {
+  for (const auto& [unfused, fused] : {std::pair(TinyModel::kGpt, TinyModel::kFusedGpt),
+                                       std::pair(TinyModel::kLlama, TinyModel::kFusedLlama)}) {
+    std::vector<double> losses[2];
+    for (const TinyModel model : {unfused, fused}) {
+      TinyJob job{.model = SpecOf(model)};
+      job.Lower({.tp = 2}, RecomputeMode::kNone);
+      losses[model == fused] = Train(job, kSteps).losses();
+    }
+    ASSERT_EQ(losses[0].size(), losses[1].size());
+    for (int64_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(losses[1][step], losses[0][step], kTolerance * losses[0][step]) << "step " << step;
+    }
+  }
+}
 
 // The replicas' shares of the batch and the microbatches' are also no part of the result.
 TEST(Microbatches, TheirSizeDoesNotMatter) {

@@ -82,10 +82,12 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 ModelSpec SpecOf(TinyModel model) {
   ModelSpec spec{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
-  if (model == TinyModel::kGpt) return spec;
-  spec.dropout = 0;
-  spec.family = ModelFamily::kLlama;
-  spec.kv_heads = 2;
+  if (model == TinyModel::kLlama || model == TinyModel::kFusedLlama) {
+    spec.dropout = 0;
+    spec.family = ModelFamily::kLlama;
+    spec.kv_heads = 2;
+  }
+  if (model == TinyModel::kFusedGpt || model == TinyModel::kFusedLlama) spec.attention = AttentionKernel::kFused;
   return spec;
 }
 
@@ -178,18 +180,21 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
   return run;
 }
 
-std::vector<TinySetting> EveryModelIn(const std::vector<ParallelLayout>& layouts) {
+std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
   std::vector<TinySetting> settings;
-  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama}) {
-    for (const ParallelLayout& layout : layouts) {
-      if (SpecOf(model).key_heads() % layout.tp == 0) settings.push_back({model, layout});
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const TinyModel fused = i % 2 == 0 ? TinyModel::kFusedGpt : TinyModel::kFusedLlama;
+    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, fused}) {
+      if (SpecOf(model).key_heads() % layouts[i].tp == 0) settings.push_back({model, layouts[i]});
     }
   }
   return settings;
 }
 
 std::string TestName(const TinySetting& setting) {
-  return ModelFamilyName(SpecOf(setting.model).family) + TestName(setting.layout);
+  const ModelSpec spec = SpecOf(setting.model);
+  const std::string kernel = spec.attention == AttentionKernel::kFused ? "fused" : "";
+  return ModelFamilyName(spec.family) + kernel + TestName(setting.layout);
 }
 
 std::string TestName(const ParallelLayout& layout) {

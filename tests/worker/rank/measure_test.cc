@@ -43,6 +43,7 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   request.shapes.push_back(shape);
   shape.family = ModelFamily::kLlama;
   shape.kv_heads = 2;
+  shape.attention = AttentionKernel::kFused;
   request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;

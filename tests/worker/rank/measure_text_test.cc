@@ -36,6 +36,7 @@ TEST(MeasureText, RequestRoundTrips) {
   valid.shapes[1].sequence_parallel = true;
   valid.shapes[1].family = ModelFamily::kLlama;
   valid.shapes[1].kv_heads = 2;
+  valid.shapes[1].attention = AttentionKernel::kFused;
   EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
 }
 
@@ -97,8 +98,10 @@ TEST(MeasureText, AShapeMustDivide) {
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].hidden'"));
 }
 
-TEST(MeasureText, AnUnknownFamilyIsRefused) {
+TEST(MeasureText, UnknownNamesAreRefused) {
   std::string text = MeasureRequestText({.shapes = {Shape()}});
+  text.replace(text.find("\"unfused\""), 9, "\"sparse\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(text).status()), HasSubstr("'shapes[0].attention'"));
   text.replace(text.find("\"gpt\""), 5, "\"bert\"");
   EXPECT_THAT(ErrorOf(ParseMeasureRequest(text).status()), HasSubstr("'shapes[0].family'"));
 }

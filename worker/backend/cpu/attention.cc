@@ -10,35 +10,15 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "common/check.h"
+#include "worker/backend/cpu/attention_view.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/dropout.h"
-#include "worker/backend/cpu/gemm.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 64;
-
-// Where one query head of one sample, and the keys and values that it looks at, lie in (b, s, a + 2k, d).
-template <class T>
-struct HeadView {
-  MatrixView<T> q, k, v;  // (s, d) each
-
-  HeadView(T* qkv, const AttentionShape& shape, int64_t sample, int64_t head) {
-    T* const row = qkv + sample * shape.s * shape.width();
-    const int64_t key_head = head / (shape.a / shape.k);
-    q = {row + head * shape.d, shape.width()};
-    k = {row + (shape.a + key_head) * shape.d, shape.width()};
-    v = {k.data + shape.k * shape.d, shape.width()};
-  }
-};
-
-template <class T>
-MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
-  return {matrix.data + row * matrix.stride, matrix.stride};
-}
 
 // row (s): scores of the first `visible` columns become their softmax, the others 0.
 LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
@@ -99,7 +79,7 @@ void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, std::in
 }  // namespace
 
 void CpuBackend::ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) {
-  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0);
+  CheckShape(shape);
   const int64_t s = shape.s, d = shape.d;
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   for (int64_t sample = 0; sample < shape.b; ++sample) {
@@ -117,13 +97,13 @@ void CpuBackend::ProbsForward(const AttentionShape& shape, const float* qkv, flo
 
 void CpuBackend::ContextForward(const AttentionShape& shape, const float* probs, const float* qkv,
                                 const DropoutKey& key, float* workspace, float* context) {
-  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
+  CheckShape(shape);
   const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, shape, sample, head);
-      const MatrixView<float> out{context + sample * s * a * d + head * d, a * d};
+      const MatrixView<float> out = ContextView(context, shape, sample, head);
       for (int64_t first = 0; first < s; first += kBlockRows) {
         const int64_t end = std::min(first + kBlockRows, s);
         const float* weights = probs + first * s;
@@ -143,7 +123,7 @@ void CpuBackend::ContextForward(const AttentionShape& shape, const float* probs,
 
 void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv,
                                    const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) {
-  LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);
+  CheckShape(shape);
   const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
@@ -153,7 +133,7 @@ void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* pro
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, shape, sample, head);
       const HeadView<float> out(dqkv, shape, sample, head);
-      const MatrixView<const float> dout{dcontext + sample * s * a * d + head * d, a * d};
+      const MatrixView<const float> dout = ContextView(dcontext, shape, sample, head);
       const bool writes = head % (a / shape.k) == 0;  // the others that share its keys add to what it wrote
       // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
       for (int64_t first = (s - 1) / kBlockRows * kBlockRows; first >= 0; first -= kBlockRows) {

@@ -49,6 +49,10 @@ class CpuBackend final : public Backend {
                       float* workspace, float* context) override;
   void AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv, const float* dcontext,
                          const DropoutKey& key, float* workspace, float* dqkv) override;
+  void FlashForward(const AttentionShape& shape, const float* qkv, const DropoutKey& key, float* context,
+                    float* lse) override;
+  void FlashBackward(const AttentionShape& shape, const float* qkv, const float* context, const float* lse,
+                     const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) override;
   void GeluForward(const float* x, int64_t count, float* y) override;
   void GeluBackward(const float* x, int64_t count, float* dy) override;
   void SiluForward(const float* gated, int64_t n, int64_t f, float* silu) override;
