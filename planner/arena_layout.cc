@@ -52,13 +52,13 @@ class PlacedBuffers {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
     FindNeighbours(buffer);
     Bytes best(-1), best_gap(std::numeric_limits<int64_t>::max()), end;
-    for (const int32_t id : neighbours_) {
-      const Bytes gap = offset(id) - end;
+    for (const Range& taken : neighbours_) {
+      const Bytes gap = taken.offset - end;
       if (gap >= buffer.bytes && gap < best_gap) {
         best = end;
         best_gap = gap;
       }
-      end = std::max(end, offset(id) + buffers_[static_cast<size_t>(id)].bytes);
+      end = std::max(end, taken.end);
     }
     if (best < Bytes(0)) best = end;
     Insert(index, best);
@@ -69,52 +69,90 @@ class PlacedBuffers {
   int64_t looks() const { return looks_; }
 
  private:
+  struct Range {
+    Bytes offset, end;
+  };
+  struct Placed {
+    Range range;
+    int32_t first, last;  // actions
+  };
   struct Chunk {
-    std::vector<int32_t> live;    // every placed instance that lives in the chunk, by offset
-    std::vector<int32_t> starts;  // those that begin in it
+    std::vector<Range> whole;     // what instances take that live from the chunk's begin to its end, by offset, joined
+    std::vector<Placed> partial;  // instances that live in it for a while, by offset
+    std::vector<Placed> starts;   // those that begin in it
   };
 
-  bool Below(int32_t a, int32_t b) const { return offset(a) < offset(b); }
+  static bool Below(const Range& a, const Range& b) { return a.offset < b.offset; }
 
   // Fills neighbours_, by offset: what lives when `buffer` begins, and what begins while it lives.
   void FindNeighbours(const BufferInstance& buffer) {
-    const auto below = [this](int32_t a, int32_t b) { return Below(a, b); };
-    neighbours_.clear();
-    const std::vector<int32_t>& live = chunks_[static_cast<size_t>(buffer.first / kChunk)].live;
-    looks_ += static_cast<int64_t>(live.size());
-    for (const int32_t id : live) {
-      const BufferInstance& other = buffers_[static_cast<size_t>(id)];
-      if (other.first <= buffer.first && other.last >= buffer.first) neighbours_.push_back(id);
+    const Chunk& begin = chunks_[static_cast<size_t>(buffer.first / kChunk)];
+    looks_ += static_cast<int64_t>(begin.whole.size() + begin.partial.size());
+    neighbours_.resize(begin.partial.size());
+    // Without a branch that nothing foretells.
+    size_t live = 0;
+    for (const Placed& other : begin.partial) {
+      neighbours_[live] = other.range;
+      live += static_cast<size_t>(other.first <= buffer.first) & static_cast<size_t>(other.last >= buffer.first);
     }
-    const auto middle = static_cast<ptrdiff_t>(neighbours_.size());
+    neighbours_.resize(live);
+    Merge(begin.whole);
+    started_.clear();
     for (int32_t chunk = buffer.first / kChunk; chunk <= buffer.last / kChunk; ++chunk) {
-      const std::vector<int32_t>& starts = chunks_[static_cast<size_t>(chunk)].starts;
+      const std::vector<Placed>& starts = chunks_[static_cast<size_t>(chunk)].starts;
       looks_ += static_cast<int64_t>(starts.size());
-      for (const int32_t id : starts) {
-        const BufferInstance& other = buffers_[static_cast<size_t>(id)];
-        if (other.first > buffer.first && other.first <= buffer.last) neighbours_.push_back(id);
+      for (const Placed& other : starts) {
+        if (other.first > buffer.first && other.first <= buffer.last) started_.push_back(other.range);
       }
     }
-    std::sort(neighbours_.begin() + middle, neighbours_.end(), below);
-    std::inplace_merge(neighbours_.begin(), neighbours_.begin() + middle, neighbours_.end(), below);
+    std::sort(started_.begin(), started_.end(), Below);
+    Merge(started_);
+  }
+
+  // Ranges by offset into neighbours_.
+  void Merge(const std::vector<Range>& ranges) {
+    if (ranges.empty()) return;
+    merged_.resize(neighbours_.size() + ranges.size());
+    std::merge(neighbours_.begin(), neighbours_.end(), ranges.begin(), ranges.end(), merged_.begin(), Below);
+    neighbours_.swap(merged_);
   }
 
   void Insert(int32_t index, Bytes at) {
     const BufferInstance& buffer = buffers_[static_cast<size_t>(index)];
+    const Placed placed{{at, at + buffer.bytes}, buffer.first, buffer.last};
     offsets_[static_cast<size_t>(index)] = at;
-    chunks_[static_cast<size_t>(buffer.first / kChunk)].starts.push_back(index);
-    for (int32_t chunk = buffer.first / kChunk; chunk <= buffer.last / kChunk; ++chunk) {
-      std::vector<int32_t>& live = chunks_[static_cast<size_t>(chunk)].live;
-      live.insert(
-          std::upper_bound(live.begin(), live.end(), index, [this](int32_t a, int32_t b) { return Below(a, b); }),
-          index);
+    const int32_t first = buffer.first / kChunk, last = buffer.last / kChunk;
+    chunks_[static_cast<size_t>(first)].starts.push_back(placed);
+    for (int32_t chunk = first; chunk <= last; ++chunk) {
+      Chunk& of = chunks_[static_cast<size_t>(chunk)];
+      if (chunk > first && chunk < last) {
+        Join(placed.range, of.whole);
+        continue;
+      }
+      const auto below = [](const Placed& a, const Placed& b) { return Below(a.range, b.range); };
+      of.partial.insert(std::upper_bound(of.partial.begin(), of.partial.end(), placed, below), placed);
+    }
+  }
+
+  // `range` overlaps with none of `ranges`.
+  static void Join(const Range& range, std::vector<Range>& ranges) {
+    const auto next = std::upper_bound(ranges.begin(), ranges.end(), range, Below);
+    const bool joins_next = next != ranges.end() && next->offset == range.end;
+    const bool joins_previous = next != ranges.begin() && std::prev(next)->end == range.offset;
+    if (joins_previous) {
+      std::prev(next)->end = joins_next ? next->end : range.end;
+      if (joins_next) ranges.erase(next);
+    } else if (joins_next) {
+      next->offset = range.offset;
+    } else {
+      ranges.insert(next, range);
     }
   }
 
   const std::vector<BufferInstance>& buffers_;
   std::vector<Bytes> offsets_;
   std::vector<Chunk> chunks_;
-  std::vector<int32_t> neighbours_;
+  std::vector<Range> neighbours_, started_, merged_;
   int64_t looks_ = 0;
 };
 
