@@ -15,14 +15,28 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     : context_(context), slice_(slice), graph_(context.graph()),
       splits_weight_(InfoOf(context.layout.schedule).splits_weight), program_(program) {
   LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
+  for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
+    OpSet readers = 0;
+    for (const OpInfo& info : graph_.ops()) {
+      if (std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end()) readers |= Bit(info.op);
+    }
+    if (readers != 0) gathered_.emplace_back(tensor, readers);
+  }
   for (const bool paired : {false, true}) {
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
-      recompute_[paired].push_back(ResolveRecomputation(graph_, policy.layers[static_cast<size_t>(Position(layer))],
-                                                        {.collectives = collectives(),
-                                                         .paired_forward = paired,
-                                                         .stall = stall && !SharesWeights(context),
-                                                         .layer_above =
-                                                             layer < slice_.top_layer() && !SharesWeights(context)}));
+      const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
+      std::vector<RecomputeOps>& resolved = recompute_[paired];
+      // Layers that are alike are resolved once.
+      const bool top = layer == slice_.top_layer();
+      if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
+        resolved.push_back(RecomputeOps(resolved.back()));
+        continue;
+      }
+      resolved.push_back(ResolveRecomputation(graph_, of_layer,
+                                              {.collectives = collectives(),
+                                               .paired_forward = paired,
+                                               .stall = stall && !SharesWeights(context),
+                                               .layer_above = !top && !SharesWeights(context)}));
     }
   }
 }
@@ -56,17 +70,11 @@ OpSet SliceLowering::RecomputedOps(int32_t layer, int32_t hosts) const {
   return ops;
 }
 
-bool SliceLowering::AnyReads(OpSet ops, Tensor tensor) const {
-  return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
-    return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end();
-  });
-}
-
 // Gathered tensors that `ops` read.
 std::vector<Tensor> SliceLowering::GatheredReads(OpSet ops) const {
   std::vector<Tensor> gathered;
-  for (Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
-    if (AnyReads(ops, tensor)) gathered.push_back(tensor);
+  for (const auto& [tensor, readers] : gathered_) {
+    if ((ops & readers) != 0) gathered.push_back(tensor);
   }
   return gathered;
 }
@@ -170,8 +178,9 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
   if (!splits_weight_) {
+    const std::vector<Tensor> known = GatheredReads(recomputed);
     for (Tensor gathered : GatheredReads(WeightOps(LayerTypeOf(layer), segment))) {
-      if (AnyReads(recomputed, gathered)) continue;
+      if (std::find(known.begin(), known.end(), gathered) != known.end()) continue;
       AppendRepeated(gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
     }
   }

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "planner/action.h"
@@ -65,7 +66,6 @@ class SliceLowering {
 
   OpSet OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) const;
   OpSet RecomputedOps(int32_t layer, int32_t hosts) const;
-  bool AnyReads(OpSet ops, Tensor tensor) const;
   std::vector<Tensor> GatheredReads(OpSet ops) const;
   OpSet WeightOps(LayerType type, Segment segment) const;
   void AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const;
@@ -86,6 +86,7 @@ class SliceLowering {
   const LayerGraph& graph_;
   const bool splits_weight_;
   Program& program_;
+  std::vector<std::pair<Tensor, OpSet>> gathered_;      // what reads each
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [has a paired forward][layer - first_layer]
 };
 

@@ -294,6 +294,9 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context) {
   MemoryPlan plan;
   CurrentInstances current;
+  // Most often there are about as many instances as actions.
+  plan.buffers.reserve(program.size() + program.size() / 2);
+  current.reserve(program.size() + program.size() / 2);
   for (size_t i = 0; i < program.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     const size_t opened = plan.buffers.size();
