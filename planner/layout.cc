@@ -35,7 +35,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   };
   if (model.dtype != DataType::kFloat32) return refuse("model.dtype", DataTypeName(model.dtype), "float32");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
-  if (model.tied_embeddings) return refuse("model.tiedEmbeddings", "true", "false");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero != ZeroStage::kNone) return refuse("parallel.zero", ZeroStageName(layout.zero), "none");
   return absl::OkStatus();

@@ -49,8 +49,8 @@ std::string LayoutText(const ParallelLayout& layout);
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
 
 // FailedPrecondition naming the job file's field, unless Lynx's own engine can train the model in this layout: so far
-// GPT and Llama in float32 with regenerated masks and untied embeddings, over tp (with sequence parallelism or without),
-// pp and dp, with any schedule.
+// GPT and Llama in float32 with regenerated masks, over tp (with sequence parallelism or without), pp and dp, with any
+// schedule.
 // Anything else can be planned only.
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 

@@ -47,6 +47,7 @@ class StageLowering {
     }
     WaitForSent(activations_);
     WaitForSent(gradients_);
+    for (SliceLowering& slice : slices_) slice.ReduceTiedEmbedding();
     for (const auto& [stage, layer] : Reduced()) Emit({.kind = kDataReduceWait, .stage = stage, .layer = layer});
     const int32_t stage = context_.slices.front().stage;
     for (const ActionKind kind : {kNormStart, kNormWait, kOptimizer}) Emit({.kind = kind, .stage = stage});

@@ -239,7 +239,7 @@ void SliceLowering::BackwardEmbedding(const BackwardSlot& slot) {
     Run(start, slot.microbatch, kEmbeddingLayer, segment);
     Run(InfoOf(start).counterpart, slot.microbatch, kEmbeddingLayer, segment);
   }
-  if (slot.last) Reduce(kEmbeddingLayer);
+  if (slot.last && !HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
 }
 
 void SliceLowering::Weight(int32_t microbatch, bool last) {
@@ -272,6 +272,10 @@ void SliceLowering::Weight(int32_t microbatch, bool last) {
     if (next) Emit(steps[i + 1].gathers.back());
     if (last && steps[i].ends_layer) Reduce(steps[i].layer);
   }
+}
+
+void SliceLowering::ReduceTiedEmbedding() {
+  if (slice_.has_embedding && HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
 }
 
 // After the last microbatch has added to a layer's gradients, they are summed over the ranks that hold the same weights.

@@ -54,6 +54,9 @@ class SliceLowering {
   // Of a schedule that splits weights.
   void Weight(int32_t microbatch, bool last);
 
+  // Behind the rank's last slot: reduces the slice's tied embedding, if the head on this rank adds to its gradients too.
+  void ReduceTiedEmbedding();
+
   const StageSlice& slice() const { return slice_; }
 
  private:

@@ -357,9 +357,7 @@ StateBytes StatesOf(const StageContext& context) {
     if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
     if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
   }
-  if (context.model.tied_embeddings && context.has_embedding() && context.has_head()) {
-    parameters -= OpParameters(Op::kLogits, shape);
-  }
+  if (HoldsTiedEmbedding(context)) parameters -= OpParameters(Op::kLogits, shape);
   const ParallelLayout& layout = context.layout;
   const int64_t sharing = context.gradient_ranks();
   const auto share = [&](ZeroStage from) { return layout.zero >= from ? (parameters + sharing - 1) / sharing : parameters; };

@@ -17,6 +17,10 @@ bool AnyOp(const std::vector<Op>& ops, const Test& test) {
 
 }  // namespace
 
+bool HoldsTiedEmbedding(const StageContext& context) {
+  return context.model.tied_embeddings && context.has_embedding() && context.has_head();
+}
+
 bool SharesWeights(const StageContext& context) { return Shares(context, ZeroStage::kWeights); }
 bool ReducesEachMicrobatch(const StageContext& context) { return Shares(context, ZeroStage::kGradients); }
 bool GathersUpdatedWeights(const StageContext& context) {

@@ -16,6 +16,9 @@
 
 namespace lynx {
 
+// Whether the rank's embedding is its output projection too: one weight, to whose gradients both add.
+bool HoldsTiedEmbedding(const StageContext& context);
+
 // None of them where one rank alone holds the weights.
 bool SharesWeights(const StageContext& context);          // ZeRO-3
 bool ReducesEachMicrobatch(const StageContext& context);  // ZeRO-2 and -3

@@ -297,7 +297,10 @@ class StageValidator {
 
   // Only a pipeline with two copies of the model can get here otherwise: there more microbatches may come.
   absl::Status CheckNotReduced(const Action& action) const {
-    return reduced_.contains(action.layer) ? Fail("the layer's gradients have been reduced already") : absl::OkStatus();
+    if (reduced_.contains(action.layer)) return Fail("the layer's gradients have been reduced already");
+    const bool adds_to_embedding = action.layer == kHeadLayer && HoldsTiedEmbedding(context_);
+    if (!adds_to_embedding || !reduced_.contains(kEmbeddingLayer)) return absl::OkStatus();
+    return Fail("the gradients of the tied embedding have been reduced already");
   }
 
   absl::Status CheckRecomputeTime(const Action& action) {

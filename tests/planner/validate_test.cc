@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -291,6 +293,26 @@ TEST(ValidateTest, AMicrobatchStaysInItsCopyOfTheModel) {
   unlike[1].slices[1].end_layer = 2;
   EXPECT_THAT(std::string(ValidatePrograms(p.programs, unlike).message()),
               HasSubstr("(stage 2, layers [0, 2), tp1 pp2 dp1 chimera) does not continue"));
+}
+
+// A tied embedding on the head's rank is reduced when the output projection's gradients are in it too.
+TEST(ValidateTest, TheTiedEmbeddingIsReducedAfterTheHeadsWeights) {
+  ModelSpec model = SmallModel(4);
+  model.tied_embeddings = true;
+  const ParallelLayout layout{.dp = 2, .schedule = ScheduleKind::kZeroBubble};
+  const StageContext context = PipelineContexts(model, layout, 1, 2, {4}).front();
+  Program program = LowerStage(context, NamedPolicy(context.graph(), RecomputeMode::kNone, 4));
+  ASSERT_TRUE(ValidateProgram(program, context).ok()) << ValidateProgram(program, context);
+  const auto reduction = std::find_if(program.begin(), program.end(), [](const Action& action) {
+    return action.kind == ActionKind::kDataReduceStart && action.layer == kEmbeddingLayer;
+  });
+  // Right behind the embedding's last backward, where an untied one's stands.
+  const auto last = std::find_if(std::reverse_iterator(reduction), program.rend(), [](const Action& action) {
+                      return action.kind == ActionKind::kBackward && action.layer == kEmbeddingLayer;
+                    }).base();
+  std::rotate(last, reduction, reduction + 1);
+  EXPECT_THAT(std::string(ValidateProgram(program, context).message()),
+              HasSubstr("(0W1:h.head): the gradients of the tied embedding have been reduced already"));
 }
 
 TEST(ValidateTest, NothingTouchesWhatATransferIsAbout) {

@@ -46,7 +46,9 @@ TEST_P(Reference, LossesAgreeWithPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Reference,
-                         testing::ValuesIn(ModelsIn({ParallelLayout{1, 1, 1}, ParallelLayout{2, 3, 2}})),
+                         testing::Values(TinySetting{TinyModel::kGpt, {1, 1, 1}}, TinySetting{TinyModel::kGpt, {2, 3, 2}},
+                                         TinySetting{TinyModel::kLlama, {1, 1, 1}},
+                                         TinySetting{TinyModel::kLlama, {2, 3, 2}}),
                          [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

@@ -73,7 +73,10 @@ SafetensorsHeader PartHeader(const CheckpointIdentity& identity, const StageCont
                      {"stage", absl::StrCat(context.pipeline_rank)},
                      {"tp_rank", absl::StrCat(tp_rank)},
                      {"layers", LayersText(context)}};
-  for (const ParameterSlot& slot : state.slots()) header.metadata["place." + slot.name] = PlaceText(slot);
+  for (const ParameterSlot& slot : state.slots()) {
+    header.metadata["place." + slot.name] = PlaceText(slot);
+    if (slot.copy) header.metadata["copy." + slot.name] = "embed.tok";
+  }
   for (const StateArray& array : ArraysOf(state)) {
     for (const ParameterSlot& slot : state.slots()) header.Append(slot.name + array.suffix, ShapeOfPart(slot));
   }

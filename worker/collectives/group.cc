@@ -66,6 +66,20 @@ GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group) 
   return members;
 }
 
+GroupMembers TiedMembersOf(const ParallelLayout& layout, int32_t rank) {
+  const PipelineShape pipeline = PipelineOf(layout);
+  RankCoordinates at = CoordinatesOf(layout, rank);
+  const int32_t first = pipeline.RankOf(0), last = pipeline.RankOf(pipeline.pieces() - 1);
+  const bool apart = !pipeline.bidirectional() && first != last;
+  if (!apart || (at.stage != first && at.stage != last)) return {.ranks = {rank}};
+  GroupMembers members{.index = at.stage == first ? 0 : 1};
+  for (const int32_t stage : {first, last}) {
+    at.stage = stage;
+    members.ranks.push_back(RankOf(layout, at));
+  }
+  return members;
+}
+
 int32_t NeighbourOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
   LYNX_CHECK(route.group == Group::kNextStage || route.group == Group::kPreviousStage);
   const PipelineShape pipeline = PipelineOf(layout);
@@ -85,6 +99,7 @@ int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
     case Group::kPreviousStage:
       return pipeline.Previous(StageOf(layout, rank, route));
     case Group::kData:
+      if (route.stage == kTiedEmbedding) return pipeline.pieces();
       return pipeline.bidirectional() ? pipeline.PieceOf(StageOf(layout, rank, route)) : 0;
     default:
       break;
@@ -95,18 +110,18 @@ int32_t PartOf(const ParallelLayout& layout, int32_t rank, const Route& route) {
 
 std::vector<LinkKey> LinksOf(const ParallelLayout& layout, int32_t rank) {
   std::set<LinkKey> links;
-  const auto add_ring = [&](Group group, Channel channel, int32_t part) {
-    const GroupMembers members = MembersOf(layout, rank, group);
+  const auto add_ring = [&](const GroupMembers& members, Channel channel, int32_t part) {
     const int32_t n = static_cast<int32_t>(members.ranks.size());
     if (n == 1) return;
     // With two members both ends of the ring are one connection.
     links.insert({members.ranks[(members.index + 1) % n], channel, part});
     links.insert({members.ranks[(members.index + n - 1) % n], channel, part});
   };
-  add_ring(Group::kTensor, Channel::kTensor, 0);
-  add_ring(Group::kWorld, Channel::kWorld, 0);
+  add_ring(MembersOf(layout, rank, Group::kTensor), Channel::kTensor, 0);
+  add_ring(MembersOf(layout, rank, Group::kWorld), Channel::kWorld, 0);
+  add_ring(TiedMembersOf(layout, rank), Channel::kData, PartOf(layout, rank, {Group::kData, kTiedEmbedding}));
   for (const int32_t stage : StagesOfRank(layout, rank)) {
-    add_ring(Group::kData, Channel::kData, PartOf(layout, rank, {Group::kData, stage}));
+    add_ring(MembersOf(layout, rank, Group::kData), Channel::kData, PartOf(layout, rank, {Group::kData, stage}));
     for (const Group neighbour : {Group::kNextStage, Group::kPreviousStage}) {
       const Route route(neighbour, stage);
       const int32_t peer = NeighbourOf(layout, rank, route);

@@ -13,11 +13,15 @@
 
 namespace lynx {
 
+// The stage of a route of the data group: the two ranks of a replica that hold copies of one embedding, the first piece's
+// and the last's, where those are two ranks of which neither holds both pieces.
+inline constexpr int32_t kTiedEmbedding = -2;
+
 // Which transfers stay in order with each other: those of one route.
 //
 // The boundaries between virtual stages are a route each, so that a rank with several of them may send and receive in
 // any order of its stages. Where two ranks of a replica hold the same pieces of the model (Chimera), so are the pieces'
-// gradients: the two finish them in different orders.
+// gradients: the two finish them in different orders. And so is the gradient of a tied embedding: see kTiedEmbedding.
 struct Route {
   Group group = Group::kNone;
   // The virtual stage, one of the rank's own, whose neighbour or whose gradients are meant. kNoStage: the rank's only
@@ -37,6 +41,8 @@ struct GroupMembers {
 };
 // Of kTensor, kData and kWorld. The data group is all ranks that hold the same weights: see GradientRanks.
 GroupMembers MembersOf(const ParallelLayout& layout, int32_t rank, Group group);
+// Of the data group's route kTiedEmbedding; the rank alone where it has no other copy.
+GroupMembers TiedMembersOf(const ParallelLayout& layout, int32_t rank);
 
 // The rank that has the virtual stage after or before the route's; -1 where the pipeline ends and where that stage is on
 // the same rank. LYNX_CHECK fails unless the route's stage is on `rank`.
@@ -50,7 +56,8 @@ enum class Channel : uint8_t { kControl, kTensor, kData, kWorld, kStage };
 struct LinkKey {
   int32_t peer = 0;
   Channel channel = Channel::kControl;
-  // kStage: the lower of the two virtual stages. kData in a bidirectional pipeline: the piece of the model. Else 0.
+  // kStage: the lower of the two virtual stages. kData: in a bidirectional pipeline the piece of the model; of the tied
+  // embedding the number of pieces. Else 0.
   int32_t part = 0;
   auto operator<=>(const LinkKey&) const = default;
 };

@@ -7,22 +7,27 @@
 namespace lynx {
 namespace {
 
-// The lanes of the tensor group and the world come first, then one data lane, or one for each chunk where the pieces'
+// The lanes of the tensor group, the world and the tied embedding come first, then one data lane, or one for each chunk where the pieces'
 // gradients are routes of their own, then those of the neighbours.
 constexpr int32_t kTensorLane = 0;
 constexpr int32_t kWorldLane = 1;
-constexpr int32_t kFirstDataLane = 2;
+constexpr int32_t kTiedLane = 2;
+constexpr int32_t kFirstDataLane = 3;
 
 }  // namespace
 
 LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layout), rank_(rank) {
-  AddRing(Group::kTensor, Channel::kTensor, 0, "");
-  AddRing(Group::kWorld, Channel::kWorld, 0, "");
+  const auto group_name = [](Group group) { return absl::StrCat("of the ", GroupName(group)); };
+  AddRing(MembersOf(layout, rank, Group::kTensor), Channel::kTensor, 0, group_name(Group::kTensor));
+  AddRing(MembersOf(layout, rank, Group::kWorld), Channel::kWorld, 0, group_name(Group::kWorld));
+  AddRing(TiedMembersOf(layout, rank), Channel::kData, PartOf(layout, rank, {Group::kData, kTiedEmbedding}),
+          "of the tied embedding");
   const std::vector<int32_t> stages = StagesOfRank(layout, rank);
   const bool by_piece = PipelineOf(layout).bidirectional();
   for (const int32_t stage : stages) {
     const int32_t part = PartOf(layout, rank, {Group::kData, stage});
-    AddRing(Group::kData, Channel::kData, part, by_piece ? absl::StrCat(" for piece ", part) : "");
+    AddRing(MembersOf(layout, rank, Group::kData), Channel::kData, part,
+            absl::StrCat(group_name(Group::kData), by_piece ? absl::StrCat(" for piece ", part) : ""));
     if (!by_piece) break;
   }
   for (const int32_t stage : stages) {
@@ -31,9 +36,8 @@ LaneTable::LaneTable(const ParallelLayout& layout, int32_t rank) : layout_(layou
   }
 }
 
-void LaneTable::AddRing(Group group, Channel channel, int32_t part, const std::string& name) {
-  const GroupMembers members = MembersOf(layout_, rank_, group);
-  LaneInfo lane{.name = absl::StrCat("of the ", GroupName(group), name),
+void LaneTable::AddRing(const GroupMembers& members, Channel channel, int32_t part, const std::string& name) {
+  LaneInfo lane{.name = name,
                 .members = static_cast<int32_t>(members.ranks.size()),
                 .index = members.index};
   if (lane.members > 1) {
@@ -63,6 +67,7 @@ int32_t LaneTable::Ring(const Route& route) const {
   if (route.group == Group::kTensor) return kTensorLane;
   if (route.group == Group::kWorld) return kWorldLane;
   LYNX_CHECK(route.group == Group::kData);
+  if (route.stage == kTiedEmbedding) return kTiedLane;
   const PipelineShape pipeline = PipelineOf(layout_);
   if (!pipeline.bidirectional()) return kFirstDataLane;
   LYNX_CHECK(route.stage != kNoStage && pipeline.RankOf(route.stage) == CoordinatesOf(layout_, rank_).stage);

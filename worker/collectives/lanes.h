@@ -1,5 +1,6 @@
 // Lanes: the queues of a rank's transfers. Each ring group is a lane, and so is each direction over each boundary
-// between virtual stages; in a bidirectional pipeline each piece of the model has a data lane. A lane carries out its
+// between virtual stages; in a bidirectional pipeline each piece of the model has a data lane, and the tied
+// embedding has one of its own. A lane carries out its
 // operations one after another; lanes progress independently. Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_LANES_H_
 #define LYNX_WORKER_COLLECTIVES_LANES_H_
@@ -35,7 +36,7 @@ class LaneTable {
   int32_t Neighbour(const Route& route, Direction direction) const;
 
  private:
-  void AddRing(Group group, Channel channel, int32_t part, const std::string& name);
+  void AddRing(const GroupMembers& members, Channel channel, int32_t part, const std::string& name);
   void AddNeighbour(const Route& route);
 
   const ParallelLayout layout_;

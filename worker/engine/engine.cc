@@ -250,6 +250,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
       return communicator_.StartRecv(route, resolved.transfer, resolved.count);
     case ActionKind::kNormStart:
       LYNX_RETURN_IF_ERROR(SumReplicated());
+      LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
       return world_sum_.Start(OwnSums(), communicator_);
     default:
       break;
@@ -295,6 +296,17 @@ absl::Status Engine::SumReplicated() {
   return absl::OkStatus();
 }
 
+// As Megatron-LM: the first and the last stage each hold the tied embedding and have a part of its gradient, summed over
+// the replicas by now.
+absl::Status Engine::SumSharedEmbedding() {
+  const ParameterSlot* const slot = state_.shared_embedding();
+  if (slot == nullptr) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
+                        communicator_.StartAllReduce({Group::kData, kTiedEmbedding},
+                                                     state_.gradients().data() + slot->offset, slot->count));
+  return communicator_.Wait(ticket).status();
+}
+
 StepSums Engine::OwnSums() {
   StepSums sums;
   // After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
@@ -302,7 +314,7 @@ StepSums Engine::OwnSums() {
   if (coordinates_.tp == 0) sums.loss = ops_.loss_sum();
   if (!counts_gradients_) return sums;
   for (const ParameterSlot& slot : state_.slots()) {
-    if (slot.replicated && coordinates_.tp != 0) continue;
+    if ((slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
     sums.squared_norm += backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count);
   }
   return sums;

@@ -93,6 +93,7 @@ class Engine {
   absl::Status Wait(int32_t index);
   float* ShareOf(float* buffer, const ResolvedAction& resolved) const;
   absl::Status SumReplicated();
+  absl::Status SumSharedEmbedding();
   void UpdateWeights();
   StepSums OwnSums();
   absl::Status TakeSums();

@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status.h"
+#include "planner/state_sharing.h"
 
 namespace lynx {
 namespace {
@@ -57,6 +58,7 @@ constexpr std::array<ParameterInfo, 17> kParameters = {{
     {Parameter::kHeadLnBias, "ln.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kHeadOutWeight, "out.weight", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
 }};
+constexpr std::string_view kTokenEmbeddingName = "embed.tok";
 constexpr int kParameterCount = static_cast<int>(kParameters.size());
 
 constexpr bool InEnumOrder() {
@@ -174,6 +176,8 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
   for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
     if (!IsOf(context.model.family, info.parameter)) continue;
+    const bool tied = info.parameter == Parameter::kHeadOutWeight && context.model.tied_embeddings;
+    if (tied && context.has_embedding()) continue;
     ParameterSlot slot;
     slot.parameter = info.parameter;
     slot.layer = layer;
@@ -183,8 +187,10 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.vector = info.rows == kOne;
     slot.decays = !slot.vector;
     slot.replicated = info.split == Split::kWhole;
+    slot.copy = tied;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
-    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank, slot);
+    Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank,
+           slot);
     slots.push_back(std::move(slot));
   }
 }
@@ -230,7 +236,7 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
 void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> values) {
   const InitialValue initial = InfoOf(slot.parameter).initial;
   if (initial == InitialValue::kZero) return;
-  const uint64_t key = Mix64(seed ^ HashName(slot.name));
+  const uint64_t key = Mix64(seed ^ HashName(slot.copy ? kTokenEmbeddingName : slot.name));
   double deviation = 0.02;
   if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
   for (const ParameterPiece& piece : slot.pieces) {
@@ -314,6 +320,13 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     state.index_[static_cast<size_t>(LayerPosition(context, slot.layer) * kParameterCount +
                                      static_cast<int>(slot.parameter))] = static_cast<int32_t>(i);
   }
+  if (HoldsTiedEmbedding(context)) {
+    const auto index_of = [&](int32_t layer, Parameter parameter) -> int32_t& {
+      return state.index_[static_cast<size_t>(LayerPosition(context, layer) * kParameterCount +
+                                              static_cast<int>(parameter))];
+    };
+    index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
+  }
   FillInitialWeights(state.slots_, context.model, seed, state.weights_);
   return state;
 }
@@ -323,6 +336,12 @@ const ParameterSlot& ModelState::Slot(int32_t layer, Parameter parameter) const 
       index_[static_cast<size_t>(LayerPosition(context_, layer) * kParameterCount + static_cast<int>(parameter))];
   LYNX_CHECK(i >= 0);
   return slots_[static_cast<size_t>(i)];
+}
+
+const ParameterSlot* ModelState::shared_embedding() const {
+  if (!context_.model.tied_embeddings || context_.has_embedding() == context_.has_head()) return nullptr;
+  return context_.has_embedding() ? &Slot(kEmbeddingLayer, Parameter::kEmbedTok)
+                                  : &Slot(kHeadLayer, Parameter::kHeadOutWeight);
 }
 
 float* ModelState::Weight(int32_t layer, Parameter parameter) {

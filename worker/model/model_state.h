@@ -12,6 +12,10 @@
 // (2f, h), the gate's rows and then those of what it opens to, split by rows within each.
 // Rows of a vocabulary shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
 //
+// A tied embedding (embed.tok is also the output projection) has no head.out.weight on a rank that holds both. Where they are
+// on two ranks, head.out.weight is a copy: it begins with the same bits, both ranks add up both gradients, and so it stays
+// equal. The one with the embedding counts it, in the gradient norm and as the weight's owner.
+//
 // Initial values are a function of (seed, parameter name, global element index), so every layout starts from the same
 // model: normal(0, 0.02); proj and fc2 normal(0, 0.02 / sqrt(2 L)); norms 1; biases 0.
 //
@@ -57,6 +61,7 @@ struct ParameterSlot {
   int64_t count = 0;             // elements held, padding included
   bool decays = false;           // matrices: weight decay applies
   bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
+  bool copy = false;             // the output projection as a copy of the embedding on another rank
 };
 
 // The slots of one rank, in order. Pure.
@@ -83,6 +88,8 @@ class ModelState {
 
   float* Weight(int32_t layer, Parameter parameter);
   float* Gradient(int32_t layer, Parameter parameter);
+  // The tied embedding, if another rank holds the other copy; else null.
+  const ParameterSlot* shared_embedding() const;
   // The slot of a parameter that this rank has.
   const ParameterSlot& Slot(int32_t layer, Parameter parameter) const;
   // The contiguous range [begin, begin + count) of one layer in the flat arrays.

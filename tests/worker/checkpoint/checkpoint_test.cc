@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "common/status.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/safetensors.h"
@@ -81,15 +82,42 @@ TEST(Checkpoint, ListsIdentityAndFiles) {
                           "shard-0001-0001.safetensors", "shard-0001-0001.safetensors.sha256"));
 }
 
+absl::StatusOr<SafetensorsHeader> HeaderOf(const std::string& file) {
+  LYNX_ASSIGN_OR_RETURN(const int64_t length, DecodeSafetensorsPrefix(std::string_view(file).substr(0, 8),
+                                                                      static_cast<int64_t>(file.size())));
+  return DecodeSafetensorsHeader(std::string_view(file).substr(8, static_cast<size_t>(length)),
+                                 static_cast<int64_t>(file.size()) - 8 - length);
+}
+
+// Where the first and the last stage each hold a tied embedding, the last one's shard says that its weight is a copy.
+TEST(Checkpoint, ShardsSayWhichWeightIsACopy) {
+  const TestFolder folder;
+  ModelSpec model = WorldModel();
+  model.tied_embeddings = true;
+  CheckpointWorld world({1, 2, 1}, model);
+  ASSERT_EQ(world.WriteAndPublish(folder.path(), world.Identity(1), 1), absl::OkStatus());
+  const auto first = HeaderOf(folder.Read("step-00000001/shard-0000-0000.safetensors"));
+  const auto last = HeaderOf(folder.Read("step-00000001/shard-0001-0000.safetensors"));
+  ASSERT_TRUE(first.ok() && last.ok());
+  EXPECT_FALSE(first->metadata.contains("copy.embed.tok"));
+  EXPECT_EQ(last->metadata.at("copy.head.out.weight"), "embed.tok");
+  world.Train(2);
+  ASSERT_EQ(world.Load(folder.path(), world.Identity(1)), absl::OkStatus());
+  EXPECT_TRUE(world.Holds(1));
+
+  CheckpointWorld whole({1, 1, 1}, model);  // which has it once
+  ASSERT_EQ(whole.WriteAndPublish(folder.path() + "/whole", whole.Identity(1), 1), absl::OkStatus());
+  const auto only = HeaderOf(folder.Read("whole/step-00000001/shard-0000-0000.safetensors"));
+  ASSERT_TRUE(only.ok());
+  EXPECT_TRUE(only->metadata.contains("place.embed.tok"));
+  EXPECT_FALSE(only->metadata.contains("place.head.out.weight"));
+}
+
 TEST(Checkpoint, ShardsSayWhereTheirPiecesBelong) {
   const TestFolder folder;
   CheckpointWorld world({2, 1, 1});
   ASSERT_EQ(world.WriteAndPublish(folder.path(), world.Identity(1), 1), absl::OkStatus());
-  const std::string file = folder.Read("step-00000001/shard-0000-0001.safetensors");
-  const auto length = DecodeSafetensorsPrefix(std::string_view(file).substr(0, 8), static_cast<int64_t>(file.size()));
-  ASSERT_TRUE(length.ok());
-  const auto header = DecodeSafetensorsHeader(std::string_view(file).substr(8, static_cast<size_t>(*length)),
-                                              static_cast<int64_t>(file.size()) - 8 - *length);
+  const auto header = HeaderOf(folder.Read("step-00000001/shard-0000-0001.safetensors"));
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->metadata.at("place.embed.tok"), "13x8: 7+6,0+8");
   EXPECT_EQ(header->metadata.at("place.layers.0.qkv.weight"), "24x8: 4+4,0+8 12+4,0+8 20+4,0+8");

@@ -28,7 +28,7 @@ std::vector<float> ValuesOf(int32_t rank, int64_t count, uint64_t salt) {
   return values;
 }
 
-void AllReduceNow(Communicator& communicator, Group group, std::vector<float>& data) {
+void AllReduceNow(Communicator& communicator, const Route& group, std::vector<float>& data) {
   const absl::StatusOr<TransferTicket> ticket =
       communicator.StartAllReduce(group, data.data(), static_cast<int64_t>(data.size()));
   ASSERT_TRUE(ticket.ok()) << ticket.status();
@@ -177,6 +177,31 @@ TEST(CollectivesTest, EveryGroupReducesOverItsOwnRanks) {
       EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
     }
   });
+}
+
+// The copies of a tied embedding add up within a replica, and the ranks between do nothing.
+TEST(CollectivesTest, CopiesOfATiedEmbeddingAddUp) {
+  const ParallelLayout layout{2, 3, 2};
+  RunRanks(layout, [&](int32_t rank, Communicator& communicator) {
+    std::vector<float> data(10, static_cast<float>(1 << rank));
+    AllReduceNow(communicator, {Group::kData, kTiedEmbedding}, data);
+    const RankCoordinates own = CoordinatesOf(layout, rank);
+    int32_t expected = 1 << rank;
+    if (own.stage != 1) expected += 1 << RankOf(layout, {own.tp, 2 - own.stage, own.dp});
+    EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(expected))) << "rank " << rank;
+  });
+}
+
+// Where one rank holds the first piece and the last, or two hold the same pieces, there is no such group.
+TEST(TiedMembers, AreApartOnly) {
+  EXPECT_EQ(TiedMembersOf({2, 3, 2}, 1).ranks, (std::vector<int32_t>{1, 5}));
+  EXPECT_EQ(TiedMembersOf({2, 3, 2}, 5).index, 1);
+  EXPECT_EQ(TiedMembersOf({2, 3, 2}, 2).ranks, std::vector<int32_t>{2});
+  EXPECT_EQ(TiedMembersOf({.tp = 2}, 1).ranks, std::vector<int32_t>{1});
+  EXPECT_EQ(TiedMembersOf({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, 0).ranks, std::vector<int32_t>{0});
+  EXPECT_EQ(TiedMembersOf({.pp = 2, .schedule = ScheduleKind::kChimera}, 1).ranks, std::vector<int32_t>{1});
+  const ParallelLayout interleaved{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  EXPECT_EQ(TiedMembersOf(interleaved, 1).ranks, (std::vector<int32_t>{0, 1}));
 }
 
 TEST(CollectivesTest, ManyOperationsInFlightCompleteInOrder) {

@@ -63,19 +63,39 @@ INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts())), N
 
 // Both kernels draw the same dropout.
 TEST(Kernels, OfAttentionTrainTheSameModel) {
-  for (const auto& [unfused, fused] : {std::pair(TinyModel::kGpt, TinyModel::kFusedGpt),
-                                       std::pair(TinyModel::kLlama, TinyModel::kFusedLlama)}) {
-    std::vector<double> losses[2];
-    for (const TinyModel model : {unfused, fused}) {
-      TinyJob job{.model = SpecOf(model)};
+  for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama}) {
+    TinyJob job{.model = SpecOf(model)};
+    std::vector<std::vector<double>> losses;
+    for (const AttentionKernel kernel : {AttentionKernel::kUnfused, AttentionKernel::kFused}) {
+      job.model.attention = kernel;
       job.Lower({.tp = 2}, RecomputeMode::kNone);
-      losses[model == fused] = Train(job, kSteps).losses();
+      losses.push_back(Train(job, kSteps).losses());
+      ASSERT_EQ(losses.back().size(), kSteps);
     }
-    ASSERT_EQ(losses[0].size(), losses[1].size());
     for (int64_t step = 0; step < kSteps; ++step) {
       EXPECT_NEAR(losses[1][step], losses[0][step], kTolerance * losses[0][step]) << "step " << step;
     }
   }
+}
+
+// The copies of a tied embedding on the first and the last stage stay one weight, to the bit.
+TEST(TiedEmbeddings, CopiesStayEqualAndCountOnce) {
+  TinyJob single{.model = SpecOf(TinyModel::kTiedGpt)};
+  single.Lower({1, 1, 1}, RecomputeMode::kNone);
+  const double norm = Train(single, 1).reports[0][0].gradient_norm;
+  for (const ParallelLayout& layout :
+       {ParallelLayout{.pp = 2}, ParallelLayout{2, 4, 1}, ParallelLayout{1, 2, 2},
+        ParallelLayout{.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved}}) {
+    TinyJob job{.model = SpecOf(TinyModel::kTiedGpt)};
+    job.Lower(layout, RecomputeMode::kFull);
+    const TinyRun run = Train(job, 10);
+    ASSERT_TRUE(run.weights.contains("head.out.weight")) << LayoutText(layout);
+    EXPECT_TRUE(run.weights.at("head.out.weight") == run.weights.at("embed.tok")) << LayoutText(layout);
+    EXPECT_NEAR(run.reports[0][0].gradient_norm, norm, kTolerance * norm) << LayoutText(layout);
+  }
+  TinyJob job{.model = SpecOf(TinyModel::kTiedGpt)};
+  job.Lower({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, RecomputeMode::kFull);
+  EXPECT_FALSE(Train(job, 1).weights.contains("head.out.weight"));  // one rank has both
 }
 
 // The replicas' shares of the batch and the microbatches' are also no part of the result.

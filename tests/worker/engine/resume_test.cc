@@ -17,7 +17,7 @@ TEST_P(Resume, ContinuesWithTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower({2, 2, 2}, RecomputeMode::kFull);
   const TinyRun whole = Train(job, 10);
-  const std::string directory = TemporaryFolder() + "/resume-" + ModelFamilyName(job.model.family);
+  const std::string directory = TemporaryFolder() + "/resume-" + TestName(TinySetting{GetParam(), job.layout});
   const CheckpointIdentity identity{.job = JobId("tiny"),
                                     .generation = Generation(1),
                                     .step = 5,
@@ -59,7 +59,7 @@ TEST_P(Resume, ContinuesWithTheSameBits) {
   EXPECT_TRUE(weights == whole.weights);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Resume, testing::Values(TinyModel::kGpt, TinyModel::kLlama),
+INSTANTIATE_TEST_SUITE_P(, Resume, testing::Values(TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt),
                          [](const auto& info) { return TestName(TinySetting{info.param, {2, 2, 2}}); });
 
 }  // namespace

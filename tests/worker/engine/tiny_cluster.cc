@@ -82,12 +82,15 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 ModelSpec SpecOf(TinyModel model) {
   ModelSpec spec{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
-  if (model == TinyModel::kLlama || model == TinyModel::kFusedLlama) {
+  if (model == TinyModel::kLlama || model == TinyModel::kTiedLlama) {
     spec.dropout = 0;
     spec.family = ModelFamily::kLlama;
     spec.kv_heads = 2;
   }
-  if (model == TinyModel::kFusedGpt || model == TinyModel::kFusedLlama) spec.attention = AttentionKernel::kFused;
+  if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
+    spec.tied_embeddings = true;
+    spec.attention = AttentionKernel::kFused;
+  }
   return spec;
 }
 
@@ -183,8 +186,8 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
   std::vector<TinySetting> settings;
   for (size_t i = 0; i < layouts.size(); ++i) {
-    const TinyModel fused = i % 2 == 0 ? TinyModel::kFusedGpt : TinyModel::kFusedLlama;
-    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, fused}) {
+    const TinyModel tied = i % 2 == 0 ? TinyModel::kTiedGpt : TinyModel::kTiedLlama;
+    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, tied}) {
       if (SpecOf(model).key_heads() % layouts[i].tp == 0) settings.push_back({model, layouts[i]});
     }
   }
@@ -193,8 +196,8 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
 
 std::string TestName(const TinySetting& setting) {
   const ModelSpec spec = SpecOf(setting.model);
-  const std::string kernel = spec.attention == AttentionKernel::kFused ? "fused" : "";
-  return ModelFamilyName(spec.family) + kernel + TestName(setting.layout);
+  const std::string tied = spec.tied_embeddings ? "tied" : "";
+  return ModelFamilyName(spec.family) + tied + TestName(setting.layout);
 }
 
 std::string TestName(const ParallelLayout& layout) {

@@ -23,7 +23,7 @@ struct StageProgram {
 };
 
 // One model of each kind that the engine trains, with dropout where the family has it.
-enum class TinyModel : uint8_t { kGpt, kLlama, kFusedGpt, kFusedLlama };
+enum class TinyModel : uint8_t { kGpt, kLlama, kTiedGpt, kTiedLlama };  // tied ones with fused attention
 ModelSpec SpecOf(TinyModel model);
 
 struct TinyJob {
@@ -83,9 +83,9 @@ struct TinySetting {
   TinyModel model = TinyModel::kGpt;
   ParallelLayout layout;
 };
-// Both families in each layout that divides them, and one of them with fused attention.
+// Both families in each layout that divides them, and one of them tied, with fused attention.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
-// As a test's name: "llamafusedtp2pp2dp1interleaved".
+// As a test's name: "llamatiedtp2pp2dp1interleaved".
 std::string TestName(const TinySetting& setting);
 // The layout's text as a test's name: "tp2pp2dp1interleaved".
 std::string TestName(const ParallelLayout& layout);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "planner/layer_graph.h"
+#include "planner/memory_model.h"
 
 namespace lynx {
 namespace {
@@ -174,6 +175,32 @@ TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
         for (int32_t r = 0; r < tp; ++r) EXPECT_EQ(ElementsOf(ParameterSlotsOf(context, r)), expected);
       }
     }
+  }
+}
+
+TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
+  ModelSpec model = SmallModel();
+  model.tied_embeddings = true;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 42, *backend).value();
+  EXPECT_EQ(whole.shared_embedding(), nullptr);
+  EXPECT_EQ(whole.Weight(kHeadLayer, Parameter::kHeadOutWeight), whole.Weight(kEmbeddingLayer, Parameter::kEmbedTok));
+  EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
+  EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, 1, 1, 0)).weights.value);
+  EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm
+
+  for (int32_t r = 0; r < 2; ++r) {
+    ModelState first = ModelState::Create(ContextOf(model, 2, 2, 0), r, 42, *backend).value();
+    ModelState last = ModelState::Create(ContextOf(model, 2, 2, 1), r, 42, *backend).value();
+    ASSERT_NE(first.shared_embedding(), nullptr);
+    ASSERT_NE(last.shared_embedding(), nullptr);
+    EXPECT_FALSE(first.shared_embedding()->copy);
+    EXPECT_TRUE(last.shared_embedding()->copy);
+    ASSERT_EQ(first.shared_embedding()->count, last.shared_embedding()->count);
+    const float *tok = first.Weight(kEmbeddingLayer, Parameter::kEmbedTok),
+                *out = last.Weight(kHeadLayer, Parameter::kHeadOutWeight);
+    for (int64_t i = 0; i < first.shared_embedding()->count; ++i) ASSERT_EQ(tok[i], out[i]);
+    EXPECT_EQ(static_cast<int64_t>(last.weights().size_bytes()), StatesOf(ContextOf(model, 2, 2, 1)).weights.value);
   }
 }
 
