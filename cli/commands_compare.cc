@@ -114,6 +114,36 @@ void PrintComparison(const PlanRequest& request, const PolicyComparison& compari
   std::fputs(TableText(rows).c_str(), stdout);
 }
 
+// "5 6 6 5": layers of each stage.
+std::string LayerCounts(const Plan& plan) {
+  std::string text;
+  for (const StagePlan& stage : plan.stages) {
+    int32_t layers = 0;
+    for (const SlicePlan& slice : stage.slices) layers += slice.layers();
+    absl::StrAppend(&text, text.empty() ? "" : " ", layers);
+  }
+  return text;
+}
+
+void PrintPartitions(const PlanRequest& request, const PolicyComparison& comparison) {
+  if (comparison.partitions.empty()) return;
+  Rows rows{{"PARTITION", "STEP", "TOKENS/S", "MFU", "HIDDEN", "EXPOSED", "PEAK", "OF EXACT", "LAYERS"}};
+  const std::optional<Plan>& exact = comparison.partitions.front().plan;
+  for (const ComparedPartition& row : comparison.partitions) {
+    std::vector<std::string> cells{PartitionMethodName(row.method)};
+    if (!row.plan) {
+      rows.push_back({cells[0], "-", "-", "-", "-", "-", "-", "-", row.reason});
+      continue;
+    }
+    const std::vector<std::string> figures = PlanCells(request, *row.plan);
+    cells.insert(cells.end(), figures.begin(), figures.end());
+    cells.push_back(exact ? RatioText(*row.plan, *exact) : "-");
+    cells.push_back(LayerCounts(*row.plan));
+    rows.push_back(cells);
+  }
+  std::printf("\nrecompute %s, layers spread by\n%s", RecomputeModeName(request.spec.recompute), TableText(rows).c_str());
+}
+
 void AddAlternatives(const PlanRequest& request, const std::vector<Alternative>& alternatives, const Plan& base,
                      Rows& rows) {
   for (const Alternative& other : alternatives) {
@@ -177,6 +207,7 @@ int Compare(const PlanOptions& options) {
   const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(*request);
   if (!comparison.ok()) return Fail(comparison.status());
   PrintComparison(*request, *comparison);
+  PrintPartitions(*request, *comparison);
   return kExitOk;
 }
 

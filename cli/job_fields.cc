@@ -268,6 +268,13 @@ const std::vector<JobField>& JobFields() {
             "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },
             ParseZeroStage, ZeroStageName),
         EnumField(
+            "parallel.partition",
+            "how layers are spread over the stages: for the shortest step, or, to compare with, as many each, by forward and "
+            "backward time alone, by moving one layer at a time",
+            "exact, even, compute or greedy",
+            [](JobSpec& s) -> PartitionMethod& { return s.parallel.partition; }, ParsePartitionMethod,
+            PartitionMethodName),
+        EnumField(
             "recompute", "recomputation policy",
             "auto, none, full, full-keep-collectives, selective, uniform, block, balanced, no-overlap, heu or opt",
             [](JobSpec& s) -> RecomputeMode& { return s.recompute; }, ParseRecomputeMode, RecomputeModeName),

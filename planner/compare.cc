@@ -30,7 +30,8 @@ PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
                            .virtual_stages = l.virtual_stages,
                            .sequence_parallel = l.sequence_parallel ? Choice::kOn : Choice::kOff,
                            .schedule = l.schedule,
-                           .zero = l.zero};
+                           .zero = l.zero,
+                           .partition = request.spec.parallel.partition};
   request.spec.train.micro_batch = plan.micro_batch;
   request.spec.resources.min_ranks = request.spec.resources.max_ranks = l.ranks();
   return request;
@@ -100,6 +101,25 @@ std::vector<Alternative> Sensitivities(const PlanRequest& request) {
   return changes;
 }
 
+// Where there is one stage only, there is nothing to compare.
+std::vector<ComparedPartition> ComparedPartitions(const PlanRequest& pinned) {
+  std::vector<ComparedPartition> rows;
+  if (pinned.spec.parallel.pp == 1) return rows;
+  for (int method = 0; method < kPartitionMethodCount; ++method) {
+    PlanRequest with = pinned;
+    with.spec.parallel.partition = static_cast<PartitionMethod>(method);
+    ComparedPartition row{.method = with.spec.parallel.partition};
+    absl::StatusOr<Plan> plan = PlanOrReason(with);
+    if (plan.ok()) {
+      row.plan = *std::move(plan);
+    } else {
+      row.reason = std::string(plan.status().message());
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request) {
@@ -129,6 +149,7 @@ absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request) {
     }
     comparison.policies.push_back(std::move(row));
   }
+  comparison.partitions = ComparedPartitions(pinned);
   return comparison;
 }
 

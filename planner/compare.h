@@ -19,10 +19,18 @@ struct ComparedPolicy {
   std::string error;                    // set where the planner does not know the policy for this request
 };
 
+struct ComparedPartition {
+  PartitionMethod method = PartitionMethod::kExact;
+  std::optional<Plan> plan;
+  std::string reason;                   // where there is no plan
+};
+
 struct PolicyComparison {
   Plan best;                            // under the request's own recompute mode; every row has its layout
   std::optional<Plan> unlimited;        // everything stored, as if memory had no limit
   std::vector<ComparedPolicy> policies;  // in the order of RecomputeMode, without kAuto; kOpt only with a solver
+  // All methods under the request's own recompute mode; none where the layout has one stage.
+  std::vector<ComparedPartition> partitions;
 };
 
 // Plans the request, then each policy in that plan's layout and micro-batch. InvalidArgument as MakePlan.

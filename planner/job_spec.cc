@@ -23,6 +23,7 @@ constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
 constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
     "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera"};
 constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
+constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
 
@@ -282,6 +283,10 @@ const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(stati
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) { return ParseName(kScheduleKinds, name, kind); }
 const char* ZeroStageName(ZeroStage zero) { return kZeroStages.at(static_cast<size_t>(zero)); }
 bool ParseZeroStage(const std::string& name, ZeroStage& zero) { return ParseName(kZeroStages, name, zero); }
+const char* PartitionMethodName(PartitionMethod method) { return kPartitionMethods.at(static_cast<size_t>(method)); }
+bool ParsePartitionMethod(const std::string& name, PartitionMethod& method) {
+  return ParseName(kPartitionMethods, name, method);
+}
 const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
   return ParseName(kLrSchedules, name, schedule);

@@ -107,6 +107,12 @@ inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kChimer
 // states, also gradients, also weights.
 enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights };
 
+// How layers are spread over the stages. kExact: so that the longest stage, with what it recomputes, is as short as possible.
+// The baselines: kEven: as many layers each; kCompute: by forward and backward time alone; kGreedy: from an even split on, a
+// layer at a time leaves the longest stage, recomputation included, as long as that lessens it (Lynx, arXiv 2406.08756).
+enum class PartitionMethod : uint8_t { kExact, kEven, kCompute, kGreedy };
+inline constexpr int kPartitionMethodCount = 4;
+
 struct ParallelSpec {  // 0 = auto
   int32_t tp = 0;
   int32_t pp = 0;
@@ -116,6 +122,7 @@ struct ParallelSpec {  // 0 = auto
   Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
   ZeroStage zero = ZeroStage::kAuto;
+  PartitionMethod partition = PartitionMethod::kExact;
 
   bool operator==(const ParallelSpec&) const = default;
 };
@@ -191,6 +198,8 @@ const char* ScheduleKindName(ScheduleKind kind);
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
 bool ParseZeroStage(const std::string& name, ZeroStage& zero);
+const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "compute", "greedy"
+bool ParsePartitionMethod(const std::string& name, PartitionMethod& method);
 const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "cosine"
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
 const char* DataKindName(DataKind kind);            // "text", "megatron"

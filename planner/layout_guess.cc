@@ -6,24 +6,6 @@
 #include "planner/layout_planner.h"
 
 namespace lynx {
-namespace {
-
-// The mode whose estimates stand for the request's: kBlock mixes what kNoOverlap mixes better.
-RecomputeMode GuessedMode(const StageFits& fits, RecomputeMode wanted) {
-  switch (wanted) {
-    case RecomputeMode::kAuto:
-      return fits.Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
-    case RecomputeMode::kHeu:
-    case RecomputeMode::kOpt:
-      return RecomputeMode::kAuto;
-    case RecomputeMode::kBlock:
-      return RecomputeMode::kNoOverlap;
-    default:
-      return wanted;
-  }
-}
-
-}  // namespace
 
 // Most layers on each rank that seem to fit, one more; nullopt if they do not make up the model. More layers need
 // more memory, so halving finds it.
@@ -52,7 +34,7 @@ std::optional<std::vector<int32_t>> LayoutPlanner::SeemsBest(RecomputeMode mode)
 
 // With offloading only where nothing seems to fit without it: its estimates are less sure than the others.
 StepGuess LayoutPlanner::Guess() {
-  const RecomputeMode mode = GuessedMode(fits_, request_.spec.recompute);
+  const RecomputeMode mode = fits_.EstimatedMode();
   if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
   fits_.SetNamedLayers(1);
   const StepGuess guess = GuessOf(mode);
@@ -64,8 +46,8 @@ StepGuess LayoutPlanner::Guess() {
 StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
   // Where everything can be stored in balance, nothing is better.
   const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
-  std::optional<std::vector<int32_t>> layers = Partition(busy, busy);
-  for (int32_t rank = 0; layers && rank < stages(); ++rank) {
+  std::optional<std::vector<int32_t>> layers = exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
+  for (int32_t rank = 0; exact_partition() && layers && rank < stages(); ++rank) {
     if (!fits_.SeemsToFit(RecomputeMode::kNone, rank, (*layers)[rank])) layers.reset();
   }
   if (!layers) layers = SeemsBest(mode);

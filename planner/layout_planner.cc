@@ -80,6 +80,17 @@ std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& co
   return BalancedPartition(stages(), request_.spec.model.layers, with_all_chunks, floor);
 }
 
+std::vector<int32_t> LayoutPlanner::BaselinePartition(PartitionMethod method, RecomputeMode mode) {
+  const std::vector<int32_t> equal = EqualPartition();
+  if (fits_.pipeline().bidirectional() || method == PartitionMethod::kEven) return equal;
+  if (method == PartitionMethod::kCompute) {
+    const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
+    return Partition(busy, busy).value_or(equal);
+  }
+  return GreedyPartition(equal, fits_.pipeline().chunks,
+                         [&](int32_t stage, int32_t count) { return fits_.EstimatedCost(mode, stage, count); });
+}
+
 std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
                                                             const std::vector<int32_t>& ruled_out) {
   return Partition(
@@ -147,9 +158,21 @@ bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& la
   return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
 }
 
+// What fits teach of costs can move greedy's layers: a few rounds, as many as the exact partition has.
+std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
+  std::set<std::vector<int32_t>> tried;
+  while (tried.size() < kSimulatedPartitions) {
+    const std::vector<int32_t> layers = BaselinePartition(partition_method(), mode);
+    if (!tried.insert(layers).second || !Promising(mode, layers, to_beat)) return std::nullopt;
+    if (std::optional<Draft> draft = TryPartition(mode, layers)) return draft;
+  }
+  return std::nullopt;
+}
+
 // Balances by estimates; where a stage's peak shows that it does not fit, that many layers or more are ruled out
 // for it, and so on until all fit or nothing is left. What the fits teach can move the balance: a few more rounds.
 std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
+  if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
   std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
   const int32_t least = fits_.pipeline().chunks;  // layers of a rank
   std::set<std::vector<int32_t>> tried;
@@ -208,7 +231,7 @@ std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
 
 bool LayoutPlanner::StoresEverythingInBalance() {
   const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
-  const auto layers = Partition(busy, busy);
+  const auto layers = exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), RecomputeMode::kNone);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     if (!fits_.FitOf(RecomputeMode::kNone, stage, (*layers)[stage])) return false;
   }
@@ -314,6 +337,35 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
   return best;
 }
 
+// The estimates that the exact partition rests on are not the simulation: where they are wrong, a partition that knows less
+// can be faster.
+std::optional<Draft> LayoutPlanner::ByOtherPartition(const Draft& draft) {
+  if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
+  const RecomputeMode wanted = request_.spec.recompute;
+  std::vector<RecomputeMode> modes;
+  if (MayOverlap(wanted)) {
+    if (wanted != RecomputeMode::kAuto || fits_.Allowed(RecomputeMode::kHeu)) modes.push_back(RecomputeMode::kAuto);
+    if (MayDoWithoutWindows()) modes.push_back(RecomputeMode::kNoOverlap);
+  }
+  const bool named = !IsHeuristic(draft.mode) && draft.mode != RecomputeMode::kNone;
+  if (named || modes.empty()) modes.push_back(draft.mode);
+  std::set<std::vector<int32_t>> tried{draft.layers};
+  std::optional<Draft> best;
+  fits_.SetOffloading(draft.offloading);
+  for (const PartitionMethod method : {PartitionMethod::kCompute, PartitionMethod::kGreedy}) {
+    const std::vector<int32_t> layers = BaselinePartition(method, modes.front());
+    if (!tried.insert(layers).second) continue;
+    for (const RecomputeMode mode : modes) {
+      const Nanos to_beat = best ? best->simulation.step : draft.simulation.step;
+      if (!MaySimulateMore() || !Promising(mode, layers, to_beat)) continue;
+      std::optional<Draft> other = TryPartition(mode, layers);
+      if (other && Faster(*other, best ? *best : draft)) best = std::move(other);
+    }
+  }
+  fits_.SetOffloading(false);
+  return best;
+}
+
 std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   const bool worth_it = std::any_of(draft.simulation.stages.begin(), draft.simulation.stages.end(),
                                     [](const StageTimes& times) { return times.recompute_exposed.value > 0; });
@@ -392,8 +444,9 @@ Shortfall LayoutPlanner::LeastShortfall() {
     return fits_.LeastArena(stage, layers, estimate) - *limit;
   };
   const std::optional<std::vector<int32_t>> layers =
-      Partition([&](int32_t stage, int32_t count) { return lacking(stage, count, true).value; },
-                [](int32_t, int32_t) { return std::numeric_limits<int64_t>::min(); });
+      exact_partition() ? Partition([&](int32_t stage, int32_t count) { return lacking(stage, count, true).value; },
+                                    [](int32_t, int32_t) { return std::numeric_limits<int64_t>::min(); })
+                        : BaselinePartition(partition_method(), fits_.EstimatedMode());
   LYNX_CHECK(layers.has_value());
   Shortfall worst;
   for (int32_t stage = 0; stage < stages(); ++stage) {

@@ -62,6 +62,8 @@ class LayoutPlanner {
   // The fastest draft that the planner finds under the request's recompute mode; nullopt when none fits, or none
   // promises to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
+  // With the draft's mode, HEU's or without windows, in the partitions that the baselines would choose; nullopt if none is faster.
+  std::optional<Draft> ByOtherPartition(const Draft& draft);
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
@@ -94,6 +96,11 @@ class LayoutPlanner {
   // cannot be balanced one by one: there the pieces are equal.
   std::optional<std::vector<int32_t>> Partition(const StageCost& cost, const StageFloor& floor) const;
   std::vector<int32_t> EqualPartition() const;
+  PartitionMethod partition_method() const { return request_.spec.parallel.partition; }
+  bool exact_partition() const { return partition_method() == PartitionMethod::kExact; }
+  // By a method that is not kExact. In a bidirectional pipeline the equal one.
+  std::vector<int32_t> BaselinePartition(PartitionMethod method, RecomputeMode mode);
+  std::optional<Draft> DraftOfBaseline(RecomputeMode mode, Nanos to_beat);
   // By estimated costs, with fewer layers on each stage than those ruled out.
   std::optional<std::vector<int32_t>> Balanced(RecomputeMode mode, const std::vector<int32_t>& ruled_out);
   std::optional<std::vector<int32_t>> SeemsTooMany(RecomputeMode mode);

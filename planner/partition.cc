@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "common/check.h"
 
@@ -88,6 +89,35 @@ std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t la
     }
   }
   return Solve(stages, layers, costs, Objective::kSum, &sum);
+}
+
+std::vector<int32_t> GreedyPartition(std::vector<int32_t> start, int32_t least, const StageCost& cost) {
+  const auto of = [&](size_t stage, int32_t layers) {
+    return cost(static_cast<int32_t>(stage), layers).value_or(std::numeric_limits<int64_t>::max());
+  };
+  std::vector<int32_t> layers = std::move(start);
+  std::vector<int64_t> costs;
+  for (size_t stage = 0; stage < layers.size(); ++stage) costs.push_back(of(stage, layers[stage]));
+  while (true) {
+    const auto from = static_cast<size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
+    const int64_t largest = costs[from];
+    if (std::count(costs.begin(), costs.end(), largest) > 1 || layers[from] <= least) return layers;
+    const int64_t of_from = of(from, layers[from] - 1);
+    size_t to = from;
+    int64_t best = largest;
+    for (size_t stage = 0; stage < layers.size(); ++stage) {
+      if (stage == from) continue;
+      const int64_t of_both = std::max(of_from, of(stage, layers[stage] + 1));
+      if (of_both >= best) continue;
+      best = of_both;
+      to = stage;
+    }
+    if (to == from) return layers;
+    costs[from] = of_from;
+    costs[to] = of(to, layers[to] + 1);
+    --layers[from];
+    ++layers[to];
+  }
 }
 
 std::vector<int32_t> EvenPartition(int32_t stages, int32_t layers) {

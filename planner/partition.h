@@ -25,6 +25,11 @@ using StageFloor = std::function<int64_t(int32_t stage, int32_t layers)>;
 std::optional<std::vector<int32_t>> BalancedPartition(int32_t stages, int32_t layers, const StageCost& cost,
                                                       const StageFloor& floor);
 
+// From `start` on, as the Lynx paper balances stages: a layer moves from the stage of largest cost, if it keeps `least` layers,
+// to the one where it makes the larger of both costs least, as long as the largest cost of all falls. Does not fit: costs
+// more than anything that does.
+std::vector<int32_t> GreedyPartition(std::vector<int32_t> start, int32_t least, const StageCost& cost);
+
 // Equal shares; what is left over goes to the later stages, which hold fewer microbatches.
 std::vector<int32_t> EvenPartition(int32_t stages, int32_t layers);
 

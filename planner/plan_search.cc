@@ -151,6 +151,7 @@ std::optional<Plan> PlanSearch::Fastest() {
 }
 
 std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
+  if (std::optional<Draft> better = planner.ByOtherPartition(draft)) draft = *std::move(better);
   if (draft.mode == RecomputeMode::kAuto) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }

@@ -128,6 +128,20 @@ StageValue StageFits::EstimateOfPart(RecomputeMode mode, int32_t stage, const Pa
   return EstimateWithOffloading(heu, *offload, budget, CopySlowdown(stage));
 }
 
+RecomputeMode StageFits::EstimatedMode() const {
+  switch (request_.spec.recompute) {
+    case RecomputeMode::kAuto:
+      return Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
+    case RecomputeMode::kHeu:
+    case RecomputeMode::kOpt:
+      return RecomputeMode::kAuto;
+    case RecomputeMode::kBlock:
+      return RecomputeMode::kNoOverlap;
+    default:
+      return request_.spec.recompute;
+  }
+}
+
 int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
   const Nanos busy = BusyTime(stage, layers);
   const auto known = fits_.find({mode, stage, layers, offloading_});

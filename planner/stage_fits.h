@@ -89,6 +89,8 @@ class StageFits {
 
   // Whether the request lets the planner choose the mode.
   bool Allowed(RecomputeMode mode) const;
+  // The mode whose estimates stand for the request's: kBlock mixes what kNoOverlap mixes better.
+  RecomputeMode EstimatedMode() const;
   // BusyTime with the exposed recomputation, per microbatch; kSeemsNotToFit and above where it seems not to fit.
   int64_t EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers);
   // Whether EstimatedCost is below kSeemsNotToFit; most often quicker.

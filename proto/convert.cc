@@ -88,6 +88,13 @@ constexpr std::array<std::pair<v1::ZeroStage, ZeroStage>, 5> kZeroStages = {{
     {v1::ZERO_STAGE_WEIGHTS, ZeroStage::kWeights},
 }};
 
+constexpr std::array<std::pair<v1::PartitionMethod, PartitionMethod>, kPartitionMethodCount> kPartitionMethods = {{
+    {v1::PARTITION_METHOD_EXACT, PartitionMethod::kExact},
+    {v1::PARTITION_METHOD_EVEN, PartitionMethod::kEven},
+    {v1::PARTITION_METHOD_COMPUTE, PartitionMethod::kCompute},
+    {v1::PARTITION_METHOD_GREEDY, PartitionMethod::kGreedy},
+}};
+
 v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
   v1::ParallelSpec message;
   message.set_tp(parallel.tp);
@@ -98,6 +105,7 @@ v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
   message.set_sequence_parallel(ToTable(kChoices, parallel.sequence_parallel));
   message.set_schedule(ToTable(kScheduleKinds, parallel.schedule));
   message.set_zero(ToTable(kZeroStages, parallel.zero));
+  message.set_partition(ToTable(kPartitionMethods, parallel.partition));
   return message;
 }
 
@@ -112,6 +120,8 @@ absl::StatusOr<ParallelSpec> ParallelFromProto(const v1::ParallelSpec& message) 
                                   "auto (0), gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5)"));
   LYNX_ASSIGN_OR_RETURN(parallel.zero, FromTable(kZeroStages, message.zero(), "parallel.zero",
                                                  "auto (0), none (1), optimizer (2), gradients (3), weights (4)"));
+  LYNX_ASSIGN_OR_RETURN(parallel.partition, FromTable(kPartitionMethods, message.partition(), "parallel.partition",
+                                                      "exact (0), even (1), compute (2), greedy (3)"));
   return parallel;
 }
 

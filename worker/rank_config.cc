@@ -81,6 +81,7 @@ static void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Named("sequence_parallel", parallel.sequence_parallel, &ChoiceName, &ParseChoice);
   fields.Named("schedule", parallel.schedule, &ScheduleKindName, &ParseScheduleKind);
   fields.Named("zero", parallel.zero, &ZeroStageName, &ParseZeroStage);
+  fields.Named("partition", parallel.partition, &PartitionMethodName, &ParsePartitionMethod);
 }
 
 template <class Fields>

@@ -52,6 +52,47 @@ TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
   EXPECT_LE(comparison->unlimited->step, comparison->best.step);
 }
 
+// In a layout of its own each, with memory that most stages have too little of.
+TEST(Compare, NoPartitionIsBetterThanTheExactOne) {
+  int differ = 0;
+  for (const int64_t kib : {700, 800, 1000, 1300, 4000}) {
+    SCOPED_TRACE(kib);
+    PlanRequest request = TightRequest();
+    request.spec.model.layers = 11;
+    request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1};
+    request.spec.resources.activation_memory_per_rank = kKiB * kib * 2;
+    const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
+    ASSERT_TRUE(comparison.ok()) << comparison.status();
+    ASSERT_EQ(comparison->partitions.size(), 4u);
+    const ComparedPartition& exact = comparison->partitions.front();
+    ASSERT_EQ(exact.method, PartitionMethod::kExact);
+    ASSERT_TRUE(exact.plan.has_value());
+    EXPECT_EQ(exact.plan->step, comparison->best.step);
+    for (const ComparedPartition& row : comparison->partitions) {
+      EXPECT_NE(row.plan.has_value(), !row.reason.empty());
+      if (!row.plan) continue;
+      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus());
+      EXPECT_GE(row.plan->step, exact.plan->step) << PartitionMethodName(row.method);
+      differ += row.plan->step > exact.plan->step;
+    }
+    const ComparedPartition& even = comparison->partitions[1];
+    ASSERT_EQ(even.method, PartitionMethod::kEven);
+    if (!even.plan) continue;
+    for (const StagePlan& stage : even.plan->stages) {
+      EXPECT_GE(stage.slices[0].layers(), 2);
+      EXPECT_LE(stage.slices[0].layers(), 3);
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
+TEST(Compare, OneStageHasNoPartition) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 2, .pp = 1, .dp = 2};
+  request.spec.resources.activation_memory_per_rank = Bytes(0);
+  EXPECT_TRUE(ComparePolicies(request)->partitions.empty());
+}
+
 TEST(Compare, WhatCannotFitSaysSo) {
   PlanRequest request = TightRequest();
   request.spec.resources.activation_memory_per_rank = kKiB;

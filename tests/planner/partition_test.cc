@@ -112,5 +112,52 @@ TEST(Partition, EvenSharesSumUp) {
   EXPECT_THAT(EvenPartition(1, 7), ElementsAre(7));
 }
 
+TEST(GreedyPartition, MovesLayersAwayFromTheLongestStage) {
+  // The last stage takes 3 beside its layers, of which the exact partition gives it two fewer.
+  const StageCost with_head = [](int32_t stage, int32_t layers) { return std::optional<int64_t>(layers + (stage == 3 ? 3 : 0)); };
+  EXPECT_THAT(GreedyPartition({4, 4, 4, 4}, 1, with_head), ElementsAre(5, 5, 4, 2));
+  const StageCost alike = [](int32_t, int32_t layers) { return std::optional<int64_t>(layers * 10); };
+  EXPECT_THAT(GreedyPartition({2, 6, 4}, 1, alike), ElementsAre(4, 4, 4));
+  EXPECT_THAT(GreedyPartition({2, 2, 2}, 2, alike), ElementsAre(2, 2, 2));
+  EXPECT_THAT(GreedyPartition({7}, 1, alike), ElementsAre(7));
+  // A stage may not go below the least, and one that does not fit counts as the longest.
+  const StageCost slow_first = [](int32_t stage, int32_t layers) { return std::optional<int64_t>(stage == 0 ? 100 * layers : layers); };
+  EXPECT_THAT(GreedyPartition({4, 4}, 3, slow_first), ElementsAre(3, 5));
+  const StageCost small_first = [](int32_t stage, int32_t layers) {
+    return stage == 0 && layers > 2 ? std::nullopt : std::optional<int64_t>(layers);
+  };
+  EXPECT_THAT(GreedyPartition({3, 3}, 1, small_first), ElementsAre(2, 4));
+}
+
+// Costs that grow with the layers, by amounts that differ.
+TEST(GreedyPartition, IsNeverBetterThanTheExactOne) {
+  int worse = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937 rng(seed);
+    const int32_t stages = 2 + static_cast<int32_t>(rng() % 5);
+    const int32_t layers = stages + static_cast<int32_t>(rng() % 12);
+    std::vector<std::vector<int64_t>> table(stages, std::vector<int64_t>(layers + 1));
+    for (auto& row : table) {
+      for (int32_t n = 1; n <= layers; ++n) row[n] = row[n - 1] + static_cast<int64_t>(rng() % 9);
+    }
+    const StageCost cost = [&](int32_t stage, int32_t n) { return std::optional<int64_t>(table[stage][n]); };
+    const auto largest = [&](const std::vector<int32_t>& partition) {
+      int64_t most = 0;
+      for (int32_t s = 0; s < stages; ++s) most = std::max(most, table[s][partition[s]]);
+      return most;
+    };
+    const std::vector<int32_t> even = EvenPartition(stages, layers);
+    const std::vector<int32_t> greedy = GreedyPartition(even, 1, cost);
+    EXPECT_EQ(std::accumulate(greedy.begin(), greedy.end(), 0), layers);
+    const int64_t exact = largest(*BalancedPartition(stages, layers, cost));
+    EXPECT_LE(exact, largest(greedy));
+    EXPECT_LE(largest(greedy), largest(even));
+    worse += exact < largest(greedy);
+  }
+  EXPECT_GT(worse, 0) << "a move at a time gets stuck";
+  EXPECT_LT(worse, 150);
+}
+
 }  // namespace
 }  // namespace lynx

@@ -26,6 +26,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.cp = static_cast<int32_t>(Pick(random, 0, 1));
   spec.parallel.sequence_parallel = pick(Choice::kOff);
   spec.parallel.zero = pick(ZeroStage::kWeights);
+  spec.parallel.partition = pick(PartitionMethod::kGreedy);
   spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
   spec.recompute = pick(RecomputeMode::kOpt);
@@ -45,7 +46,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   const int32_t pp = static_cast<int32_t>(Pick(random, 1, 4));
   const int32_t dp = static_cast<int32_t>(Pick(random, 1, 3));
   spec.model.heads = tp * static_cast<int32_t>(Pick(random, 1, 4));
-  spec.model.hidden = spec.model.heads * static_cast<int32_t>(Pick(random, 1, 32));
+  spec.model.hidden = spec.model.heads * 2 * static_cast<int32_t>(Pick(random, 1, 16));  // rotary positions need pairs
   spec.model.layers = pp + static_cast<int32_t>(Pick(random, 0, 8));
   spec.model.ffn = tp * static_cast<int32_t>(Pick(random, 1, 64));
   spec.model.seq = static_cast<int32_t>(Pick(random, 1, 512));
