@@ -1,38 +1,61 @@
-// How far HEU is from OPT on larger stages than the tests have: heu_gap LAYERS STAGES SECONDS compares on so many
-// random transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and prints the
-// stages where they differ or no proof was found. With "mixed" every second stage has sequence parallelism; COLUMNS
-// limits the MILPs, as the tests do.
+// How far HEU is from OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS]] compares
+// on so many random transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and
+// prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has sequence
+// parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as the tests do.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "planner/opt/stage_opt.h"
+#include "planner/stage_offload.h"
 #include "tests/planner/random_stages.h"
 
 namespace lynx {
 namespace {
 
-int Run(int layers, int stages, double seconds, bool mixed, int32_t columns) {
+enum class Kind { kPlain, kMixed, kOffload };
+
+std::optional<Kind> KindOf(const std::string& name) {
+  if (name == "plain") return Kind::kPlain;
+  if (name == "mixed") return Kind::kMixed;
+  if (name == "offload") return Kind::kOffload;
+  return std::nullopt;
+}
+
+RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
+  return kind == Kind::kOffload ? RandomOffloadStage(number, layers)
+                                : RandomStage(number, layers, kind == Kind::kMixed);
+}
+
+// What HEU exposes as plans use it: decides on offloading beside its fronts.
+int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
+  if (kind != Kind::kOffload) return start.value;
+  const StageHeu heu(WithoutOffloading(problem));
+  return BestWithOffloading(heu, problem, /*copy_slowdown_permille=*/1000)->value.exposed.value;
+}
+
+int Run(int layers, int stages, double seconds, Kind kind, int32_t columns) {
   HeuGaps gaps;
   double worst_open = 0;
   for (int seed = 1; seed <= stages; ++seed) {
     RandomNumbers number(static_cast<uint32_t>(seed));
-    const RecomputeProblem problem = RandomStage(number, layers, mixed);
+    const RecomputeProblem problem = StageOf(kind, number, layers);
     const absl::StatusOr<OptResult> opt =
         SolveStage(problem, {.seconds = seconds, .columns = columns, .least_memory = false});
     if (!opt.ok() || !opt->solution || !opt->start) {
       std::fprintf(stderr, "seed %d: %s\n", seed, opt.status().ToString().c_str());
       return 1;
     }
-    const int64_t heu = opt->start->value, best = opt->solution->value.exposed.value;
+    const int64_t heu = HeuExposes(kind, problem, *opt->start), best = opt->solution->value.exposed.value;
     if (heu != best || opt->status != OptStatus::kOptimal) {
       std::printf("seed %d: %d layers, HEU %.1f us, OPT %.1f us, bound %.1f us: %s\n", seed, problem.layers,
                   static_cast<double>(heu) * 1e-3, static_cast<double>(best) * 1e-3,
                   static_cast<double>(opt->bound.value) * 1e-3, OptStatusName(opt->status));
     }
     if (opt->status == OptStatus::kOptimal) {
-      gaps.Add(*opt->start, opt->solution->value.exposed);
+      gaps.Add(Nanos(heu), opt->solution->value.exposed);
     } else {
       ++gaps.not_proven;
       if (heu > 0) worst_open = std::max(worst_open, 100 - 100 * static_cast<double>(opt->bound.value) / static_cast<double>(heu));
@@ -47,11 +70,11 @@ int Run(int layers, int stages, double seconds, bool mixed, int32_t columns) {
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  const bool mixed = argc > 4 && std::strcmp(argv[4], "mixed") == 0;
-  if (argc < 4 || argc > 6 || (argc > 4 && !mixed)) {
-    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [mixed [COLUMNS]]\n");
+  const std::optional<lynx::Kind> kind = lynx::KindOf(argc > 4 ? argv[4] : "plain");
+  if (argc < 4 || argc > 6 || !kind) {
+    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [plain|mixed|offload [COLUMNS]]\n");
     return 2;
   }
   const int32_t columns = argc > 5 ? std::atoi(argv[5]) : std::numeric_limits<int32_t>::max();
-  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]), mixed, columns);
+  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]), *kind, columns);
 }

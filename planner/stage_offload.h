@@ -4,9 +4,10 @@
 //
 // It rests on one thing: a copy takes next to no more time than its bytes over the link's rate, so for time and memory it
 // matters how much leaves, hardly what. A byte of a microbatch that leaves gives back in_flight - resident bytes of
-// memory. So offloading buys memory: HEU solves the stage with the budget that a share of the copy time buys, and of what
-// its policy stores as much leaves as makes it fit, evenly over the layers, for a layer's copies have only a layer's pass
-// to hide behind (lower_offload.h). Several shares of the time are tried, and none.
+// memory. So offloading buys memory: HEU solves the stage with a budget that is larger by what is bought, and of what its
+// policy stores leaves what makes it fit in least copy time, spread evenly over the layers, for a layer's copies have only
+// a layer's pass to hide behind (lower_offload.h). Several amounts are tried, and none. Where everything stored may leave,
+// it is on the device only for the microbatches on their way: so HEU also solves the stage as if no more were in flight.
 //
 // Pure; thread-safe but for `heu` (see StageHeu).
 #ifndef LYNX_PLANNER_STAGE_OFFLOAD_H_

@@ -107,26 +107,26 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
   using enum ScheduleKind;
   std::vector<std::string> offloading;
   for (const ScheduleKind schedule : {kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera}) {
-    for (const int64_t host : {1, 4, 64}) {
-      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << ", host " << host << " MiB");
+    for (const int64_t host : {64, 4096, 65536}) {
+      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << ", host " << host << " KiB");
       const int64_t kib = InfoOf(schedule).splits_weight ? 8000 : 5000;
       PlanRequest request = Request(kib);
       request.spec.parallel.schedule = schedule;
       request.spec.parallel.virtual_stages = schedule == kInterleaved ? 2 : 1;
-      request.cluster.groups[0].host_memory = kMiB * host;
+      request.cluster.groups[0].host_memory = kKiB * host;
       const Plan plan = PlanOf(request);
       EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
       for (const StagePlan& stage : plan.stages) {
-        EXPECT_LE(stage.host, kMiB * host / 4);
+        EXPECT_LE(stage.host, kKiB * host / 4);
         EXPECT_LE(stage.arena, kKiB * kib);
       }
       if (Offloads(plan)) offloading.push_back(absl::StrCat(ScheduleKindName(schedule), " ", host));
     }
   }
-  // With 1 MiB a layer's share of the host is less than any tensor of the microbatches in flight.
-  EXPECT_THAT(offloading, Each(Not(EndsWith(" 1"))));
-  EXPECT_THAT(offloading, IsSupersetOf({"gpipe 64", "1f1b 4", "1f1b 64", "interleaved 64", "zero-bubble 64",
-                                        "zero-bubble-v 4", "chimera 64"}));
+  // With 64 KiB a device's share of the host is less than any tensor of the microbatches in flight.
+  EXPECT_THAT(offloading, Each(Not(EndsWith(" 64"))));
+  EXPECT_THAT(offloading, IsSupersetOf({"gpipe 65536", "1f1b 4096", "1f1b 65536", "interleaved 65536", "zero-bubble 65536",
+                                        "zero-bubble-v 4096", "zero-bubble-v 65536", "chimera 65536"}));
 }
 
 std::vector<StagePolicy> PoliciesOf(StageFits& fits) {

@@ -51,7 +51,8 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_LE(gaps.At(0.95), 3);
 }
 
-// Offloading beside HEU: never worse than HEU without it, never better than OPT with it.
+// Offloading beside HEU: never worse than HEU without it, never better than OPT with it. Two of the
+// stages are more than 3% above the optimum (docs/measurements/planner.md).
 TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   int proven = 0, better = 0;
   HeuGaps gaps;
@@ -73,8 +74,10 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
     gaps.Add(with->value.exposed, opt->solution->value.exposed);
   }
   gaps.Print("offloading");
-  EXPECT_GE(proven, 30);
-  EXPECT_GE(better, 5);
+  EXPECT_GE(proven, 70);
+  EXPECT_GE(better, 20);
+  EXPECT_LE(gaps.At(0.5), 1);
+  EXPECT_LE(gaps.At(0.95), 3);
 }
 
 // Items of any shape, where a front of layers that are alike is not all that counts.
