@@ -8,8 +8,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/scalar_text.h"
+#include "common/status.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -151,6 +155,35 @@ JobField TextField(std::string path, std::string meaning, bool required,
           }};
 }
 
+// The name of a schedule, or the text of one, which has "ranks=" in it.
+JobField ScheduleField() {
+  return {"parallel.schedule",
+          "order of the pipeline's passes: auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera, or the text "
+          "of one of your own (docs/schedules.md)",
+          false,
+          [](const std::string& text, JobSpec& spec) {
+            ParallelSpec& parallel = spec.parallel;
+            parallel.schedule_text.clear();
+            if (!absl::StrContains(text, "=")) {
+              const bool known = ParseScheduleKind(text, parallel.schedule) && parallel.schedule != ScheduleKind::kCustom;
+              return known ? absl::OkStatus()
+                           : Expected("auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v, chimera or a "
+                                      "schedule's text, such as \"custom ranks=2 microbatches=4\" and a line for each rank",
+                                      text);
+            }
+            LYNX_ASSIGN_OR_RETURN(const SharedSchedule custom, ReadCustomSchedule(text));
+            parallel.schedule = ScheduleKind::kCustom;
+            parallel.schedule_text = ScheduleText(*custom.schedule);
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            if (spec.parallel.schedule != ScheduleKind::kCustom) return std::string(ScheduleKindName(spec.parallel.schedule));
+            std::string lines = spec.parallel.schedule_text;
+            if (!lines.empty()) lines.pop_back();  // the last line's end
+            return absl::StrCat("|\n    ", absl::StrReplaceAll(lines, {{"\n", "\n    "}}));
+          }};
+}
+
 // A field that says where the model's other fields begin from. Whoever reads the file has taken it up before the
 // table is used, since it must come first wherever it stands.
 JobField ModelBaseField(const char* path, std::string meaning) {
@@ -259,10 +292,7 @@ const std::vector<JobField>& JobFields() {
             "parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
             "auto, off or on", [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }, ParseChoice,
             ChoiceName),
-        EnumField(
-            "parallel.schedule", "order of the pipeline's passes",
-            "auto, gpipe, 1f1b, interleaved, zero-bubble, zero-bubble-v or chimera",
-            [](JobSpec& s) -> ScheduleKind& { return s.parallel.schedule; }, ParseScheduleKind, ScheduleKindName),
+        ScheduleField(),
         EnumField(
             "parallel.zero", "model states that data-parallel ranks share out",
             "auto, none, optimizer, gradients or weights", [](JobSpec& s) -> ZeroStage& { return s.parallel.zero; },

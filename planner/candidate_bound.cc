@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "planner/layout_schedule.h"
 #include "planner/memory_model.h"
 #include "planner/plan_caches.h"
 #include "planner/search.h"
@@ -141,7 +142,7 @@ CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& cand
       pipeline_(PipelineOf(candidate.layout)),
       offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
   if (pipeline_.placement == StagePlacement::kLooping) {
-    before_share_ = static_cast<double>(floor_.delay_permille(candidate.layout.schedule)) / 1000 / pipeline_.chunks;
+    before_share_ = static_cast<double>(floor_.delay_permille(SplitsWeight(candidate.layout))) / 1000 / pipeline_.chunks;
   }
   total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
 }

@@ -49,9 +49,7 @@ class LayerFloor {
   Nanos forward() const { return forward_; }  // of layer()
   // Of a layer's time, at least, what delays the step for each rank before one that works all the time: forward and
   // input gradient; where weight gradients are split off, and so can be what ends the step, the forward.
-  int64_t delay_permille(ScheduleKind schedule) const {
-    return InfoOf(schedule).splits_weight ? forward_permille_ : pass_permille_;
-  }
+  int64_t delay_permille(bool splits_weight) const { return splits_weight ? forward_permille_ : pass_permille_; }
   Bytes input() const { return input_; }    // x
   Bytes stored() const { return stored_; }  // what may be recomputed, all of it
   // What a device can send to the host and fetch back in that time, at most.

@@ -22,18 +22,9 @@ absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
 
 // The request with every degree and mode at what the plan has.
 PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
-  const ParallelLayout& l = plan.layout;
-  request.spec.parallel = {.tp = l.tp,
-                           .pp = l.pp,
-                           .dp = l.dp,
-                           .cp = l.cp,
-                           .virtual_stages = l.virtual_stages,
-                           .sequence_parallel = l.sequence_parallel ? Choice::kOn : Choice::kOff,
-                           .schedule = l.schedule,
-                           .zero = l.zero,
-                           .partition = request.spec.parallel.partition};
+  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
-  request.spec.resources.min_ranks = request.spec.resources.max_ranks = l.ranks();
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = plan.layout.ranks();
   return request;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -21,7 +22,7 @@ constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
 constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
 constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
 constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
-    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera"};
+    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"};
 constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
 constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
@@ -162,16 +163,37 @@ absl::Status ValidateResources(const ResourceSpec& resources) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateCustomSchedule(const ParallelSpec& p) {
+  const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(p.schedule_text);
+  if (!custom.ok()) return Annotate(custom.status(), "parallel.schedule");
+  const auto same = [](const char* field, int32_t value, int32_t wanted, const char* what) {
+    if (value == wanted) return absl::OkStatus();
+    return Bad(field, value, absl::StrCat("must be ", wanted, " or auto: the schedule's text has ", wanted, what));
+  };
+  LYNX_RETURN_IF_ERROR(same("parallel.pp", p.pp, custom->schedule->shape.ranks, " ranks"));
+  return same("parallel.virtualStages", p.virtual_stages, VirtualStagesOf(*custom->schedule), " chunks that it can place");
+}
+
+absl::Status ValidateSchedule(const ParallelSpec& p) {
+  if (p.schedule == ScheduleKind::kCustom) return ValidateCustomSchedule(p);
+  if (!p.schedule_text.empty()) {
+    return Bad("parallel.schedule", ScheduleKindName(p.schedule), "only a custom schedule has a text");
+  }
+  const bool interleaved = p.schedule == ScheduleKind::kInterleaved || p.schedule == ScheduleKind::kAuto;
+  if (p.virtual_stages > 1 && !interleaved) {
+    return Bad("parallel.virtualStages", p.virtual_stages,
+               "only parallel.schedule interleaved, or one of your own, has more than 1");
+  }
+  return absl::OkStatus();
+}
+
 // Degrees and modes that exclude each other or do not divide the model.
 absl::Status ValidateModes(const JobSpec& spec) {
   const ParallelSpec& p = spec.parallel;
   LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));
   if (p.cp > 1) LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "2 * parallel.cp", 2 * int64_t{p.cp}));
   LYNX_RETURN_IF_ERROR(InRange("parallel.virtualStages", p.virtual_stages, 0, kMaxVirtualStages));
-  const bool interleaved = p.schedule == ScheduleKind::kInterleaved || p.schedule == ScheduleKind::kAuto;
-  if (p.virtual_stages > 1 && !interleaved) {
-    return Bad("parallel.virtualStages", p.virtual_stages, "only parallel.schedule interleaved has more than 1");
-  }
+  LYNX_RETURN_IF_ERROR(ValidateSchedule(p));
   if (p.sequence_parallel == Choice::kOn && p.tp > 0) {
     LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "parallel.tp * parallel.cp (parallel.sequenceParallel)",
                                  int64_t{p.tp} * std::max(p.cp, 1)));
@@ -240,6 +262,15 @@ void Normalize(JobSpec& spec) {
     model.ffn = gated ? (8 * model.hidden / 3 + 255) / 256 * 256 : 4 * model.hidden;
   }
   if (model.kv_heads == model.heads) model.kv_heads = 0;
+  ParallelSpec& parallel = spec.parallel;
+  if (parallel.schedule == ScheduleKind::kCustom) {
+    const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(parallel.schedule_text);
+    if (custom.ok()) {
+      parallel.schedule_text = ScheduleText(*custom->schedule);
+      if (parallel.pp == 0) parallel.pp = custom->schedule->shape.ranks;
+      if (parallel.virtual_stages == 0) parallel.virtual_stages = VirtualStagesOf(*custom->schedule);
+    }
+  }
   std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
   std::sort(forbidden.begin(), forbidden.end());
   forbidden.erase(std::unique(forbidden.begin(), forbidden.end()), forbidden.end());

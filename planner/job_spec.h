@@ -98,10 +98,11 @@ struct ResourceSpec {
 enum class Choice : uint8_t { kAuto, kOff, kOn };
 
 // Order of forward and backward passes of a pipeline; planner/schedule.h makes each. kAuto: the planner's choice.
+// kCustom: as a text says it.
 enum class ScheduleKind : uint8_t {
-  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera,
+  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera, kCustom,
 };
-inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kChimera) + 1;
+inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kCustom) + 1;
 
 // What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
 // states, also gradients, also weights.
@@ -118,9 +119,10 @@ struct ParallelSpec {  // 0 = auto
   int32_t pp = 0;
   int32_t dp = 0;
   int32_t cp = 0;              // context parallelism: ranks that share a sequence
-  int32_t virtual_stages = 0;  // model chunks of a rank; above 1 only with the interleaved schedule
+  int32_t virtual_stages = 0;  // model chunks of a rank; above 1 only with the interleaved or a custom schedule
   Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
   ScheduleKind schedule = ScheduleKind::kAuto;
+  std::string schedule_text;  // of kCustom: as ScheduleText prints it; else empty
   ZeroStage zero = ZeroStage::kAuto;
   PartitionMethod partition = PartitionMethod::kExact;
 
@@ -171,7 +173,8 @@ struct JobSpec {
   bool operator==(const JobSpec&) const = default;
 };
 
-// Fills what follows from other fields (ffn) and drops what says nothing (kv_heads equal to heads). Idempotent.
+// Fills what follows from other fields (ffn; the degrees that a custom schedule fixes) and drops what says nothing
+// (kv_heads equal to heads). Idempotent.
 void Normalize(JobSpec& spec);
 
 // InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
@@ -193,7 +196,7 @@ const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
 bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
 const char* ChoiceName(Choice choice);              // "auto", "off", "on"
 bool ParseChoice(const std::string& name, Choice& choice);
-// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera"
+// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"
 const char* ScheduleKindName(ScheduleKind kind);
 bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"

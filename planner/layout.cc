@@ -3,8 +3,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
+
+bool SharedSchedule::operator==(const SharedSchedule& other) const {
+  if (schedule == other.schedule) return true;
+  return schedule && other.schedule && *schedule == *other.schedule;
+}
 
 std::string LayoutText(const ParallelLayout& layout) {
   std::string text = absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
@@ -25,7 +32,23 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
                         .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
   if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
   if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
+  if (layout.schedule == ScheduleKind::kCustom) {
+    LYNX_CHECK(SetCustomSchedule(parallel.schedule_text, layout).ok());
+  }
   return layout;
+}
+
+ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
+  return {.tp = layout.tp,
+          .pp = layout.pp,
+          .dp = layout.dp,
+          .cp = layout.cp,
+          .virtual_stages = layout.virtual_stages,
+          .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
+          .schedule = layout.schedule,
+          .schedule_text = CustomScheduleText(layout),
+          .zero = layout.zero,
+          .partition = partition};
 }
 
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout) {

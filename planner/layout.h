@@ -6,12 +6,22 @@
 #define LYNX_PLANNER_LAYOUT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "planner/job_spec.h"
 
 namespace lynx {
+
+struct Schedule;
+
+// An immutable schedule that copies of a layout share. Compared by value.
+struct SharedSchedule {
+  std::shared_ptr<const Schedule> schedule;
+
+  bool operator==(const SharedSchedule& other) const;
+};
 
 struct ParallelLayout {
   int32_t tp = 1;
@@ -22,8 +32,9 @@ struct ParallelLayout {
   bool sequence_parallel = false;  // only with tp > 1
   ZeroStage zero = ZeroStage::kNone;                             // never kAuto
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;  // never kAuto
+  SharedSchedule custom = {};                                    // null unless the schedule is kCustom
 
-  constexpr int32_t ranks() const { return tp * cp * pp * dp; }
+  int32_t ranks() const { return tp * cp * pp * dp; }
   bool operator==(const ParallelLayout&) const = default;
 };
 
@@ -35,18 +46,21 @@ struct RankCoordinates {
   bool operator==(const RankCoordinates&) const = default;
 };
 
-constexpr RankCoordinates CoordinatesOf(const ParallelLayout& l, int32_t rank) {
+inline RankCoordinates CoordinatesOf(const ParallelLayout& l, int32_t rank) {
   return {rank % l.tp, rank / (l.tp * l.cp) % l.pp, rank / (l.tp * l.cp * l.pp), rank / l.tp % l.cp};
 }
-constexpr int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
+inline int32_t RankOf(const ParallelLayout& l, const RankCoordinates& c) {
   return ((c.dp * l.pp + c.stage) * l.cp + c.cp) * l.tp + c.tp;
 }
 
 // "tp2 pp2 dp1"; what is not at its plain value follows: "tp8 pp8 dp2 cp2 vp3 sp zero-optimizer interleaved"
 std::string LayoutText(const ParallelLayout& layout);
 
-// What is pinned; the rest at its plain value (degrees 1, nothing sharded, 1F1B).
+// What is pinned; the rest at its plain value (degrees 1, nothing sharded, 1F1B). Of a spec that has passed
+// ValidateJobSpec: LYNX_CHECK fails where its custom schedule is none.
 ParallelLayout PinnedLayout(const ParallelSpec& parallel);
+// The other way: every degree and mode at what the layout has.
+ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
 // FailedPrecondition naming the job file's field, unless Lynx's own engine can train the model in this layout: so far
 // GPT and Llama in float32 with regenerated masks, over tp (with sequence parallelism or without), pp and dp, with any

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/layout_planner.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 
@@ -78,7 +79,7 @@ StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
 std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
                                                          const std::vector<Nanos>& exposed) const {
   const PipelineShape& pipeline = fits_.pipeline();
-  const bool split = InfoOf(candidate_.layout.schedule).splits_weight;
+  const bool split = SplitsWeight(candidate_.layout);
   const Bytes x = TensorBytes(Tensor::kX, fits_.shape());
   const std::vector<int32_t> pieces = PieceLayers(layers);
   std::vector<StagePassTimes> passes;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "common/check.h"
+#include "planner/layout_schedule.h"
 #include "planner/lower.h"
 #include "planner/partition.h"
 
@@ -37,7 +38,7 @@ bool Faster(const Draft& a, const Draft& b) {
 
 LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
     : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
-      delay_permille_(caches.Floor(candidate).delay_permille(candidate.layout.schedule)) {}
+      delay_permille_(caches.Floor(candidate).delay_permille(SplitsWeight(candidate.layout))) {}
 
 std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
   const PipelineShape& pipeline = fits_.pipeline();

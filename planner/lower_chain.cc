@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -151,7 +152,7 @@ class ChainLowering {
     const Chain* chain = ChainOf(action);
     const Program* made = nullptr;
     // Weight passes of their own gather for themselves.
-    const bool weights_follow = action.kind == kBackward && !InfoOf(context_.layout.schedule).splits_weight;
+    const bool weights_follow = action.kind == kBackward && !SplitsWeight(context_.layout);
     if (chain != nullptr && action.layer < chain->top && weights_follow) made = &RemadeOf(action).made[action.layer];
     Program gather;
     for (size_t i = 0; made != nullptr && i < made->size(); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "planner/layout_schedule.h"
 #include "planner/state_sharing.h"
 
 namespace lynx {
@@ -13,7 +14,7 @@ using enum ActionKind;
 SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy,
                              bool stall, Program& program)
     : context_(context), slice_(slice), graph_(context.graph()),
-      splits_weight_(InfoOf(context.layout.schedule).splits_weight), program_(program) {
+      splits_weight_(SplitsWeight(context.layout)), program_(program) {
   LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
   for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
     OpSet readers = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 #include "planner/schedule_generate.h"
 #include "planner/schedule_order.h"
 #include "planner/schedule_timeline.h"
@@ -135,10 +136,7 @@ std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbat
 }
 
 PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches) {
-  const absl::StatusOr<Schedule> schedule =
-      GenerateSchedule(layout.schedule, layout.pp, PipelineOf(layout).chunks, microbatches);
-  LYNX_CHECK(schedule.ok());
-  absl::StatusOr<PipelineSlots> slots = SlotsToLower(*schedule);
+  absl::StatusOr<PipelineSlots> slots = SlotsToLower(ScheduleOf(layout, microbatches));
   LYNX_CHECK(slots.ok());
   return *std::move(slots);
 }

@@ -40,7 +40,7 @@ using PipelineSlots = std::vector<std::vector<RankSlot>>;
 absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule);
 
 // The slots of the schedule that a layout names, or of one rank of it. LYNX_CHECK fails where there is no such schedule
-// (CheckScheduleShape). One rank takes as long as all, but with GPipe and 1F1B, which need no clock: whatever a slot sends
+// (CheckScheduleOf). One rank takes as long as all, but with GPipe and 1F1B, which need no clock: whatever a slot sends
 // can be waited for in the next one.
 PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
 std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);

@@ -6,7 +6,7 @@
 
 #include "common/check.h"
 #include "planner/cost_model.h"
-#include "planner/schedule_generate.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 
@@ -72,12 +72,10 @@ const StateFloor& PlanCaches::States(const Candidate& candidate) {
 const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {
   auto [it, inserted] = facts_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
   if (inserted) {
-    absl::StatusOr<Schedule> schedule =
-        GenerateSchedule(layout.schedule, layout.pp, PipelineOf(layout).chunks, microbatches);
-    LYNX_CHECK(schedule.ok());
-    absl::StatusOr<SlotOrder> order = OrderSlots(*schedule);
+    Schedule schedule = ScheduleOf(layout, microbatches);
+    absl::StatusOr<SlotOrder> order = OrderSlots(schedule);
     LYNX_CHECK(order.ok());
-    it->second = {*std::move(schedule), *std::move(order), {}};
+    it->second = {std::move(schedule), *std::move(order), {}};
     it->second.in_flight = CountInFlight(it->second.schedule);
   }
   return it->second;

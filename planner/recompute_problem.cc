@@ -45,7 +45,7 @@ std::optional<int> MomentOf(Placement placement, int deadline) {
 }
 
 // Where each item of a layer is made again, and who reads it.
-struct Schedule {
+struct Remaking {
   std::array<int, kMaxItems> moments{};
   std::array<int, kMaxItems> last_phases{};  // in which something reads it; -1: nothing does during the backward
   std::array<bool, kMaxItems> read{};
@@ -55,8 +55,8 @@ absl::Status Refuse(int item, Placement placement, const char* why) {
   return absl::InvalidArgumentError(absl::StrCat("item ", item, " in ", std::string(PlacementName(placement)), ": ", why));
 }
 
-absl::StatusOr<Schedule> ScheduleOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
-  Schedule schedule;
+absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
+  Remaking schedule;
   const int count = static_cast<int>(problem.items.size());
   // Readers come after what they read, so they are scheduled first.
   for (int i = count - 1; i >= 0; --i) {
@@ -85,7 +85,7 @@ absl::StatusOr<Schedule> ScheduleOf(const RecomputeProblem& problem, const Layer
 }
 
 // Adds what item i, recomputed at `moment`, takes of memory.
-void AddResult(const RecomputeProblem& problem, const Schedule& schedule, int i, LayerUse& use) {
+void AddResult(const RecomputeProblem& problem, const Remaking& schedule, int i, LayerUse& use) {
   const Bytes bytes = problem.items[i].bytes;
   const int moment = schedule.moments[i];
   if (moment <= kStallMoment) {
@@ -168,7 +168,7 @@ PlacementSet PossiblePlacements(const RecomputeProblem& problem, int i, bool top
 }
 
 absl::StatusOr<LayerUse> UseOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
-  absl::StatusOr<Schedule> schedule = ScheduleOf(problem, policy, top);
+  absl::StatusOr<Remaking> schedule = RemakingOf(problem, policy, top);
   if (!schedule.ok()) return schedule.status();
   LayerUse use;
   std::array<Nanos, kMaxWindows> forward{};

@@ -11,16 +11,15 @@ namespace {
 
 using enum ScheduleKind;
 
-// Columns: kind, placement, fewest and most chunks, whether W is a slot of its own. Indexed by ScheduleKind; custom
-// stands in the place of kAuto.
-constexpr std::array<ScheduleKindInfo, kScheduleKindCount> kKinds = {{
-    {std::nullopt, StagePlacement::kLooping, 1, kMaxPipelineChunks, false},
+// Columns: kind, placement, fewest and most chunks, whether W is a slot of its own. By ScheduleKind, from kGpipe.
+constexpr std::array<ScheduleKindInfo, kScheduleKindCount - 1> kKinds = {{
     {kGpipe, StagePlacement::kLooping, 1, 1, false},
     {kOneForwardOneBackward, StagePlacement::kLooping, 1, 1, false},
     {kInterleaved, StagePlacement::kLooping, 2, kMaxPipelineChunks, false},
     {kZeroBubble, StagePlacement::kLooping, 1, 1, true},
     {kZeroBubbleV, StagePlacement::kV, 2, 2, true},
     {kChimera, StagePlacement::kBidirectional, 2, 2, false},
+    {kCustom, StagePlacement::kLooping, 1, kMaxPipelineChunks, false},
 }};
 
 constexpr std::array<std::string_view, 3> kPlacementNames = {"looping", "v", "bidirectional"};
@@ -50,14 +49,11 @@ absl::Status CheckBounds(const PipelineShape& shape, int32_t microbatches, bool 
 
 }  // namespace
 
-const ScheduleKindInfo& InfoOf(std::optional<ScheduleKind> kind) {
-  const ScheduleKindInfo& info = kKinds[static_cast<size_t>(kind.value_or(kAuto))];
+const ScheduleKindInfo& InfoOf(ScheduleKind kind) {
+  LYNX_CHECK(kind != kAuto);
+  const ScheduleKindInfo& info = kKinds[static_cast<size_t>(kind) - 1];
   LYNX_CHECK(info.kind == kind);
   return info;
-}
-
-std::string ScheduleName(std::optional<ScheduleKind> kind) {
-  return kind.has_value() ? ScheduleKindName(*kind) : "custom";
 }
 
 std::string PlacementName(StagePlacement placement) {
@@ -73,12 +69,12 @@ bool ParsePlacement(std::string_view name, StagePlacement& placement) {
   return false;
 }
 
-absl::Status CheckScheduleShape(std::optional<ScheduleKind> kind, const PipelineShape& shape, int32_t microbatches,
+absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches,
                                 bool splits_weight) {
   if (kind == kAuto) return absl::InvalidArgumentError("auto is no schedule but the choice of one");
   const ScheduleKindInfo& info = InfoOf(kind);
-  const std::string name = ScheduleName(kind);
-  if (kind.has_value()) {
+  const std::string name = ScheduleKindName(kind);
+  if (kind != kCustom) {
     if (shape.placement != info.placement) {
       return absl::InvalidArgumentError(absl::StrCat(name, " has placement ", PlacementName(info.placement), ", not ",
                                                      PlacementName(shape.placement), "; a custom schedule may"));

@@ -29,7 +29,6 @@
 #define LYNX_PLANNER_SCHEDULE_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,18 +50,15 @@ inline constexpr int32_t kMaxPipelineRanks = 4096;
 inline constexpr int32_t kMaxPipelineChunks = 256;
 inline constexpr int64_t kMaxScheduleSlots = int64_t{1} << 24;  // of all ranks
 
-// The one table of kinds: what each fixes. A schedule of no kind is a custom one: it is read from text, and no
-// generator makes it.
+// The one table of kinds: what each fixes. A custom schedule is read from text, and no generator makes it.
 struct ScheduleKindInfo {
-  std::optional<ScheduleKind> kind;
+  ScheduleKind kind;
   StagePlacement placement;  // custom: where the text does not say it
   int32_t min_chunks, max_chunks;
   bool splits_weight;  // custom: where the text does not say it
 };
 // The kind is not kAuto.
-const ScheduleKindInfo& InfoOf(std::optional<ScheduleKind> kind);
-// ScheduleKindName, or "custom".
-std::string ScheduleName(std::optional<ScheduleKind> kind);
+const ScheduleKindInfo& InfoOf(ScheduleKind kind);
 std::string PlacementName(StagePlacement placement);
 bool ParsePlacement(std::string_view name, StagePlacement& placement);
 
@@ -106,7 +102,7 @@ struct Slot {
 };
 
 struct Schedule {
-  std::optional<ScheduleKind> kind;  // none: custom
+  ScheduleKind kind = ScheduleKind::kCustom;  // never kAuto
   PipelineShape shape;
   int32_t microbatches = 1;  // M, of both pipes together
   bool splits_weight = false;
@@ -117,7 +113,7 @@ struct Schedule {
 
 // Whether a schedule of that kind exists for this shape and number of microbatches, within the bounds above.
 // InvalidArgument that says what the kind needs.
-absl::Status CheckScheduleShape(std::optional<ScheduleKind> kind, const PipelineShape& shape, int32_t microbatches,
+absl::Status CheckScheduleShape(ScheduleKind kind, const PipelineShape& shape, int32_t microbatches,
                                 bool splits_weight);
 
 std::string SlotText(const Slot& slot);  // "0F3"

@@ -171,7 +171,7 @@ std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank) {
   const int32_t microbatches = schedule.microbatches;
   if (schedule.kind == ScheduleKind::kChimera) return Chimera(shape, rank, microbatches);
   RankSlots slots(shape, rank, microbatches, schedule.splits_weight ? 3 : 2);
-  switch (*schedule.kind) {
+  switch (schedule.kind) {
     case ScheduleKind::kGpipe:
       Gpipe(microbatches, slots);
       break;
@@ -188,6 +188,7 @@ std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank) {
       ZeroBubbleVOf(shape.ranks, rank, microbatches, slots);
       break;
     case ScheduleKind::kChimera:
+    case ScheduleKind::kCustom:
     case ScheduleKind::kAuto:
       LYNX_CHECK(false);
   }
@@ -196,6 +197,9 @@ std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank) {
 
 absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches) {
   if (kind == ScheduleKind::kAuto) return absl::InvalidArgumentError("auto is no schedule but the choice of one");
+  if (kind == ScheduleKind::kCustom) {
+    return absl::InvalidArgumentError("a custom schedule is read from text; there is nothing to generate it from");
+  }
   const ScheduleKindInfo& info = InfoOf(kind);
   Schedule schedule{.kind = kind,
                     .shape = {.placement = info.placement, .ranks = ranks, .chunks = chunks},

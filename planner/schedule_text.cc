@@ -1,6 +1,5 @@
 // Schedules as text. See schedule.h.
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -70,7 +69,7 @@ absl::StatusOr<Slot> ParseSlot(std::string_view word) {
 }
 
 struct Header {
-  std::optional<ScheduleKind> kind;
+  ScheduleKind kind = ScheduleKind::kCustom;
   int32_t ranks = 0, chunks = 0, microbatches = 0;  // 0: not said
   bool has_placement = false, has_weight = false;
   StagePlacement placement = StagePlacement::kLooping;
@@ -114,23 +113,19 @@ absl::Status AtWord(const absl::Status& status, const Words& words, std::string_
 
 // "gpipe, 1f1b, ..., custom"
 std::string KindNames() {
-  std::string names;
-  for (int kind = 1; kind < kScheduleKindCount; ++kind) {
-    absl::StrAppend(&names, ScheduleKindName(static_cast<ScheduleKind>(kind)), ", ");
+  std::string names = ScheduleKindName(ScheduleKind::kGpipe);
+  for (int kind = 2; kind < kScheduleKindCount; ++kind) {
+    absl::StrAppend(&names, ", ", ScheduleKindName(static_cast<ScheduleKind>(kind)));
   }
-  return names + ScheduleName(std::nullopt);
+  return names;
 }
 
 // The schedule without its slots.
 absl::StatusOr<Schedule> ReadHeader(Words words) {
   const std::string_view name = words.Next();
   Header header;
-  if (ScheduleKind kind; name != ScheduleName(std::nullopt)) {
-    if (!ParseScheduleKind(std::string(name), kind) || kind == ScheduleKind::kAuto) {
-      return AtWord(absl::InvalidArgumentError(absl::StrCat("expected a schedule's kind: ", KindNames())), words,
-                    name);
-    }
-    header.kind = kind;
+  if (!ParseScheduleKind(std::string(name), header.kind) || header.kind == ScheduleKind::kAuto) {
+    return AtWord(absl::InvalidArgumentError(absl::StrCat("expected a schedule's kind: ", KindNames())), words, name);
   }
   while (!words.empty()) {
     const std::string_view word = words.Next();
@@ -149,7 +144,7 @@ absl::StatusOr<Schedule> ReadHeader(Words words) {
                     .microbatches = header.microbatches,
                     .splits_weight = header.has_weight ? header.splits_weight : info.splits_weight,
                     .ranks = {}};
-  if (!header.kind.has_value() && header.chunks == 0 && header.placement != StagePlacement::kLooping) {
+  if (header.kind == ScheduleKind::kCustom && header.chunks == 0 && header.placement != StagePlacement::kLooping) {
     schedule.shape.chunks = 2;
   }
   LYNX_RETURN_IF_ERROR(
@@ -188,9 +183,9 @@ std::string SlotText(const Slot& slot) {
 }
 
 std::string ScheduleText(const Schedule& schedule) {
-  std::string text = absl::StrCat(ScheduleName(schedule.kind), " ranks=", schedule.shape.ranks,
+  std::string text = absl::StrCat(ScheduleKindName(schedule.kind), " ranks=", schedule.shape.ranks,
                                   " chunks=", schedule.shape.chunks, " microbatches=", schedule.microbatches);
-  if (!schedule.kind.has_value()) {
+  if (schedule.kind == ScheduleKind::kCustom) {
     absl::StrAppend(&text, " placement=", PlacementName(schedule.shape.placement),
                     " weight=", schedule.splits_weight ? "split" : "fused");
   }

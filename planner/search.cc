@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -38,6 +39,7 @@ class Space {
       : spec_(spec),
         model_(spec.model),
         pinned_(spec.parallel),
+        fixed_(PinnedLayout(spec.parallel)),
         any_(target == PlanTarget::kAnyFramework),
         least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
@@ -105,8 +107,7 @@ class Space {
   }
 
   bool ScheduleFits(const Candidate& c) const {
-    const ScheduleKind kind = c.layout.schedule;
-    if (!CheckScheduleShape(kind, PipelineOf(c.layout), c.microbatches, InfoOf(kind).splits_weight).ok()) return false;
+    if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
     switch (c.layout.schedule) {
       case ScheduleKind::kInterleaved:
         return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
@@ -124,6 +125,7 @@ class Space {
       // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
+      c.layout.custom = fixed_.custom;
       for (ScheduleKind schedule : Schedules(c.layout, virtual_stages)) {
         c.layout.schedule = schedule;
         if (!ScheduleFits(c)) continue;
@@ -141,6 +143,7 @@ class Space {
   const JobSpec& spec_;
   const ModelSpec& model_;
   const ParallelSpec& pinned_;
+  const ParallelLayout fixed_;
   const bool any_;
   const int32_t least_devices_;
   const int32_t max_ranks_;
@@ -168,7 +171,12 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
                      " devices and a tensor-parallel group stays on one node: use at most ", least));
   }
   std::string more;
-  if (spec.parallel.schedule == ScheduleKind::kInterleaved) {
+  if (spec.parallel.schedule == ScheduleKind::kCustom) {
+    const Schedule& custom = *PinnedLayout(spec.parallel).custom.schedule;
+    more = absl::StrCat(", and the custom schedule is one of ", custom.microbatches, " microbatches (train.globalBatch / ",
+                        "(parallel.dp * train.microBatch)) on ", custom.shape.ranks, " ranks of ", custom.shape.chunks,
+                        " virtual stages");
+  } else if (spec.parallel.schedule == ScheduleKind::kInterleaved) {
     more = ", and the interleaved schedule needs pp above 1 and a number of microbatches that pp divides";
   } else if (spec.parallel.schedule == ScheduleKind::kChimera) {
     more = ", and Chimera needs an even pp and an even number of microbatches";

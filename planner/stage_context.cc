@@ -8,6 +8,7 @@
 namespace lynx {
 
 PipelineShape PipelineOf(const ParallelLayout& layout) {
+  if (layout.custom.schedule) return layout.custom.schedule->shape;
   const StagePlacement placement = InfoOf(layout.schedule).placement;
   const int32_t chunks = placement == StagePlacement::kLooping ? layout.virtual_stages : 2;
   return {.placement = placement, .ranks = layout.pp, .chunks = chunks};

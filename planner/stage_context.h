@@ -33,7 +33,7 @@ struct StageSlice {
 StageSlice SliceOf(const ParallelLayout& layout, int32_t stage, int32_t first_layer, int32_t end_layer);
 
 // The pipeline of a layout: placement from its schedule; two chunks where the placement fixes that, else
-// virtual_stages.
+// virtual_stages. A custom schedule says its own.
 PipelineShape PipelineOf(const ParallelLayout& layout);
 
 // Ranks that hold the same weights and sum their gradients: replicas and context-parallel ranks; in a bidirectional

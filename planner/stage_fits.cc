@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "planner/layout_schedule.h"
 #include "planner/lower.h"
 #include "planner/memory_model.h"
 #include "planner/partition.h"
@@ -186,7 +187,7 @@ Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
 // slot takes what a slot of a pipeline of one virtual stage takes.
 Bytes StageFits::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
   const auto chunks = static_cast<size_t>(pipeline_.chunks);
-  const bool split = InfoOf(candidate_.layout.schedule).splits_weight;
+  const bool split = SplitsWeight(candidate_.layout);
   std::vector<Bytes> stored(chunks), for_weights(chunks), beside(chunks);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     const SliceEnds ends = PartsOf(stage, pipeline_.chunks)[chunk].ends;
@@ -221,7 +222,9 @@ MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& polic
   StageContext context = Context(stage, layers);
   // Some more than are ever in flight; an even number where there are two pipes.
   const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
-  context.microbatches = std::min(candidate_.microbatches, enough);
+  // A custom schedule is one of so many microbatches.
+  const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
+  context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
   const Program program = LowerStage(context, slots[static_cast<size_t>(stage)], policies);
   absl::StatusOr<MemoryPlan> memory = arena ? PlanMemory(program, context) : FoldLiveness(program, context);
@@ -263,7 +266,7 @@ const StageHeu& StageFits::Heu(RecomputeMode mode, int32_t stage, const Part& pa
 
 Bytes StageFits::LayerInputs(int32_t stage, int32_t layers) const {
   const Bytes inputs = TensorBytes(Tensor::kX, shape_) * InFlightOf(stage);
-  if (!InfoOf(candidate_.layout.schedule).splits_weight) return inputs * layers;
+  if (!SplitsWeight(candidate_.layout)) return inputs * layers;
   const auto held = [&](int32_t count) {
     return peaks_.StoredForWeights({}, NamedPolicy(graph_, RecomputeMode::kNone, count));
   };

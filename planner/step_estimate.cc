@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "planner/op_cost.h"
 #include "planner/recompute_policy.h"
-#include "planner/schedule_generate.h"
+#include "planner/layout_schedule.h"
 #include "planner/schedule_order.h"
 #include "planner/schedule_timeline.h"
 
@@ -221,8 +221,8 @@ absl::StatusOr<StepEstimate> Estimator::Run() {
                      "planned and simulated"));
   }
   const ParallelLayout& layout = request_.layout;
-  LYNX_ASSIGN_OR_RETURN(const Schedule schedule,
-                        GenerateSchedule(layout.schedule, layout.pp, layout.virtual_stages, request_.microbatches));
+  LYNX_RETURN_IF_ERROR(CheckScheduleOf(layout, request_.microbatches));
+  const Schedule schedule = ScheduleOf(layout, request_.microbatches);
   shape_of_pipeline_ = schedule.shape;
   splits_weight_ = schedule.splits_weight;
   if (request_.model.layers < shape_of_pipeline_.pieces()) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 #include "planner/validate.h"
 
 namespace lynx {
@@ -17,8 +18,7 @@ absl::Status CheckSlices(const StageContext& c) {
     return absl::FailedPreconditionError(absl::StrCat("stage ", c.pipeline_rank, ": ", what));
   };
   const PipelineShape pipeline = c.pipeline();
-  const ScheduleKindInfo& info = InfoOf(c.layout.schedule);
-  const absl::Status exists = CheckScheduleShape(c.layout.schedule, pipeline, c.microbatches, info.splits_weight);
+  const absl::Status exists = CheckScheduleOf(c.layout, c.microbatches);
   if (!exists.ok()) return fail(std::string(exists.message()));
   if (static_cast<int64_t>(c.slices.size()) != pipeline.chunks) {
     return fail(absl::StrCat("it has ", c.slices.size(), " slices of the model, ", LayoutText(c.layout), " puts ",

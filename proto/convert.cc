@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 #include "proto/bounds.h"
 
 namespace lynx {
@@ -71,7 +72,7 @@ constexpr std::array<std::pair<v1::Choice, Choice>, 3> kChoices = {{
     {v1::CHOICE_OFF, Choice::kOff},
     {v1::CHOICE_ON, Choice::kOn},
 }};
-constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 7> kScheduleKinds = {{
+constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 8> kScheduleKinds = {{
     {v1::SCHEDULE_KIND_AUTO, ScheduleKind::kAuto},
     {v1::SCHEDULE_KIND_GPIPE, ScheduleKind::kGpipe},
     {v1::SCHEDULE_KIND_ONE_FORWARD_ONE_BACKWARD, ScheduleKind::kOneForwardOneBackward},
@@ -79,6 +80,7 @@ constexpr std::array<std::pair<v1::ScheduleKind, ScheduleKind>, 7> kScheduleKind
     {v1::SCHEDULE_KIND_ZERO_BUBBLE, ScheduleKind::kZeroBubble},
     {v1::SCHEDULE_KIND_CHIMERA, ScheduleKind::kChimera},
     {v1::SCHEDULE_KIND_ZERO_BUBBLE_V, ScheduleKind::kZeroBubbleV},
+    {v1::SCHEDULE_KIND_CUSTOM, ScheduleKind::kCustom},
 }};
 constexpr std::array<std::pair<v1::ZeroStage, ZeroStage>, 5> kZeroStages = {{
     {v1::ZERO_STAGE_AUTO, ZeroStage::kAuto},
@@ -104,6 +106,7 @@ v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
   message.set_virtual_stages(parallel.virtual_stages);
   message.set_sequence_parallel(ToTable(kChoices, parallel.sequence_parallel));
   message.set_schedule(ToTable(kScheduleKinds, parallel.schedule));
+  message.set_schedule_text(parallel.schedule_text);
   message.set_zero(ToTable(kZeroStages, parallel.zero));
   message.set_partition(ToTable(kPartitionMethods, parallel.partition));
   return message;
@@ -111,13 +114,14 @@ v1::ParallelSpec ParallelToProto(const ParallelSpec& parallel) {
 
 absl::StatusOr<ParallelSpec> ParallelFromProto(const v1::ParallelSpec& message) {
   ParallelSpec parallel{.tp = message.tp(), .pp = message.pp(), .dp = message.dp(), .cp = message.cp(),
-                        .virtual_stages = message.virtual_stages()};
+                        .virtual_stages = message.virtual_stages(), .schedule_text = message.schedule_text()};
   LYNX_ASSIGN_OR_RETURN(parallel.sequence_parallel,
                         FromTable(kChoices, message.sequence_parallel(), "parallel.sequenceParallel",
                                   "auto (0), off (1), on (2)"));
   LYNX_ASSIGN_OR_RETURN(parallel.schedule,
                         FromTable(kScheduleKinds, message.schedule(), "parallel.schedule",
-                                  "auto (0), gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5)"));
+                                  "auto (0), gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5), "
+                                  "zero-bubble-v (6), custom (7)"));
   LYNX_ASSIGN_OR_RETURN(parallel.zero, FromTable(kZeroStages, message.zero(), "parallel.zero",
                                                  "auto (0), none (1), optimizer (2), gradients (3), weights (4)"));
   LYNX_ASSIGN_OR_RETURN(parallel.partition, FromTable(kPartitionMethods, message.partition(), "parallel.partition",
@@ -287,6 +291,7 @@ v1::ParallelLayout ToProto(const ParallelLayout& layout) {
   message.set_sequence_parallel(layout.sequence_parallel);
   message.set_zero(ToTable(kZeroStages, layout.zero));
   message.set_schedule(ToTable(kScheduleKinds, layout.schedule));
+  message.set_schedule_text(CustomScheduleText(layout));
   return message;
 }
 
@@ -308,8 +313,11 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
                                                "none (1), optimizer (2), gradients (3), weights (4)"));
   if (layout.zero == ZeroStage::kAuto) layout.zero = ZeroStage::kNone;
   LYNX_ASSIGN_OR_RETURN(layout.schedule, FromTable(kScheduleKinds, message.schedule(), FieldPath(path, "schedule"),
-                                                   "gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5)"));
+                                                   "gpipe (1), 1f1b (2), interleaved (3), zero-bubble (4), chimera (5), "
+                                  "zero-bubble-v (6), custom (7)"));
   if (layout.schedule == ScheduleKind::kAuto) layout.schedule = ScheduleKind::kOneForwardOneBackward;
+  LYNX_RETURN_IF_ERROR(
+      Annotate(SetCustomSchedule(message.schedule_text(), layout), FieldPath(path, "schedule_text")));
   return layout;
 }
 

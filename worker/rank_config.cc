@@ -4,6 +4,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "planner/layout.h"
+#include "planner/layout_schedule.h"
 #include "worker/json_fields.h"
 
 namespace lynx {
@@ -80,6 +81,7 @@ static void Describe(Fields& fields, ParallelSpec& parallel) {
   fields.Field("virtual_stages", parallel.virtual_stages);
   fields.Named("sequence_parallel", parallel.sequence_parallel, &ChoiceName, &ParseChoice);
   fields.Named("schedule", parallel.schedule, &ScheduleKindName, &ParseScheduleKind);
+  fields.Field("schedule_text", parallel.schedule_text);
   fields.Named("zero", parallel.zero, &ZeroStageName, &ParseZeroStage);
   fields.Named("partition", parallel.partition, &PartitionMethodName, &ParsePartitionMethod);
 }
@@ -142,9 +144,14 @@ static void Describe(Fields& fields, PeerAddress& peer) {
 
 namespace {
 
-// `program`: the text of config.program.
+// What of a config is written as text.
+struct Texts {
+  std::string program;
+  std::string schedule;  // of context.layout: "" unless custom
+};
+
 template <class Fields>
-void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, std::string& program) {
+void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& texts) {
   fields.Field("format", format);
   fields.Field("job", config.job.value);
   fields.Field("generation", config.generation.value);
@@ -160,7 +167,8 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, std::strin
   fields.Field("threads", config.threads);
   fields.Field("cores", config.cores);
   fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
-  fields.Field("program", program);
+  fields.Field("schedule_text", texts.schedule);
+  fields.Field("program", texts.program);
 }
 
 // What must hold before anything else may look at the values.
@@ -238,19 +246,23 @@ void CheckSlices(JsonReader& fields, const StageContext& context) {
 std::string RankConfigText(const RankConfig& config) {
   RankConfig copy = config;
   int32_t format = kFormat;
-  std::string program = ProgramText(config.program);
+  Texts texts{ProgramText(config.program), CustomScheduleText(config.context.layout)};
   JsonWriter writer;
-  DescribeAll(writer, format, copy, program);
+  DescribeAll(writer, format, copy, texts);
   return writer.Indented();
 }
 
 absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
   RankConfig config;
   int32_t format = 0;
-  std::string program;
+  Texts texts;
   JsonReader reader(text, kWhat);
-  DescribeAll(reader, format, config, program);
+  DescribeAll(reader, format, config, texts);
   if (reader.ok()) CheckValues(reader, format, config);
+  if (reader.ok()) {
+    const absl::Status custom = SetCustomSchedule(texts.schedule, config.context.layout);
+    if (!custom.ok()) reader.Fail("schedule_text", std::string(custom.message()));
+  }
   if (reader.ok()) CheckSlices(reader, config.context);
   if (reader.ok()) {
     for (StageSlice& slice : config.context.slices) {
@@ -258,7 +270,7 @@ absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
     }
   }
   if (reader.ok()) {
-    absl::StatusOr<Program> parsed = ParseProgram(program);
+    absl::StatusOr<Program> parsed = ParseProgram(texts.program);
     if (parsed.ok()) {
       config.program = *std::move(parsed);
     } else {

@@ -73,14 +73,7 @@ std::optional<int32_t> CommonFirstLayers(const std::vector<const SlicePlan*>& sl
 
 // The fastest plan of the same layout whose policies the framework has; nullopt: none fits.
 absl::StatusOr<std::optional<Plan>> Substitute(ExportFormat format, PlanRequest request, const Plan& plan) {
-  request.spec.parallel.tp = plan.layout.tp;
-  request.spec.parallel.pp = plan.layout.pp;
-  request.spec.parallel.dp = plan.layout.dp;
-  request.spec.parallel.cp = plan.layout.cp;
-  request.spec.parallel.virtual_stages = plan.layout.virtual_stages;
-  request.spec.parallel.sequence_parallel = plan.layout.sequence_parallel ? Choice::kOn : Choice::kOff;
-  request.spec.parallel.zero = plan.layout.zero;
-  request.spec.parallel.schedule = plan.layout.schedule;
+  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
   request.spec.train.micro_batch = plan.micro_batch;
   request.spec.recompute_options = {};  // no offloading; N of kBlock: the best that fits
   std::optional<Plan> best;

@@ -160,7 +160,8 @@ class Torchtitan {
       case ScheduleKind::kZeroBubble:
         Miss(ScheduleMissing(layout_, "torchtitan has it for two chunks a rank (zero-bubble-v), and here runs 1F1B"));
         return "1F1B";
-      case ScheduleKind::kChimera: Miss(ScheduleMissing(layout_, "torchtitan runs 1F1B")); return "1F1B";
+      case ScheduleKind::kChimera:
+      case ScheduleKind::kCustom: Miss(ScheduleMissing(layout_, "torchtitan runs 1F1B")); return "1F1B";
       case ScheduleKind::kAuto:
       case ScheduleKind::kOneForwardOneBackward: break;
     }

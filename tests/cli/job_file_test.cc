@@ -60,6 +60,24 @@ TEST(JobFile, ReadsFieldsAndDefaults) {
   EXPECT_EQ(spec->train.optimizer.beta2, 0.95);
 }
 
+TEST(JobFile, ReadsAScheduleFromItsText) {
+  const std::string with_schedule = Replaced("resources:",
+                                             "parallel:\n  tp: 1\n  dp: 1\n  schedule: |\n    custom ranks=2 microbatches=2\n"
+                                             "    0F0 0F1 0B0 0B1\n    1F0 1B0 1F1 1B1  # as in 1F1B\nresources:");
+  const auto spec = ParseJobFile(with_schedule, "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->parallel.schedule, ScheduleKind::kCustom);
+  EXPECT_EQ(spec->parallel.pp, 2);
+  EXPECT_EQ(spec->parallel.schedule_text,
+            "custom ranks=2 chunks=1 microbatches=2 placement=looping weight=fused\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n");
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status() << JobFileText(*spec);
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(ErrorOf(absl::StrReplaceAll(with_schedule, {{"0B1", "0B2"}})),
+              testing::AllOf(HasSubstr("parallel.schedule: "), HasSubstr("0B2")));
+  EXPECT_THAT(ErrorOf(Replaced("resources:", "parallel: {schedule: custom}\nresources:")), HasSubstr("a schedule's text"));
+}
+
 TEST(JobFile, PrintedFileReadsBackEqual) {
   auto spec = ParseJobFile(Replaced("  steps: 10",
                                     "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"

@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using enum ActionKind;
 
-constexpr ParallelLayout kTp2Sp{.tp = 2, .sequence_parallel = true};
+const ParallelLayout kTp2Sp{.tp = 2, .sequence_parallel = true};
 
 ModelSpec SmallLlama(int32_t layers) {
   ModelSpec model = SmallModel(layers);
@@ -142,7 +142,7 @@ TEST(ZeroStages, TheEngineRefusesThemByName) {
               HasSubstr("parallel.zero optimizer can be planned"));
 }
 
-constexpr ParallelLayout Shared(ZeroStage zero) { return {.dp = 2, .zero = zero}; }
+ParallelLayout Shared(ZeroStage zero) { return {.dp = 2, .zero = zero}; }
 constexpr std::array kZeroStages = {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
 
 TEST(ZeroGolden, Optimizer) {

@@ -20,7 +20,7 @@ TEST(ScheduleTest, InFlight) {
   EXPECT_EQ(InFlight(0, 4, 2), 2);
 }
 
-constexpr ParallelLayout kTp2Pp2{.tp = 2, .pp = 2};
+const ParallelLayout kTp2Pp2{.tp = 2, .pp = 2};
 
 TEST(LowerGoldenTest, StoreAll) {
   ExpectGoldenPrograms("program_none.txt", NamedPipeline(RecomputeMode::kNone, 2, kTp2Pp2, 3));

@@ -122,7 +122,7 @@ TEST(ValidateSchedule, KeepsAMessageShort) {
   constexpr int32_t kRanks = 12;
   Schedule schedule = Generated(ScheduleKind::kGpipe, kRanks, 1, 1);
   schedule.shape = {.placement = StagePlacement::kLooping, .ranks = kRanks, .chunks = 2};
-  schedule.kind.reset();
+  schedule.kind = ScheduleKind::kCustom;
   for (int32_t r = 0; r < kRanks; ++r) {
     schedule.ranks[r] = {{Pass::kForward, r + kRanks, 0},
                          {Pass::kForward, r, 0},
@@ -179,7 +179,7 @@ TEST(ValidateSchedule, AgreesWithTheReferenceOnChangedSchedules) {
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     std::mt19937_64 rng(seed);
     Schedule schedule = RandomSchedule(rng);
-    schedule.kind.reset();
+    schedule.kind = ScheduleKind::kCustom;
     std::vector<Slot>& slots = schedule.ranks[rng() % schedule.ranks.size()];
     const size_t i = rng() % slots.size();
     switch (rng() % 6) {
@@ -213,7 +213,7 @@ TEST(ValidateSchedule, AgreesWithTheReferenceOnChangedSchedules) {
 }
 
 TEST(ScheduleProperty, GeneratedSchedulesValidateAndReadBack) {
-  std::set<std::optional<ScheduleKind>> kinds;
+  std::set<ScheduleKind> kinds;
   for (uint64_t seed = 1; seed <= 1000; ++seed) {
     std::mt19937_64 rng(seed);
     const Schedule schedule = RandomSchedule(rng);

@@ -64,7 +64,7 @@ TEST(PipelineShape, IsConsistent) {
 }
 
 TEST(ScheduleShape, KnowsWhatEachKindNeeds) {
-  const auto check = [](std::optional<ScheduleKind> kind, PipelineShape shape, int32_t microbatches, bool splits) {
+  const auto check = [](ScheduleKind kind, PipelineShape shape, int32_t microbatches, bool splits) {
     return std::string(CheckScheduleShape(kind, shape, microbatches, splits).message());
   };
   const PipelineShape one{.ranks = 4, .chunks = 1};
@@ -82,15 +82,15 @@ TEST(ScheduleShape, KnowsWhatEachKindNeeds) {
             "chimera needs an even number of ranks, not 3: in an odd one the two pipes would meet in the same slots");
   EXPECT_EQ(check(ScheduleKind::kChimera, kBidirectional, 7, false),
             "chimera needs an even number of microbatches, half for each pipe, not 7");
-  EXPECT_EQ(check(std::nullopt, {StagePlacement::kV, 4, 3}, 8, false),
+  EXPECT_EQ(check(ScheduleKind::kCustom, {StagePlacement::kV, 4, 3}, 8, false),
             "placement v puts 2 chunks on each rank, not 3");
-  EXPECT_EQ(check(std::nullopt, {StagePlacement::kBidirectional, 3, 2}, 7, true), "");
+  EXPECT_EQ(check(ScheduleKind::kCustom, {StagePlacement::kBidirectional, 3, 2}, 7, true), "");
   EXPECT_EQ(check(ScheduleKind::kAuto, one, 8, false), "auto is no schedule but the choice of one");
 }
 
 TEST(ScheduleShape, HasBounds) {
   const auto check = [](PipelineShape shape, int32_t microbatches, bool splits) {
-    return std::string(CheckScheduleShape(std::nullopt, shape, microbatches, splits).message());
+    return std::string(CheckScheduleShape(ScheduleKind::kCustom, shape, microbatches, splits).message());
   };
   EXPECT_EQ(check({.ranks = 0, .chunks = 1}, 8, false), "a pipeline has 1 to 4096 ranks, not 0");
   EXPECT_EQ(check({.ranks = 4097, .chunks = 1}, 8, false), "a pipeline has 1 to 4096 ranks, not 4097");
@@ -131,7 +131,7 @@ TEST(ScheduleText, SaysPlacementAndWeightOfCustomSchedules) {
       "custom ranks=1 chunks=2 microbatches=1 placement=v weight=split\n"
       "0F0 1F0 1B0 0B0 0W0 1W0\n";
   const Schedule schedule = Read(text);
-  EXPECT_FALSE(schedule.kind.has_value());
+  EXPECT_EQ(schedule.kind, ScheduleKind::kCustom);
   EXPECT_EQ(schedule.shape, (PipelineShape{StagePlacement::kV, 1, 2}));
   EXPECT_TRUE(schedule.splits_weight);
   EXPECT_EQ(ScheduleText(schedule), text);

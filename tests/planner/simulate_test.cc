@@ -163,7 +163,7 @@ class TwoChunks : public ::testing::Test {
     return std::string(Run(first, second, kInterleaved).status().message());
   }
 
-  static constexpr ParallelLayout kInterleaved{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  static inline const ParallelLayout kInterleaved{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
   const ModelSpec model_ = TinyModel(4);
 };
 

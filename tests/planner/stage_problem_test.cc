@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr ParallelLayout kTp2{.tp = 2};
+const ParallelLayout kTp2{.tp = 2};
 
 RecomputeProblem TinyProblem(const HardwareProfile& profile, const ParallelLayout& layout, const StageTraits& traits) {
   const ModelSpec model = TinyModel(2);

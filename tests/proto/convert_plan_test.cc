@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/digest.h"
+#include "planner/layout_schedule.h"
 #include "planner/plan.h"
 #include "proto/convert.h"
 
@@ -146,6 +147,20 @@ TEST(ConvertPlanTest, SlicesOfAllVirtualStagesComeBack) {
     EXPECT_THAT(std::string(FromProto(message).status().message()),
                 HasSubstr("plan.stages[0].slices[1].first_layer is "));
   }
+}
+
+TEST(ConvertPlanTest, ACustomScheduleComesBackWithItsSlots) {
+  Plan plan = PlanWithTwoSlicesEach(ScheduleKind::kInterleaved);
+  const Schedule schedule = ScheduleOf(plan.layout, 2);
+  plan.layout.schedule = ScheduleKind::kCustom;
+  ASSERT_EQ(SetCustomSchedule(ScheduleText(schedule), plan.layout), absl::OkStatus());
+  plan.digest = Sha256Hex(PlanText(plan));
+  v1::Plan message = ToProto(plan);
+  const absl::StatusOr<Plan> back = FromProto(message);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->layout, plan.layout);
+  message.mutable_layout()->set_schedule_text("custom ranks=4 microbatches=2");
+  EXPECT_THAT(std::string(FromProto(message).status().message()), HasSubstr("plan.layout.schedule_text: "));
 }
 
 TEST(ConvertPlanTest, BadPlansNameTheField) {

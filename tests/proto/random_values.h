@@ -6,6 +6,7 @@
 
 #include "planner/hardware_profile.h"
 #include "planner/job_spec.h"
+#include "planner/schedule_generate.h"
 
 namespace lynx::testing {
 
@@ -29,6 +30,12 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   spec.parallel.partition = pick(PartitionMethod::kGreedy);
   spec.parallel.schedule = pick(ScheduleKind::kInterleaved);
   if (spec.parallel.schedule == ScheduleKind::kInterleaved) spec.parallel.virtual_stages = 3;
+  if (Pick(random, 0, 7) == 0) {
+    const absl::StatusOr<Schedule> schedule = GenerateSchedule(
+        ScheduleKind::kOneForwardOneBackward, spec.parallel.pp, 1, static_cast<int32_t>(Pick(random, 1, 8)));
+    spec.parallel.schedule = ScheduleKind::kCustom;
+    spec.parallel.schedule_text = ScheduleText(*schedule);
+  }
   spec.recompute = pick(RecomputeMode::kOpt);
   if (spec.recompute == RecomputeMode::kBlock) spec.recompute_options.layers = 2;
   spec.recompute_options.forbids_offload = Pick(random, 0, 1) == 0;

@@ -12,7 +12,7 @@ using ::lynx::testing::FakeNode;
 using ::lynx::testing::MakeSpec;
 using ::testing::HasSubstr;
 
-constexpr ParallelLayout kFour{2, 2, 1};
+const ParallelLayout kFour{2, 2, 1};
 
 Cluster& FourRanks(Cluster& cluster, JobId& job, int32_t max_restarts = 3) {
   cluster.AddNode("n0");

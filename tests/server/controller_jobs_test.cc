@@ -15,7 +15,7 @@ using ::lynx::testing::MakeSpec;
 using ::lynx::testing::MakeTestPlan;
 using ::testing::HasSubstr;
 
-constexpr ParallelLayout kFour{2, 2, 1};
+const ParallelLayout kFour{2, 2, 1};
 
 TEST(ControllerJobsTest, RunsFromSubmissionToSuccess) {
   Cluster cluster;

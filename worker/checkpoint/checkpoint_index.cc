@@ -8,6 +8,7 @@
 #include "common/digest.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 #include "planner/schedule.h"
 
 namespace lynx {
@@ -55,6 +56,7 @@ json Canonical(const CheckpointIndex& index) {
         {"dp", id.layout.dp},
         {"virtual_stages", id.layout.virtual_stages},
         {"schedule", ScheduleKindName(id.layout.schedule)},
+        {"schedule_text", CustomScheduleText(id.layout)},
         {"sequence_parallel", id.layout.sequence_parallel},
         {"zero", ZeroStageName(id.layout.zero)}}},
       {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
@@ -157,6 +159,11 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
   }
   if (!ParseZeroStage(zero, out.zero) || out.zero == ZeroStage::kAuto) {
     fields.Fail(absl::StrCat("layout.zero is ", zero));
+  }
+  std::string text;
+  if (out.schedule == ScheduleKind::kCustom) fields.Text(layout, "schedule_text", text);
+  if (absl::Status custom = SetCustomSchedule(text, out); fields.status().ok() && !custom.ok()) {
+    fields.Fail(absl::StrCat("layout.schedule_text: ", std::string(custom.message())));
   }
 }
 

@@ -187,6 +187,7 @@ void Rendezvous::SendHello(Dial& dial) {
   hello.job = options_.job;
   hello.generation = options_.generation;
   hello.layout = options_.layout;
+  hello.schedule_digest = DigestOfSchedule(options_.layout);
   hello.from = options_.rank;
   hello.to = dial.key.peer;
   hello.channel = dial.key.channel;
@@ -293,9 +294,14 @@ std::string Rendezvous::Refusal(const Hello& hello) const {
     return absl::StrCat("generation ", hello.generation.value, " of job '", options_.job.value,
                         "' was offered, generation ", options_.generation.value, " runs here");
   }
-  if (!(hello.layout == options_.layout)) {
+  ParallelLayout offered = hello.layout;
+  offered.custom = options_.layout.custom;  // compared by its digest
+  if (!(offered == options_.layout)) {
     return absl::StrCat("layout ", LayoutText(hello.layout), " was offered, layout ", LayoutText(options_.layout),
                         " runs here");
+  }
+  if (hello.schedule_digest != DigestOfSchedule(options_.layout)) {
+    return "another custom schedule was offered than runs here";
   }
   const LinkKey key{hello.from, hello.channel, hello.part};
   const std::vector<LinkKey> links = LinksOf(options_.layout, options_.rank);

@@ -4,7 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "common/check.h"
+#include "common/digest.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -35,6 +38,12 @@ std::string Shortened(std::string text) {
 
 }  // namespace
 
+uint64_t DigestOfSchedule(const ParallelLayout& layout) {
+  if (!layout.custom.schedule) return 0;
+  uint64_t digest = 0;
+  return absl::SimpleHexAtoi(Sha256Hex(CustomScheduleText(layout)).substr(0, 16), &digest) ? digest : 0;
+}
+
 std::string EncodeHello(const Hello& hello) {
   LYNX_CHECK(hello.job.value.size() <= kMaxJobIdBytes);
   std::string bytes(kHelloBytes, '\0');
@@ -54,6 +63,7 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint8_t>(at + 49, static_cast<uint8_t>(hello.layout.schedule));
   Put<uint8_t>(at + 50, static_cast<uint8_t>(hello.layout.zero));
   Put<uint8_t>(at + 51, hello.layout.sequence_parallel ? 1 : 0);
+  Put<uint64_t>(at + 52, hello.schedule_digest);
   std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
   return bytes;
 }
@@ -83,7 +93,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   const uint8_t schedule = Get<uint8_t>(at + 49);
   const uint8_t zero = Get<uint8_t>(at + 50);
   const uint8_t sequence_parallel = Get<uint8_t>(at + 51);
-  if (channel > static_cast<uint8_t>(Channel::kStage) || schedule > static_cast<uint8_t>(ScheduleKind::kChimera) ||
+  if (channel > static_cast<uint8_t>(Channel::kStage) || schedule >= kScheduleKindCount ||
       zero > static_cast<uint8_t>(ZeroStage::kWeights) || sequence_parallel > 1) {
     return std::nullopt;
   }
@@ -91,6 +101,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout.schedule = static_cast<ScheduleKind>(schedule);
   hello.layout.zero = static_cast<ZeroStage>(zero);
   hello.layout.sequence_parallel = sequence_parallel == 1;
+  hello.schedule_digest = Get<uint64_t>(at + 52);
   hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
   return hello;
 }

@@ -30,12 +30,15 @@ struct Hello {
   uint32_t version = kWireVersion;
   JobId job;
   Generation generation;
-  ParallelLayout layout;
+  ParallelLayout layout;          // without the slots of a custom schedule
+  uint64_t schedule_digest = 0;  // DigestOfSchedule
   int32_t from = 0;
   int32_t to = 0;
   Channel channel = Channel::kControl;
   int32_t part = 0;  // as in LinkKey
 };
+// Of a custom schedule's text; 0 for other schedules.
+uint64_t DigestOfSchedule(const ParallelLayout& layout);
 // Of every Hello; the job id is padded with zeros.
 inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes;
 std::string EncodeHello(const Hello& hello);

@@ -7,6 +7,7 @@
 
 #include "common/digest.h"
 #include "common/limits.h"
+#include "planner/layout_schedule.h"
 
 namespace lynx {
 namespace {
@@ -51,6 +52,16 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   index.identity.layout = {.pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer,
                            .schedule = ScheduleKind::kChimera};
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+}
+
+TEST(CheckpointIndex, KeepsTheSlotsOfACustomSchedule) {
+  CheckpointIndex index = SmallIndex();
+  index.identity.layout = {.pp = 2, .schedule = ScheduleKind::kCustom};
+  ASSERT_EQ(SetCustomSchedule("custom ranks=2 microbatches=1\n0F0 0B0\n1F0 1B0\n", index.identity.layout),
+            absl::OkStatus());
+  const auto read = DecodeIndex(EncodeIndex(index));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->identity, index.identity);
 }
 
 // One stage after another has thousands of ranks: what may be planned may be stored.

@@ -10,7 +10,7 @@
 namespace lynx {
 namespace {
 
-constexpr ParallelLayout kPair{.tp = 2};
+const ParallelLayout kPair{.tp = 2};
 
 // Rank 0 of a pair, with the other ends of its connections in the test's hands.
 struct Ends {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "planner/layout_schedule.h"
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/collectives/socket.h"
 #include "worker/collectives/wire.h"
@@ -74,6 +75,18 @@ TEST(ConnectTest, APeerWithAnotherScheduleIsRefused) {
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(Message(status), HasSubstr("layout tp1 pp2 dp1"));
     EXPECT_THAT(Message(status), HasSubstr("gpipe"));
+  });
+}
+
+TEST(ConnectTest, APeerWithAnotherCustomScheduleIsRefused) {
+  ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};
+  ASSERT_TRUE(SetCustomSchedule("custom ranks=2 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1\n", layout).ok());
+  std::vector<CommunicatorOptions> options = LoopbackOptions(layout);
+  ASSERT_TRUE(
+      SetCustomSchedule("custom ranks=2 microbatches=2\n0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1\n", options[1].layout).ok());
+  OnThreads(2, [&](int32_t rank) {
+    options[rank].connect_timeout = Nanos(2'000'000'000);
+    EXPECT_THAT(Message(ConnectTcp(options[rank]).status()), HasSubstr("another custom schedule was offered"));
   });
 }
 

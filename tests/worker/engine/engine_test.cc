@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr ParallelLayout kSingle{1, 1, 1};
+const ParallelLayout kSingle{1, 1, 1};
 
 TinyJob SmallJob(const ParallelLayout& layout, RecomputeMode mode = RecomputeMode::kFull) {
   TinyJob job;

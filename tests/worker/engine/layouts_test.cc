@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "planner/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {
@@ -96,6 +97,28 @@ TEST(TiedEmbeddings, CopiesStayEqualAndCountOnce) {
   TinyJob job{.model = SpecOf(TinyModel::kTiedGpt)};
   job.Lower({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}, RecomputeMode::kFull);
   EXPECT_FALSE(Train(job, 1).weights.contains("head.out.weight"));  // one rank has both
+}
+
+// An order of one's own: in a V, with weight gradients apart, and all of them at the end of each half of the batch.
+TEST(CustomSchedule, TrainsToTheSameLosses) {
+  TinyJob job;
+  job.train.global_batch = 4;
+  job.Lower({1, 1, 1}, RecomputeMode::kNone);
+  const std::vector<double> expected = Train(job, 10).losses();
+  ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};
+  ASSERT_EQ(SetCustomSchedule("custom ranks=2 microbatches=4 placement=v weight=split\n"
+                              "0F0 3F0 3B0 0F1 3F1 3B1 0B0 3W0 0B1 3W1 0W0 0W1 0F2 3F2 3B2 0F3 3F3 3B3 0B2 3W2 0B3 3W3 "
+                              "0W2 0W3\n"
+                              "1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1 2W0 2W1 1W0 1W1 1F2 2F2 2B2 1B2 1F3 2F3 2B3 1B3 2W2 2W3 "
+                              "1W2 1W3\n",
+                              layout),
+            absl::OkStatus());
+  job.Lower(layout, RecomputeMode::kSelective);
+  const std::vector<double> losses = Train(job, 10).losses();
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_NEAR(losses[step], expected[step], kTolerance * expected[step]) << "step " << step;
+  }
 }
 
 // The replicas' shares of the batch and the microbatches' are also no part of the result.

@@ -14,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr ParallelLayout kFour{2, 1, 2};
+const ParallelLayout kFour{2, 1, 2};
 
 DataFingerprint SomeData() { return {DataKind::kText, Bytes(1000), std::string(64, 'a')}; }
 

@@ -23,7 +23,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr ParallelLayout kLayout{.tp = 2, .pp = 2, .dp = 1};
+const ParallelLayout kLayout{.tp = 2, .pp = 2, .dp = 1};
 constexpr std::chrono::seconds kPatience(60);
 const char* const kBinary = LYNX_BINARY_DIR "/bin/lynx-rank";
 
