@@ -201,19 +201,35 @@ LinkCost FitLink(const std::vector<AllReduceSample>& samples) {
 }
 
 absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request) {
-  std::array<ListeningSocket, kRanks> sockets;
-  std::vector<PeerAddress> peers;
-  for (ListeningSocket& socket : sockets) {
-    LYNX_ASSIGN_OR_RETURN(socket, ListenTcp(request.host));
-    peers.push_back({request.host, socket.port});
-  }
+  return MeasureLink(request, {{request.host, request.host}, [](int32_t) { return absl::OkStatus(); }});
+}
+
+absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPlaces& places) {
+  std::array<absl::StatusOr<ListeningSocket>, kRanks> sockets;
   std::array<absl::StatusOr<Findings>, kRanks> findings;
   std::array<std::thread, kRanks> threads;
-  for (int32_t rank = 0; rank < kRanks; ++rank) {
-    threads[rank] = std::thread([&, rank] { findings[rank] = RunRank(request, rank, sockets[rank].fd, peers); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::StatusOr<Findings>& one : findings) LYNX_RETURN_IF_ERROR(one.status());
+  const auto for_both = [&](const std::function<absl::Status(int32_t rank)>& body) {
+    std::array<absl::Status, kRanks> results;
+    for (int32_t rank = 0; rank < kRanks; ++rank) {
+      threads[rank] = std::thread([&, rank] {
+        results[rank] = places.enter(rank);
+        if (results[rank].ok()) results[rank] = body(rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& result : results) LYNX_RETURN_IF_ERROR(result);
+    return absl::OkStatus();
+  };
+  LYNX_RETURN_IF_ERROR(for_both([&](int32_t rank) {
+    sockets[rank] = ListenTcp(places.hosts[rank]);
+    return sockets[rank].status();
+  }));
+  std::vector<PeerAddress> peers;
+  for (int32_t rank = 0; rank < kRanks; ++rank) peers.push_back({places.hosts[rank], sockets[rank]->port});
+  LYNX_RETURN_IF_ERROR(for_both([&](int32_t rank) {
+    findings[rank] = RunRank(request, rank, sockets[rank]->fd, peers);
+    return findings[rank].status();
+  }));
 
   // The slower of the two counts.
   std::vector<AllReduceSample> samples = findings[0]->samples;

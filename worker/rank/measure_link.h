@@ -3,6 +3,9 @@
 #ifndef LYNX_WORKER_RANK_MEASURE_LINK_H_
 #define LYNX_WORKER_RANK_MEASURE_LINK_H_
 
+#include <array>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,7 +13,15 @@
 
 namespace lynx {
 
+// Where the two ranks are, if they are not both where the caller is: their addresses, in place of request.host, and what
+// a thread calls to get to one of them (into its network namespace).
+struct LinkPlaces {
+  std::array<std::string, 2> hosts;
+  std::function<absl::Status(int32_t rank)> enter;
+};
+
 absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request);
+absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPlaces& places);
 
 struct AllReduceSample {
   Bytes bytes;

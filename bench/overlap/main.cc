@@ -1,0 +1,266 @@
+// overlap_bench: the same training job under each recomputation policy in turn, as real rank processes, each on a core of
+// its own, over a link that is as slow as the benchmark says; several rounds in one run. Prints a Markdown page.
+//
+//   overlap_bench --rank-binary build/bin/lynx-rank            needs root for network namespaces; paces sockets without
+//
+// Times are medians; comparisons are ratios inside one round. What is predicted comes from the agent's measurements of
+// devices and link alone, made at the beginning of the same run.
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "absl/strings/str_format.h"
+#include "agent/agent_profile.h"
+#include "agent/measurement.h"
+#include "bench/overlap/rank_network.h"
+#include "bench/overlap/report.h"
+#include "bench/overlap/training_run.h"
+#include "common/status.h"
+#include "planner/cost_model.h"
+#include "planner/plan.h"
+#include "worker/rank/measure_link.h"
+
+namespace lynx::bench {
+namespace {
+
+struct Options {
+  std::string rank_binary = "build/bin/lynx-rank";
+  std::string data = "/usr/share/common-licenses/GPL-3";
+  int32_t layers = 8, hidden = 384, heads = 6, seq = 256;
+  int32_t micro_batch = 2, microbatches = 4;
+  int32_t tp = 2, pp = 1;
+  int32_t rounds = 3, steps = 5;
+  int32_t limit_percent = 110;  // of what full recomputation needs
+  int64_t latency_us = 0;
+  std::vector<double> slowness = {1, 0.2};  // of the link: time of a layer's forward collectives over that of its ops
+  bool paced = false;
+};
+
+struct Policy {
+  const char* name;
+  RecomputeMode mode;
+  bool limited;
+};
+constexpr Policy kPolicies[] = {
+    {"store all, no limit", RecomputeMode::kNone, false},
+    {"full", RecomputeMode::kFull, false},
+    {"full, keep collectives", RecomputeMode::kFullKeepCollectives, false},
+    {"selective", RecomputeMode::kSelective, false},
+    {"no overlap", RecomputeMode::kNoOverlap, true},
+    {"Lynx (HEU)", RecomputeMode::kHeu, true},
+};
+
+JobSpec SpecOf(const Options& options) {
+  JobSpec spec;
+  spec.name = "overlap";
+  spec.model = {.layers = options.layers, .hidden = options.hidden, .heads = options.heads, .seq = options.seq,
+                .vocab = 256, .dropout = 0.1};
+  spec.data = {.kind = DataKind::kText, .path = options.data};
+  spec.train.steps = options.steps + 1;  // one to warm up
+  spec.train.micro_batch = options.micro_batch;
+  spec.train.global_batch = options.micro_batch * options.microbatches;
+  spec.train.seed = 7;
+  spec.resources.min_ranks = spec.resources.max_ranks = options.tp * options.pp;
+  spec.parallel = {.tp = options.tp, .pp = options.pp, .dp = 1, .cp = 1, .virtual_stages = 1,
+                   .sequence_parallel = Choice::kOff, .schedule = ScheduleKind::kOneForwardOneBackward,
+                   .zero = ZeroStage::kNone};
+  Normalize(spec);
+  return spec;
+}
+
+// Everything of a run of the benchmark that does not depend on the link.
+class Benchmark {
+ public:
+  Benchmark(const Options& options, RankNetwork& network, const std::string& folder)
+      : options_(options), spec_(SpecOf(options)), network_(network) {
+    settings_ = {.rank_binary = options.rank_binary, .folder = folder, .cores = AvailableCores()};
+    for (int32_t rank = 0; rank < options.tp * options.pp; ++rank) {
+      devices_.push_back({.index = rank, .kind = "cpu", .cores = {CoreOf(rank)}});
+    }
+  }
+
+  absl::Status MeasureDevices() {
+    WakeEvent never;
+    const LayerShape shape = ShapeOf(spec_.model, PinnedLayout(spec_.parallel), spec_.train.micro_batch);
+    LYNX_ASSIGN_OR_RETURN(
+        measured_, lynx::MeasureDevices({.rank_binary = options_.rank_binary, .directory = settings_.folder}, devices_,
+                                        {shape}, never));
+    return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
+  }
+
+  // The rate at which a layer's forward collectives take `slowness` times as long as its forward ops.
+  int64_t RateFor(double slowness) const {
+    HardwareProfile profile = ProfileOf({});
+    profile.intra_node = {Nanos(0), 1'000'000'000};
+    const ParallelLayout layout = PinnedLayout(spec_.parallel);
+    const CostModel costs(profile, spec_.model, layout, spec_.train.micro_batch, layout.ranks());
+    Nanos collectives;
+    for (const Segment segment : {Segment::kAttn, Segment::kMlp}) {
+      collectives += costs.WindowTime(LayerType::kTransformer, segment, Pass::kForward);
+    }
+    const Nanos ops = costs.LayerTime(LayerType::kTransformer, Pass::kForward) - collectives;
+    return static_cast<int64_t>(1e9 * static_cast<double>(collectives.value) /
+                                (slowness * static_cast<double>(ops.value)));
+  }
+
+  absl::StatusOr<LinkReport> Run(const std::string& name, int64_t bytes_per_second) {
+    LYNX_RETURN_IF_ERROR(network_.Shape({bytes_per_second, Nanos(options_.latency_us * 1000)}));
+    LinkReport report{.name = name, .bytes_per_second = bytes_per_second};
+    LYNX_ASSIGN_OR_RETURN(const LinkResult link, MeasureLink());
+    report.measured_bytes_per_second = link.link.bytes_per_second;
+    report.measured_latency = link.link.latency;
+    const HardwareProfile profile = ProfileOf(link);
+    LYNX_ASSIGN_OR_RETURN(std::vector<Plan> plans, Plans(profile, report));
+    for (int32_t round = 0; round < options_.rounds; ++round) {
+      for (size_t i = 0; i < plans.size(); ++i) {
+        // Each round begins elsewhere, so that no policy always follows the same one.
+        const size_t at = (i + static_cast<size_t>(round)) % plans.size();
+        LYNX_RETURN_IF_ERROR(RunOnce(plans[at], report.policies[at], report));
+      }
+    }
+    return report;
+  }
+
+ private:
+  int32_t CoreOf(int32_t rank) const { return settings_.cores[static_cast<size_t>(rank) % settings_.cores.size()]; }
+
+  HardwareProfile ProfileOf(const LinkResult& link) const {
+    AgentProfile agent({Nanos(0), 1'000'000'000}, 0);
+    agent.RecordLink(link);
+    agent.RecordDevices({.kind = MeasureTaskKind::kRates}, measured_);
+    return *agent.Profile();
+  }
+
+  absl::StatusOr<LinkResult> MeasureLink() const {
+    LinkRequest request{.cores = {{CoreOf(0)}, {CoreOf(1)}}};
+    request.pacing_bytes_per_second = network_.pacing_bytes_per_second();
+    return lynx::MeasureLink(request, {{network_.HostOf(0), network_.HostOf(1)},
+                                       [&](int32_t rank) { return network_.Enter(rank); }});
+  }
+
+  absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit) const {
+    PlanRequest request{.spec = spec_, .cluster = UniformCluster(1, options_.tp * options_.pp, profile)};
+    request.spec.recompute = mode;
+    request.spec.resources.activation_memory_per_rank = limit;
+    LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
+    if (Plan* plan = std::get_if<Plan>(&result)) return std::move(*plan);
+    return absl::InternalError(absl::StrCat(RecomputeModeName(mode), ": ", std::get<Infeasible>(result).reason));
+  }
+
+  static Bytes PeakOf(const Plan& plan) {
+    Bytes peak;
+    for (const StagePlan& stage : plan.stages) peak = std::max(peak, stage.arena);
+    return peak;
+  }
+
+  absl::StatusOr<std::vector<Plan>> Plans(const HardwareProfile& profile, LinkReport& report) const {
+    LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, RecomputeMode::kFull, Bytes(0)));
+    report.limit = PeakOf(full) / 100 * options_.limit_percent;
+    std::vector<Plan> plans;
+    for (const Policy& policy : kPolicies) {
+      LYNX_ASSIGN_OR_RETURN(Plan plan, PlanOf(profile, policy.mode, policy.limited ? report.limit : Bytes(0)));
+      report.policies.push_back({.name = policy.name,
+                                 .within_limit = PeakOf(plan) <= report.limit,
+                                 .overlaps = policy.mode == RecomputeMode::kHeu,
+                                 .predicted = plan.step,
+                                 .planned_peak = PeakOf(plan)});
+      plans.push_back(std::move(plan));
+    }
+    return plans;
+  }
+
+  absl::Status RunOnce(const Plan& plan, PolicyResult& policy, LinkReport& report) const {
+    LYNX_ASSIGN_OR_RETURN(const TrainingRun run, Train(spec_, plan, network_, settings_));
+    std::vector<double> steps;
+    for (size_t i = 0; i < run.steps.front().size(); ++i) {
+      double slowest = 0;
+      for (const std::vector<StepReport>& rank : run.steps) {
+        slowest = std::max(slowest, static_cast<double>(rank[i].duration.value) / 1e6);
+        policy.measured_peak = std::max(policy.measured_peak, rank[i].arena_peak);
+      }
+      steps.push_back(slowest);
+    }
+    policy.step_ms.push_back(MedianOf(steps));
+    policy.steps.insert(policy.steps.end(), run.steps.front().begin(), run.steps.front().end());
+    policy.last_loss = run.steps.front().back().loss;
+    report.foreign_share = std::max(report.foreign_share, run.foreign_share);
+    std::fprintf(stderr, "%s, %s: %.1f ms a step\n", report.name.c_str(), policy.name.c_str(), policy.step_ms.back());
+    return absl::OkStatus();
+  }
+
+  const Options& options_;
+  const JobSpec spec_;
+  RankNetwork& network_;
+  RunSettings settings_;
+  std::vector<NodeDevice> devices_;
+  MeasureResult measured_;
+};
+
+std::string Head(const Options& options, const RankNetwork& network) {
+  return absl::StrFormat(
+      "A GPT of %d layers, hidden %d, %d heads, %d tokens a sample, dropout 0.1, float32; tp%d pp%d, micro-batch %d x %d, "
+      "1F1B. %d rounds of %d steps after one to warm up. Links: %s%s.\n\n",
+      options.layers, options.hidden, options.heads, options.seq, options.tp, options.pp, options.micro_batch,
+      options.microbatches, options.rounds, options.steps,
+      network.why_paced().empty() ? "network namespaces, shaped with tc (tbf)"
+                                  : "paced sockets on the loopback, because no namespaces could be made: " + network.why_paced(),
+      options.latency_us > 0 ? absl::StrFormat(", %d us of latency added", options.latency_us) : "");
+}
+
+absl::Status RunAll(const Options& options) {
+  std::string folder = "/tmp/lynx-overlap-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return absl::InternalError("cannot make a folder in /tmp");
+  const auto remove = [&](void*) { std::filesystem::remove_all(folder); };
+  const std::unique_ptr<void, decltype(remove)> removed(&folder, remove);
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankNetwork> network,
+                        RankNetwork::Make(options.tp * options.pp, options.paced));
+  Benchmark benchmark(options, *network, folder);
+  LYNX_RETURN_IF_ERROR(benchmark.MeasureDevices());
+  std::fputs(Head(options, *network).c_str(), stdout);
+  for (const double slowness : options.slowness) {
+    const std::string name = absl::StrFormat("Forward collectives take %g of the forward ops", slowness);
+    LYNX_ASSIGN_OR_RETURN(const LinkReport report, benchmark.Run(name, benchmark.RateFor(slowness)));
+    const int64_t tokens = int64_t{options.micro_batch} * options.microbatches * options.seq;
+    std::fputs(LinkSection(report, tokens).c_str(), stdout);
+    std::fflush(stdout);
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains the same job under each recomputation policy over shaped links, and prints a Markdown page");
+  app.add_option("--rank-binary", options.rank_binary, "lynx-rank")->check(CLI::ExistingFile)->capture_default_str();
+  app.add_option("--data", options.data, "A text file to train on")->check(CLI::ExistingFile)->capture_default_str();
+  const auto count = CLI::Range(1, 4096);
+  app.add_option("--layers", options.layers)->check(count)->capture_default_str();
+  app.add_option("--hidden", options.hidden)->check(CLI::Range(1, 65536))->capture_default_str();
+  app.add_option("--heads", options.heads)->check(count)->capture_default_str();
+  app.add_option("--seq", options.seq)->check(CLI::Range(1, 65536))->capture_default_str();
+  app.add_option("--micro-batch", options.micro_batch)->check(count)->capture_default_str();
+  app.add_option("--microbatches", options.microbatches)->check(count)->capture_default_str();
+  app.add_option("--tp", options.tp, "Ranks that share a layer")->check(CLI::Range(2, 8))->capture_default_str();
+  app.add_option("--pp", options.pp, "Pipeline stages")->check(CLI::Range(1, 8))->capture_default_str();
+  app.add_option("--rounds", options.rounds)->check(count)->capture_default_str();
+  app.add_option("--steps", options.steps, "Of each run, after one to warm up")->check(count)->capture_default_str();
+  app.add_option("--limit-percent", options.limit_percent, "Activation memory, of what full recomputation needs")
+      ->check(CLI::Range(100, 10000))->capture_default_str();
+  app.add_option("--latency-us", options.latency_us, "Added to each packet")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--slowness", options.slowness, "Links: time of forward collectives over that of forward ops")
+      ->check(CLI::Range(0.001, 1000.0))->capture_default_str();
+  app.add_flag("--paced", options.paced, "Pace sockets, even where namespaces can be made");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = RunAll(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "overlap_bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace lynx::bench
+
+int main(int argc, char** argv) { return lynx::bench::Main(argc, argv); }

@@ -1,0 +1,97 @@
+#include "bench/overlap/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+
+namespace lynx::bench {
+namespace {
+
+double Milliseconds(Nanos time) { return static_cast<double>(time.value) / 1e6; }
+double Mebibytes(Bytes bytes) { return static_cast<double>(bytes.value) / (1 << 20); }
+
+double MedianMs(const PolicyResult& policy, const std::function<Nanos(const StepReport&)>& part) {
+  std::vector<double> values;
+  for (const StepReport& step : policy.steps) values.push_back(Milliseconds(part(step)));
+  return MedianOf(values);
+}
+
+std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
+  const double step = MedianOf(policy.step_ms);
+  const auto [least, most] = std::minmax_element(policy.step_ms.begin(), policy.step_ms.end());
+  const double predicted = Milliseconds(policy.predicted);
+  return absl::StrFormat(
+      "| %s | %s | %.2f | %s | %.1f (%.1f to %.1f) | %.1f | %+.1f%% | %.0f | %.1f | %.1f | %.1f | %.1f |\n", policy.name,
+      policy.within_limit ? "yes" : "no", Mebibytes(policy.planned_peak),
+      policy.measured_peak == policy.planned_peak ? "equal" : absl::StrFormat("%.2f", Mebibytes(policy.measured_peak)), step,
+      *least, *most, predicted, 100 * (predicted / step - 1), static_cast<double>(tokens_per_step) / step * 1e3,
+      MedianMs(policy, [](const StepReport& s) { return s.recompute_hidden; }),
+      MedianMs(policy, [](const StepReport& s) { return s.recompute_exposed; }),
+      MedianMs(policy, [](const StepReport& s) { return s.tensor_wait + s.stall; }),
+      MedianMs(policy, [](const StepReport& s) { return s.communication_cpu; }));
+}
+
+const PolicyResult* Find(const LinkReport& report, const std::function<bool(const PolicyResult&)>& wanted) {
+  const PolicyResult* best = nullptr;
+  for (const PolicyResult& policy : report.policies) {
+    if (wanted(policy) && (best == nullptr || MedianOf(policy.step_ms) < MedianOf(best->step_ms))) best = &policy;
+  }
+  return best;
+}
+
+// Ratios of steps of the same round, so that what slows a whole round slows both.
+std::string Ratio(const PolicyResult& slow, const PolicyResult& fast) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < std::min(slow.step_ms.size(), fast.step_ms.size()); ++round) {
+    ratios.push_back(slow.step_ms[round] / fast.step_ms[round]);
+  }
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  return absl::StrFormat("%.3f (%.3f to %.3f)", MedianOf(ratios), *least, *most);
+}
+
+std::string Ratios(const LinkReport& report) {
+  const PolicyResult* lynx = Find(report, [](const PolicyResult& p) { return p.overlaps && p.within_limit; });
+  if (lynx == nullptr) return "No overlapping policy fits.\n";
+  std::string text = absl::StrCat("\nSteps as multiples of ", lynx->name, "'s, median of the rounds and spread:\n\n");
+  for (const PolicyResult& policy : report.policies) {
+    if (&policy != lynx) absl::StrAppend(&text, "- ", policy.name, ": ", Ratio(policy, *lynx), "\n");
+  }
+  const PolicyResult* best = Find(report, [](const PolicyResult& p) { return !p.overlaps && p.within_limit; });
+  if (best != nullptr) absl::StrAppend(&text, "\nThe best without overlap that fits: ", best->name, ".\n");
+  bool same = true;
+  for (const PolicyResult& policy : report.policies) same = same && policy.last_loss == lynx->last_loss;
+  absl::StrAppend(&text, "Losses of all policies after the last step are ",
+                  same ? "the same to the last bit.\n" : "NOT THE SAME: a policy has changed the result.\n");
+  return text;
+}
+
+}  // namespace
+
+double MedianOf(std::vector<double> values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
+  std::string text = absl::StrFormat(
+      "## %s: %.1f MB/s\n\nThe agent's measurement of this link: %.1f MB/s, latency %.0f us. Limit for activations: %.2f MiB. "
+      "Foreign load during the runs: at most %.1f%% of the machine%s.\n\n",
+      report.name, static_cast<double>(report.bytes_per_second) / 1e6,
+      static_cast<double>(report.measured_bytes_per_second) / 1e6, static_cast<double>(report.measured_latency.value) / 1e3,
+      Mebibytes(report.limit), 100 * report.foreign_share,
+      report.foreign_share > kMostForeignShare ? ". **The machine was too noisy to conclude anything from these times**" : "");
+  text +=
+      "| policy | fits | peak, planned (MiB) | measured | step (ms) | predicted | error | tokens/s | hidden (ms) | exposed | "
+      "waiting | communication CPU |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  for (const PolicyResult& policy : report.policies) text += Row(policy, tokens_per_step);
+  return text + Ratios(report) + "\n";
+}
+
+}  // namespace lynx::bench

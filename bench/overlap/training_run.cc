@@ -1,0 +1,166 @@
+#include "bench/overlap/training_run.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "node/process.h"
+#include "worker/rank_config.h"
+
+namespace lynx::bench {
+namespace {
+
+struct RankProcess {
+  std::string name;  // of its files, without ending
+  UniqueFd socket;
+  int32_t port = 0;
+  Child child;
+};
+
+std::string LastLineOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const std::vector<PeerAddress>& peers,
+                    const RankNetwork& network, const RunSettings& settings) {
+  const int32_t stage = CoordinatesOf(plan.layout, rank).stage;
+  const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
+  return {.job = JobId("overlap"),
+          .generation = Generation(1),
+          .rank = rank,
+          .spec = spec,
+          .context = plan.ContextOf(stage),
+          .program = part.program,
+          .arena = part.arena,
+          .plan_digest = plan.digest,
+          .peers = peers,
+          .checkpoint_directory = settings.folder + "/checkpoint",
+          .cores = {settings.cores[static_cast<size_t>(rank) % settings.cores.size()]},
+          .pacing_bytes_per_second = network.pacing_bytes_per_second()};
+}
+
+absl::Status Start(const RunSettings& settings, const RankConfig& config, RankProcess& process) {
+  const std::string config_file = process.name + ".json", report_file = process.name + ".report";
+  std::ofstream(config_file) << RankConfigText(config);
+  const UniqueFd log(::open((process.name + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  LYNX_ASSIGN_OR_RETURN(
+      process.child,
+      SpawnInSession({settings.rank_binary, "--config", config_file, "--listen-fd", absl::StrCat(kPassedFd),
+                      "--report-file", report_file},
+                     {.in = -1, .out = log.get(), .error = log.get(), .passed = process.socket.get()}));
+  process.socket.Reset();
+  return absl::OkStatus();
+}
+
+// OK: it has done all its steps.
+absl::Status Await(const RankProcess& process, std::chrono::steady_clock::time_point end) {
+  while (!HasEnded(process.child.pidfd)) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return absl::DeadlineExceededError(absl::StrCat(process.name, ": not done in time"));
+    pollfd wait{process.child.pidfd.get(), POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(left.count()));
+  }
+  const std::optional<ExitStatus> status = ReapChild(process.child.pidfd);
+  if (status && *status == ExitStatus{}) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(process.name, ": ", status ? ExitText(*status) : "lost", ": ",
+                                          LastLineOf(process.name + ".log")));
+}
+
+absl::StatusOr<std::vector<StepReport>> ReportsOf(const RankProcess& process, int64_t first) {
+  std::ifstream file(process.name + ".report");
+  std::vector<StepReport> steps;
+  for (std::string line; std::getline(file, line);) {
+    LYNX_ASSIGN_OR_RETURN(const RankReport report, ParseRankReport(line));
+    const StepReport* step = std::get_if<StepReport>(&report);
+    if (step != nullptr && step->step >= first) steps.push_back(*step);
+  }
+  return steps;
+}
+
+absl::Status Listen(const RankNetwork& network, int32_t rank, RankProcess& process) {
+  return network.InPlace(rank, [&]() -> absl::Status {
+    LYNX_ASSIGN_OR_RETURN(const ListeningSocket socket, ListenTcp(network.HostOf(rank)));
+    process.socket = UniqueFd(socket.fd);
+    process.port = socket.port;
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+ProcessorTime ProcessorTimeNow() {
+  ProcessorTime now;
+  std::ifstream stat("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0, idle = 0, io = 0, irq = 0, soft = 0;
+  stat >> cpu >> user >> nice >> system >> idle >> io >> irq >> soft;
+  now.machine = (user + nice + system + irq + soft) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  for (const int who : {RUSAGE_CHILDREN, RUSAGE_SELF}) {
+    rusage usage{};
+    ::getrusage(who, &usage);
+    for (const timeval& part : {usage.ru_utime, usage.ru_stime}) {
+      now.own += static_cast<double>(part.tv_sec) + 1e-6 * static_cast<double>(part.tv_usec);
+    }
+  }
+  return now;
+}
+
+absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
+                                  const RunSettings& settings) {
+  std::error_code ignored;  // of a folder that is not there
+  std::filesystem::remove_all(settings.folder + "/checkpoint", ignored);
+  std::filesystem::create_directories(settings.folder + "/checkpoint");
+  const ProcessorTime before = ProcessorTimeNow();
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<RankProcess> processes(static_cast<size_t>(plan.layout.ranks()));
+  std::vector<PeerAddress> peers;
+  for (int32_t rank = 0; rank < plan.layout.ranks(); ++rank) {
+    RankProcess& process = processes[static_cast<size_t>(rank)];
+    process.name = absl::StrCat(settings.folder, "/rank", rank);
+    std::filesystem::remove(process.name + ".report", ignored);
+    LYNX_RETURN_IF_ERROR(Listen(network, rank, process));
+    peers.push_back({network.HostOf(rank), process.port});
+  }
+  absl::Status status;
+  for (int32_t rank = 0; rank < plan.layout.ranks() && status.ok(); ++rank) {
+    const RankConfig config = ConfigOf(spec, plan, rank, peers, network, settings);
+    status = network.InPlace(rank, [&] { return Start(settings, config, processes[static_cast<size_t>(rank)]); });
+  }
+  for (const RankProcess& process : processes) {
+    if (status.ok()) status = Await(process, begin + std::chrono::nanoseconds(settings.limit.value));
+  }
+  if (!status.ok()) {
+    for (const RankProcess& process : processes) {
+      if (process.child.pid != 0) SignalProcess(process.child.pidfd, SIGKILL);
+    }
+    return status;
+  }
+  TrainingRun run;
+  for (const RankProcess& process : processes) {
+    LYNX_ASSIGN_OR_RETURN(run.steps.emplace_back(), ReportsOf(process, settings.warmup_steps));
+  }
+  const ProcessorTime after = ProcessorTimeNow();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double foreign = (after.machine - before.machine) - (after.own - before.own);
+  run.foreign_share = std::max(0.0, foreign / (seconds * static_cast<double>(std::thread::hardware_concurrency())));
+  return run;
+}
+
+}  // namespace lynx::bench

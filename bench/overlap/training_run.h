@@ -1,0 +1,41 @@
+// Runs a plan as real rank processes over a RankNetwork, each rank on a core of its own, and says how its steps went.
+#ifndef LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
+#define LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/overlap/rank_network.h"
+#include "planner/plan.h"
+#include "worker/rank_report.h"
+
+namespace lynx::bench {
+
+struct RunSettings {
+  std::string rank_binary;
+  std::string folder;          // for configurations, reports and checkpoints; exists
+  std::vector<int32_t> cores;  // rank i is pinned to cores[i % count]
+  int64_t warmup_steps = 1;    // not counted
+  Nanos limit{300'000'000'000};
+};
+
+struct TrainingRun {
+  std::vector<std::vector<StepReport>> steps;  // by rank; those that count
+  double foreign_share = 0;  // of the machine's processor time during the run: what was not the ranks' own
+};
+
+// Trains spec.train.steps steps. The error of a rank that fails, with its last line; DeadlineExceeded.
+absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
+                                  const RunSettings& settings);
+
+// Processor time of the whole machine and of this process's children that have ended, in seconds.
+struct ProcessorTime {
+  double machine = 0, own = 0;
+};
+ProcessorTime ProcessorTimeNow();
+
+}  // namespace lynx::bench
+
+#endif  // LYNX_BENCH_OVERLAP_TRAINING_RUN_H_
