@@ -99,7 +99,7 @@ absl::Status RankNetwork::Shape(const LinkShape& shape) {
     if (shape.bytes_per_second > 0) {
       LYNX_RETURN_IF_ERROR(Command(absl::StrCat(on, "add dev link0 ", parent, " tbf rate ", shape.bytes_per_second * 8,
                                                 "bit burst ", kBurstBytes, " limit ", kQueueBytes)));
-      parent = "parent 1:";
+      parent = "parent 1:1";
     }
     if (shape.latency.value > 0) {
       LYNX_RETURN_IF_ERROR(Command(absl::StrCat(on, "add dev link0 ", parent, " netem delay ",
