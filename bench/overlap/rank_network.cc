@@ -22,8 +22,8 @@ namespace lynx::bench {
 namespace {
 
 constexpr Nanos kCommandLimit{10'000'000'000};
-// A packet train of this size passes at once: as large as the kernel's largest segment, and two of them.
-constexpr int64_t kBurstBytes = 128 << 10;
+// What passes at once: the largest segment that the kernel sends.
+constexpr int64_t kBurstBytes = 64 << 10;
 // What a shaped queue takes before it drops; TCP holds back long before.
 constexpr int64_t kQueueBytes = 8 << 20;
 

@@ -52,7 +52,7 @@ TEST(ValidateSchedule, AcceptsTheExamplesOfTheDocs) {
     }
     block.clear();
   }
-  EXPECT_EQ(examples, 2);
+  EXPECT_EQ(examples, 3);
 }
 
 constexpr char kHead[] = "custom ranks=2 microbatches=2\n";
