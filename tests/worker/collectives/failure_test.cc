@@ -98,6 +98,7 @@ TEST(FailureTest, TheMessageNamesTheOperation) {
     const absl::StatusOr<TransferTicket> second =
         communicator.StartAllReduce(Group::kTensor, data.data() + 1'000'000, 1'000'000);
     ASSERT_TRUE(first.ok() && second.ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the first one is under way
     victim.Kill();
     const absl::Status status = communicator.Wait(*second).status();
     EXPECT_EQ(status, absl::UnavailableError(
