@@ -10,6 +10,8 @@
 #include "worker/checkpoint/checkpoint_directory.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/checkpoint/shard_reader.h"
+#include "worker/checkpoint/tensor_reader.h"
 
 namespace lynx {
 namespace {
@@ -201,11 +203,13 @@ void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& i
 }
 
 absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                            const StageContext& context, int32_t tp_rank, ModelState& state, FileSystem& files) {
-  LYNX_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint, ReadSummary(files, directory, identity.step));
+                            const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share,
+                            FileSystem& files) {
+  LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, directory, identity.step));
   LYNX_RETURN_IF_ERROR(CheckSameRun(checkpoint, identity, "resume with what it was written with"));
-  const auto shard = static_cast<size_t>(context.pipeline_rank * context.layout.tp + tp_rank);
-  return ReadShardFile(files, checkpoint.path, checkpoint.files[shard], identity, context, tp_rank, state);
+  // In the layout that wrote it, all that this rank needs is in one shard.
+  const int64_t own_shard = int64_t{context.pipeline_rank} * context.layout.tp + tp_rank;
+  return TensorReader(files, std::move(checkpoint)).Read(WantedParts(state, /*weights_only=*/false), own_shard, share);
 }
 
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,

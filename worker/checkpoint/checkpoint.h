@@ -12,11 +12,11 @@
 // the new one has been reported (PruneCheckpoints).
 //
 // The same step twice. After a restart from an older checkpoint a job comes to a step that has a checkpoint already.
-// If that one is whole and of the same job, model, layout, seed and data, it stays and the new one is dropped:
-// training is deterministic, so they hold the same state, and a good checkpoint is never out of sight. If it is
-// damaged, it is renamed to `.removed-step-00000100`, the new one is renamed into its place, and it is removed. A
-// crash between the two renames leaves the step without a checkpoint: then, as before, the newest whole one of
-// another step is the newest.
+// If that one is whole and of the same job, model, seed and data, it stays and the new one is dropped: training is
+// deterministic, so they hold the same state (to rounding, if the layouts differ), and a good checkpoint is never out
+// of sight. If it is damaged, it is renamed to `.removed-step-00000100`, the new one is renamed into its place, and
+// it is removed. A crash between the two renames leaves the step without a checkpoint: then, as before, the newest
+// whole one of another step is the newest.
 //
 // What begins with a dot is never read as a checkpoint; see checkpoint_directory.h for what it is. Two generations of
 // a job may run at once, where an older one was given up for lost; so may two jobs, but a step belongs to the first
@@ -97,12 +97,22 @@ void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& id
 void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
                        FileSystem& files = PosixFileSystem());
 
-// Loads this rank's weights and moments of identity.step; the generation does not matter. NotFound when there is
-// none; DataLoss when a file is missing, short, or its digest differs; FailedPrecondition when job, seed, model,
-// layout, data or the division of layers into stages differ, or a shard is of another checkpoint. Each names file and
-// difference. After an error the state holds anything.
+// Of several readers of one checkpoint, one that takes the digests of every `of`-th shard, from `index` on. Where all
+// of them say OK, every shard is whole. of = 0: of none, since that is known.
+struct ReadShare {
+  int32_t index = 0;
+  int32_t of = 1;
+
+  bool Has(size_t shard) const { return of > 0 && shard % static_cast<size_t>(of) == static_cast<size_t>(index); }
+};
+
+// Loads this rank's weights and moments of identity.step, whatever layout they were written in: generation and layout
+// do not matter. The rank reads its own parts of the tensors, and all of the shards whose digests it takes.
+// NotFound when there is none; DataLoss when a file is missing, short, or its digest differs; FailedPrecondition when
+// job, seed, model or data differ, or a shard is of another checkpoint. Each names file and difference. After an
+// error the state holds anything.
 absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
-                            const StageContext& context, int32_t tp_rank, ModelState& state,
+                            const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                             FileSystem& files = PosixFileSystem());
 
 struct CheckpointSummary {

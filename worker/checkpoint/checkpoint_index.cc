@@ -267,7 +267,6 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
-  Compare("the parallel layout", LayoutText(checkpoint.layout), LayoutText(here.layout), differences);
   if (!(checkpoint.data == here.data)) {
     Compare("the data", FingerprintText(checkpoint.data), FingerprintText(here.data), differences);
   }

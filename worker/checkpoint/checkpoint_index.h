@@ -27,7 +27,7 @@ std::string EncodeIndex(const CheckpointIndex& index);
 // know.
 absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text);
 
-// "" when both are of one run (generation and step do not matter), else in what they differ, with both values:
+// "" when both are of one run (generation, step and layout do not matter), else in what they differ, with both values:
 // "model.hidden is 64 in the checkpoint, 128 here; ...".
 std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here);
 

@@ -86,6 +86,15 @@ class PosixReadableFile : public ReadableFile {
     return absl::OkStatus();
   }
 
+  absl::Status Skip(int64_t bytes) override {
+    const off_t at = ::lseek(fd_.get(), bytes, SEEK_CUR);
+    if (at < 0) return ErrnoStatus(errno, absl::StrCat("cannot seek in ", path_));
+    if (at > size_.value) {
+      return absl::DataLossError(absl::StrCat(path_, " is cut short: ", at - size_.value, " bytes are missing"));
+    }
+    return absl::OkStatus();
+  }
+
  private:
   FileDescriptor fd_;
   Bytes size_;

@@ -36,6 +36,8 @@ class ReadableFile {
   virtual Bytes size() const = 0;
   // Fills `out`, or fails: DataLoss when the file ends before.
   virtual absl::Status Read(std::span<char> out) = 0;
+  // Passes over bytes without reading them. DataLoss when the file ends before.
+  virtual absl::Status Skip(int64_t bytes) = 0;
 };
 
 class FileSystem {

@@ -2,9 +2,9 @@
 // each parameter, in fp32, shaped as this rank has them: (rows, columns) of its part, without the padding of a
 // vocabulary shard. All weights stand first, then the first moments, then the second.
 //
-// The metadata says where the part belongs: "place.NAME" is "192x64: 0+32,0+64 64+32,0+64 ...": global rows x
-// columns, then for each piece, in the order of its rows in the tensor, its first row + rows and first column +
-// columns. Beside it: format, job, generation, step, stage, tp_rank and the stage's layers.
+// The metadata says where the part belongs: "place.NAME" is a TensorPlace's text (tensor_place.h), and "copy.NAME"
+// the name of the parameter that NAME is a copy of. Beside it: format, job, generation, step, stage, tp_rank and the
+// stage's layers.
 //
 // Data moves between the state arrays and the file without a copy of the whole; digests are taken on the way.
 // Functions; thread-safe for different files.
@@ -12,29 +12,27 @@
 #define LYNX_WORKER_CHECKPOINT_SHARD_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/file_system.h"
+#include "worker/checkpoint/tensor_reader.h"
 
 namespace lynx {
+
+inline constexpr char kShardFormat[] = "lynx-checkpoint-shard-1";
+// What the names of moments end in.
+inline constexpr const char* kMomentSuffixes[] = {".exp_avg", ".exp_avg_sq"};
 
 // Writes and syncs the file. Its name is durable after SyncFolder of its folder.
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,
                                            const CheckpointIdentity& identity, const StageContext& context,
                                            int32_t tp_rank, ModelState& state);
 
-// Reads the shard that `record` describes into the state's weights and moments. DataLoss when file and record differ;
-// FailedPrecondition when the file is whole but is of another job or step than `identity`, or not of this stage's
-// parameters. After an error the arrays hold anything.
-absl::Status ReadShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record,
-                           const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
-                           ModelState& state);
-
-// DataLoss when the file is missing, or has another size or digest than `record` says.
-absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
-// The same without its content: DataLoss when the file is missing or has another size.
-absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
+// What this rank needs of a checkpoint written in any layout: its part of every weight, and of both moments unless
+// `weights_only`.
+std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only);
 
 }  // namespace lynx
 

@@ -182,6 +182,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.parameter = info.parameter;
     slot.layer = layer;
     slot.name = NameOf(info, layer);
+    slot.whole_name = tied ? std::string(kTokenEmbeddingName) : slot.name;
     slot.global_rows = ExtentOf(info.rows, context.model);
     slot.global_columns = ExtentOf(info.columns, context.model);
     slot.vector = info.rows == kOne;
@@ -236,7 +237,7 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
 void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> values) {
   const InitialValue initial = InfoOf(slot.parameter).initial;
   if (initial == InitialValue::kZero) return;
-  const uint64_t key = Mix64(seed ^ HashName(slot.copy ? kTokenEmbeddingName : slot.name));
+  const uint64_t key = Mix64(seed ^ HashName(slot.whole_name));
   double deviation = 0.02;
   if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
   for (const ParameterPiece& piece : slot.pieces) {

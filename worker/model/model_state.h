@@ -53,6 +53,7 @@ struct ParameterSlot {
   Parameter parameter;
   int32_t layer = 0;             // transformer layer, kEmbeddingLayer or kHeadLayer
   std::string name;
+  std::string whole_name;        // of the parameter that it is a part of: the embedding's for a copy of that, else `name`
   int64_t global_rows = 0;       // 1 for vectors
   int64_t global_columns = 0;
   bool vector = false;           // 1-D in files

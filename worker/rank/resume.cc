@@ -108,7 +108,9 @@ absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, Che
                                                    int64_t step, const Seat& seat, ModelState& state) {
   identity.step = step;
   const int32_t tp_rank = CoordinatesOf(config.context.layout, config.rank).tp;
-  return GatherStatuses(LoadCheckpoint(config.checkpoint_directory, identity, config.context, tp_rank, state), seat);
+  const ReadShare share{seat.rank, seat.ranks};
+  return GatherStatuses(LoadCheckpoint(config.checkpoint_directory, identity, config.context, tp_rank, state, share),
+                        seat);
 }
 
 // On rank 0: news for the server.

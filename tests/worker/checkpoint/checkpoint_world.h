@@ -109,7 +109,7 @@ class CheckpointWorld {
                     FileSystem& files = PosixFileSystem()) {
     Poison();
     for (WorldRank& rank : ranks_) {
-      const absl::Status status = LoadCheckpoint(directory, identity, rank.context, rank.tp_rank, rank.state, files);
+      const absl::Status status = LoadCheckpoint(directory, identity, rank.context, rank.tp_rank, rank.state, {}, files);
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
@@ -145,7 +145,8 @@ class CheckpointWorld {
         for (int64_t i = 0; i < piece.rows * piece.columns; ++i) {
           const int64_t place =
               (piece.row + i / piece.columns) * slot.global_columns + piece.column + i % piece.columns;
-          const int64_t parameter = slot.layer * 32 + static_cast<int>(slot.parameter);
+          const int64_t parameter = slot.copy ? kEmbeddingLayer * 32 + static_cast<int>(Parameter::kEmbedTok)
+                                              : slot.layer * 32 + static_cast<int>(slot.parameter);
           visit(arrays[array][static_cast<size_t>(slot.offset + piece.offset + i)],
                 static_cast<uint32_t>(parameter * 65536 + place), static_cast<uint32_t>(array));
         }

@@ -78,6 +78,12 @@ class FaultyFileSystem::OpenReadableFile : public ReadableFile {
     files_.read_bytes_ += static_cast<int64_t>(out.size());
     return absl::OkStatus();
   }
+  absl::Status Skip(int64_t bytes) override {
+    LYNX_RETURN_IF_ERROR(files_.Begin("seek in " + path_));
+    if (static_cast<size_t>(bytes) > node_->content.size() - at_) return absl::DataLossError(path_ + " is cut short");
+    at_ += static_cast<size_t>(bytes);
+    return absl::OkStatus();
+  }
 
  private:
   FaultyFileSystem& files_;

@@ -1,39 +1,44 @@
-// Training goes on from a checkpoint as if it had never stopped.
+// Training goes on from a checkpoint as if it had never stopped: in the same layout with the same bits, in another
+// one with the same losses to rounding. Either way every sample of an epoch is used once, and in the same order.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
 #include <mutex>
+#include <set>
 
 #include "common/status.h"
+#include "planner/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace lynx {
 namespace {
 
-class Resume : public testing::TestWithParam<TinyModel> {};
+constexpr double kTolerance = 1e-4;  // relative, between layouts; as in layouts_test.cc
 
-// Steps 0..9 in one go, and steps 0..4, a checkpoint, and steps 5..9 from new ranks.
-TEST_P(Resume, ContinuesWithTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam())};
-  job.Lower({2, 2, 2}, RecomputeMode::kFull);
-  const TinyRun whole = Train(job, 10);
-  const std::string directory = TemporaryFolder() + "/resume-" + TestName(TinySetting{GetParam(), job.layout});
-  const CheckpointIdentity identity{.job = JobId("tiny"),
-                                    .generation = Generation(1),
-                                    .step = 5,
-                                    .seed = job.train.seed,
-                                    .model = job.model,
-                                    .layout = job.layout};
-  const auto train = [](TinyRank& rank, int64_t begin, int64_t end, std::vector<double>& losses) -> absl::Status {
-    for (int64_t step = begin; step < end; ++step) {
-      LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(step));
-      if (rank.rank == 0) losses.push_back(report.loss);
-    }
-    return absl::OkStatus();
-  };
-  std::vector<double> losses;
+CheckpointIdentity IdentityOf(const TinyJob& job, int64_t step) {
+  return {.job = JobId("tiny"),
+          .generation = Generation(1),
+          .step = step,
+          .seed = job.train.seed,
+          .model = job.model,
+          .layout = job.layout};
+}
+
+absl::Status TrainSteps(TinyRank& rank, int64_t begin, int64_t end, std::vector<double>& losses) {
+  for (int64_t step = begin; step < end; ++step) {
+    LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(step));
+    if (rank.rank == 0) losses.push_back(report.loss);
+  }
+  return absl::OkStatus();
+}
+
+// Steps [0, end), then a checkpoint.
+void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory, std::vector<double>& losses) {
+  const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
-         LYNX_RETURN_IF_ERROR(train(rank, 0, 5, losses));
+         LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
          if (rank.coordinates.dp == 0) {
            LYNX_RETURN_IF_ERROR(
                WriteShard(directory, identity, rank.context(), rank.coordinates.tp, *rank.state).status());
@@ -44,23 +49,203 @@ TEST_P(Resume, ContinuesWithTheSameBits) {
        })) {
     ASSERT_TRUE(status.ok()) << status;
   }
-  Parameters weights;
-  std::mutex mutex;
-  for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
-         LYNX_RETURN_IF_ERROR(LoadCheckpoint(directory, identity, rank.context(), rank.coordinates.tp, *rank.state));
-         LYNX_RETURN_IF_ERROR(train(rank, 5, 10, losses));
-         const std::lock_guard lock(mutex);
-         CollectPieces(*rank.state, rank.state->weights(), weights);
-         return absl::OkStatus();
-       })) {
-    ASSERT_TRUE(status.ok()) << status;
-  }
-  EXPECT_EQ(losses, whole.losses());
-  EXPECT_TRUE(weights == whole.weights);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Resume, testing::Values(TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt),
-                         [](const auto& info) { return TestName(TinySetting{info.param, {2, 2, 2}}); });
+// Steps [begin, end) from that checkpoint, by ranks of their own; the weights before and after.
+struct Continued {
+  Parameters loaded, trained;
+};
+Continued LoadAndTrain(const TinyJob& job, int64_t begin, int64_t end, const std::string& directory,
+                       std::vector<double>& losses) {
+  Continued weights;
+  std::mutex mutex;
+  for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+         LYNX_RETURN_IF_ERROR(LoadCheckpoint(directory, IdentityOf(job, begin), rank.context(), rank.coordinates.tp,
+                                             *rank.state, {rank.rank, job.layout.ranks()}));
+         const auto collect = [&](Parameters& parameters) {
+           const std::lock_guard lock(mutex);
+           CollectPieces(*rank.state, rank.state->weights(), parameters);
+         };
+         collect(weights.loaded);
+         LYNX_RETURN_IF_ERROR(TrainSteps(rank, begin, end, losses));
+         collect(weights.trained);
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  return weights;
+}
+
+std::string DirectoryOf(const std::string& name) { return TemporaryFolder() + "/resume-" + name; }
+
+class Resume : public testing::TestWithParam<TinyModel> {};
+
+// Steps 0..9 in one go, and steps 0..4, a checkpoint, and steps 5..9 from new ranks.
+TEST_P(Resume, ContinuesWithTheSameBits) {
+  TinyJob job{.model = SpecOf(GetParam())};
+  job.Lower({2, 2, 2}, RecomputeMode::kFull);
+  const TinyRun whole = Train(job, 10);
+  const std::string directory = DirectoryOf(TestName(TinySetting{GetParam(), job.layout}));
+  std::vector<double> losses;
+  TrainAndWrite(job, 5, directory, losses);
+  const Continued continued = LoadAndTrain(job, 5, 10, directory, losses);
+  EXPECT_EQ(losses, whole.losses());
+  EXPECT_TRUE(continued.trained == whole.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Resume,
+                         testing::Values(TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt,
+                                         TinyModel::kTiedLlama),
+                         [](const auto& info) {
+                           return TestName(TinySetting{info.param, {2, 2, 2}});
+                         });
+
+ParallelLayout CustomV() {
+  ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};
+  EXPECT_EQ(SetCustomSchedule("custom ranks=2 microbatches=4 placement=v\n"
+                              "0F0 3F0 3B0 0B0 0F1 3F1 3B1 0B1 0F2 3F2 3B2 0B2 0F3 3F3 3B3 0B3\n"
+                              "1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1 1F2 2F2 2B2 1B2 1F3 2F3 2B3 1B3\n",
+                              layout),
+            absl::OkStatus());
+  return layout;
+}
+
+// From layout to layout, over all that a layout is: five steps in each.
+class ResumeElsewhere : public testing::TestWithParam<TinyModel> {};
+
+TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
+  constexpr int64_t kStepsEach = 5;
+  TinyJob job{.model = SpecOf(GetParam())};
+  job.train.global_batch = 4;  // as the custom schedule has it
+  job.Lower({}, RecomputeMode::kNone);
+  const TinyRun whole = Train(job, 2 * kStepsEach);
+  const std::vector<ParallelLayout> layouts = {
+      ParallelLayout{.tp = 2},
+      {.pp = 4, .schedule = ScheduleKind::kZeroBubble},
+      {.tp = 2, .sequence_parallel = true},
+      {.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+      {.pp = 2, .dp = 2, .schedule = ScheduleKind::kChimera},
+      CustomV(),
+      {.dp = 4}};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const ParallelLayout& next = layouts[(i + 1) % layouts.size()];
+    SCOPED_TRACE(LayoutText(layouts[i]) + " -> " + LayoutText(next));
+    const std::string directory = DirectoryOf(TestName(TinySetting{GetParam(), {}}) + "-" + std::to_string(i));
+    std::vector<double> losses;
+    job.Lower(layouts[i], RecomputeMode::kFull);
+    ASSERT_NO_FATAL_FAILURE(TrainAndWrite(job, kStepsEach, directory, losses));
+    const std::vector<double> before = losses;
+    const Continued same = LoadAndTrain(job, kStepsEach, kStepsEach, directory, losses);
+    job.Lower(next, RecomputeMode::kSelective);
+    const Continued continued = LoadAndTrain(job, kStepsEach, 2 * kStepsEach, directory, losses);
+    // A tied embedding has a second name where two ranks hold it.
+    for (const auto& [name, weights] : same.loaded) {
+      const auto other = continued.loaded.find(name);
+      EXPECT_TRUE(other == continued.loaded.end() || other->second == weights) << name;
+    }
+    ASSERT_EQ(losses.size(), whole.losses().size());
+    for (size_t step = 0; step < losses.size(); ++step) {
+      EXPECT_NEAR(losses[step], whole.losses()[step], kTolerance * whole.losses()[step]) << "step " << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ResumeElsewhere,
+                         testing::Values(TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt,
+                                         TinyModel::kTiedLlama),
+                         [](const auto& info) {
+                           return TestName(TinySetting{info.param, {}});
+                         });
+
+// What every rank of a run reads, by the sample's number in training.
+class Ledger {
+ public:
+  void Enter(int64_t sample_number, int32_t sample) {
+    const std::lock_guard lock(mutex_);
+    entries_[sample_number].push_back(sample);
+  }
+  // The samples of numbers [begin, end), in this order. Fails the test unless just these were read, all equally often
+  // (by each rank of one replica that needs tokens), and the same sample by all who read a number.
+  std::vector<int32_t> Order(int64_t begin, int64_t end) const {
+    std::vector<int32_t> order;
+    for (const auto& [number, read] : entries_) {
+      EXPECT_EQ(number, begin + static_cast<int64_t>(order.size()));
+      EXPECT_EQ(read, std::vector<int32_t>(entries_.begin()->second.size(), read.front())) << "number " << number;
+      order.push_back(read.front());
+    }
+    EXPECT_EQ(static_cast<int64_t>(order.size()), end - begin);
+    order.resize(static_cast<size_t>(end - begin));
+    return order;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int64_t, std::vector<int32_t>> entries_;
+};
+
+// Of a text in which every token of sample i is i.
+class LedgerDataset : public Dataset {
+ public:
+  LedgerDataset(std::unique_ptr<Dataset> dataset, Ledger& ledger) : dataset_(std::move(dataset)), ledger_(ledger) {}
+  int64_t SamplesPerEpoch() const override { return dataset_->SamplesPerEpoch(); }
+  absl::Status Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const override {
+    LYNX_RETURN_IF_ERROR(dataset_->Read(sample_number, inputs, targets));
+    ledger_.Enter(sample_number, inputs[0]);
+    return absl::OkStatus();
+  }
+  const DataFingerprint& fingerprint() const override { return dataset_->fingerprint(); }
+
+ private:
+  std::unique_ptr<Dataset> dataset_;
+  Ledger& ledger_;
+};
+
+// Two epochs of 20 samples in batches of 8, so that the third step has samples of both; after two steps the run goes
+// on in the next layout.
+TEST(SampleLedger, EverySampleIsUsedOnceAnEpochInOneOrderForAnyLayout) {
+  constexpr int32_t kSamples = 20;
+  TinyJob job;
+  std::string text;
+  for (int32_t sample = 0; sample < kSamples; ++sample)
+    text.append(static_cast<size_t>(job.model.seq), static_cast<char>(sample));
+  const std::string path = TemporaryFolder() + "/ledger-text";
+  std::ofstream(path, std::ios::binary) << text << '\0';
+
+  const std::vector<ParallelLayout> layouts = {
+      ParallelLayout{},
+      {.dp = 4},
+      {.tp = 2, .pp = 2, .dp = 2},
+      {.pp = 2, .dp = 2, .schedule = ScheduleKind::kChimera},
+      {.tp = 2, .pp = 2, .virtual_stages = 2, .sequence_parallel = true, .schedule = ScheduleKind::kInterleaved}};
+  std::vector<int32_t> expected;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const ParallelLayout& next = layouts[(i + 1) % layouts.size()];
+    SCOPED_TRACE(LayoutText(layouts[i]) + " -> " + LayoutText(next));
+    std::vector<double> losses;
+    const std::string directory = DirectoryOf("ledger-" + std::to_string(i));
+    Ledger before, after;
+    Ledger* ledger = &before;
+    job.open_dataset = [&]() -> absl::StatusOr<std::unique_ptr<Dataset>> {
+      LYNX_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
+                            OpenDataset({.path = path}, job.model.seq, job.model.vocab, job.train.seed));
+      return std::make_unique<LedgerDataset>(std::move(dataset), *ledger);
+    };
+    job.Lower(layouts[i], RecomputeMode::kFull);
+    ASSERT_NO_FATAL_FAILURE(TrainAndWrite(job, 2, directory, losses));
+    ledger = &after;
+    job.Lower(next, RecomputeMode::kFull);
+    LoadAndTrain(job, 2, 5, directory, losses);
+
+    std::vector<int32_t> order = before.Order(0, 16);
+    for (const int32_t sample : after.Order(16, 40)) order.push_back(sample);
+    for (const int epoch : {0, 1}) {
+      const auto begin = order.begin() + epoch * kSamples;
+      EXPECT_EQ(std::set<int32_t>(begin, begin + kSamples).size(), static_cast<size_t>(kSamples));
+    }
+    if (i == 0) expected = order;
+    EXPECT_EQ(order, expected);
+  }
+}
 
 }  // namespace
 }  // namespace lynx

@@ -46,6 +46,10 @@ std::string MakeTextFile() {
   return path;
 }
 
+absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const TinyJob& job) {
+  return OpenDataset({.kind = DataKind::kText, .path = TextFile()}, job.model.seq, job.model.vocab, job.train.seed);
+}
+
 absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                      const std::function<absl::Status(TinyRank&)>& body) {
   TinyRank rank{.rank = options.rank, .coordinates = CoordinatesOf(job.layout, options.rank), .job = &job};
@@ -53,9 +57,8 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
   const auto run = [&]() -> absl::Status {
     const StageProgram& stage = job.stages[rank.coordinates.stage];
     const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-    LYNX_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Dataset> dataset,
-        OpenDataset({.kind = DataKind::kText, .path = TextFile()}, job.model.seq, job.model.vocab, job.train.seed));
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
+                          job.open_dataset ? job.open_dataset() : OpenText(job));
     LYNX_ASSIGN_OR_RETURN(ModelState state,
                           ModelState::Create(stage.context, rank.coordinates.tp, job.train.seed, *backend));
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,

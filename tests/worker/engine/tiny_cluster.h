@@ -38,6 +38,7 @@ struct TinyJob {
   std::vector<StageProgram> stages;  // see Lower; may be edited
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
+  std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // for each rank; null: TextFile()
 
   // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of` gives
   // for the slices.

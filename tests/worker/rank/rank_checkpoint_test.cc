@@ -29,8 +29,8 @@ void EveryTwo(RankConfig& config) { config.spec.checkpoint.every_steps = 2; }
 
 std::string DirectoryOf(const TestFolder& folder) { return SmallConfig(folder, 1, 0).checkpoint_directory; }
 
-void Damage(const TestFolder& folder, int64_t step) {
-  const std::string path = CheckpointPath("checkpoints", step) + "/" + kAnyShard;
+void Damage(const TestFolder& folder, int64_t step, const std::string& shard = kAnyShard) {
+  const std::string path = CheckpointPath("checkpoints", step) + "/" + shard;
   std::string content = folder.Read(path);
   ASSERT_FALSE(content.empty()) << path;
   content[content.size() / 2] ^= 1;
@@ -123,6 +123,31 @@ TEST(RankCheckpoint, ADamagedOneIsPassedOverAndReplaced) {
   EXPECT_EQ(next.Losses(), TailOf(losses, 4));
   EXPECT_THAT(next.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008"), HasSubstr(kAnyShard)));
   EXPECT_EQ(StepsOf(Only<CheckpointReport>(next.Reports(0))), (std::vector<int64_t>{8, 10}));
+}
+
+// A plan of another layout takes the run over, each time from a checkpoint of the one before; also past a damaged
+// one, which it replaces.
+TEST(RankCheckpoint, AnotherLayoutGoesOn) {
+  const TestFolder folder;
+  const std::vector<double> losses = TrainTen(folder);
+  const ParallelLayout layouts[] = {{.tp = 4}, {.pp = 4}, {.tp = 2, .dp = 2}, {.pp = 2, .dp = 2}};
+  int64_t generation = 1;
+  for (const ParallelLayout& layout : layouts) {
+    SCOPED_TRACE(LayoutText(layout));
+    ++generation;
+    Damage(folder, 10, "shard-0000-0000.safetensors");
+    fs::remove_all(CheckpointPath(DirectoryOf(folder), 8));
+    RankProcesses next(folder, Configs(folder, 10, EveryFour, layout), generation);
+    next.ExpectAllExit(kRankExitOk);
+    EXPECT_EQ(Only<RankReady>(next.Reports(0)).at(0).next_step, 4);
+    EXPECT_THAT(next.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000010")));
+    EXPECT_EQ(StepsOf(Only<CheckpointReport>(next.Reports(0))), (std::vector<int64_t>{4, 8, 10}));
+    const std::vector<double> continued = next.Losses();
+    ASSERT_EQ(continued.size(), 6u);
+    for (size_t i = 0; i < continued.size(); ++i) {
+      EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
+    }
+  }
 }
 
 TEST(RankCheckpoint, NoneWholeIsAnErrorAndNeverAFreshStart) {

@@ -23,7 +23,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-const ParallelLayout kLayout{.tp = 2, .pp = 2, .dp = 1};
 constexpr std::chrono::seconds kPatience(60);
 const char* const kBinary = LYNX_BINARY_DIR "/bin/lynx-rank";
 
@@ -76,7 +75,7 @@ int AwaitExit(pid_t pid) {
 
 }  // namespace
 
-RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, const ParallelLayout& layout) {
   RankConfig config;
   config.job = JobId("small");
   config.spec.name = "small";
@@ -87,13 +86,14 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
   std::string text;
   for (int i = 0; i < 400; ++i) absl::StrAppend(&text, i * i, " ");
   config.spec.data = {.kind = DataKind::kText, .path = folder.Write("text", text)};
+  const int32_t layers = config.spec.model.layers / layout.pp;
   config.context = {.model = config.spec.model,
-                    .layout = kLayout,
+                    .layout = layout,
                     .micro_batch = 1,
-                    .microbatches = 4,
+                    .microbatches = 4 / layout.dp,
                     .pipeline_rank = stage,
-                    .slices = {SliceOf(kLayout, stage, 2 * stage, 2 * stage + 2)}};
-  config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, 2));
+                    .slices = {SliceOf(layout, stage, layers * stage, layers * (stage + 1))}};
+  config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, layers));
   config.arena = PlanMemory(config.program, config.context)->arena;
   config.checkpoint_directory = folder.path() + "/checkpoints";
   config.spec.checkpoint.directory = config.checkpoint_directory;
@@ -101,10 +101,10 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage) {
 }
 
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
-                                const std::function<void(RankConfig&)>& change) {
+                                const std::function<void(RankConfig&)>& change, const ParallelLayout& layout) {
   std::vector<RankConfig> configs;
-  for (int32_t stage : {0, 1}) {
-    configs.push_back(SmallConfig(folder, steps, stage));
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    configs.push_back(SmallConfig(folder, steps, stage, layout));
     if (change != nullptr) change(configs.back());
   }
   return configs;
@@ -121,7 +121,7 @@ RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> c
     peers.push_back({"127.0.0.1", socket.port});
   }
   for (int rank = 0; rank < kRanks; ++rank) {
-    RankConfig config = configs[CoordinatesOf(kLayout, rank).stage];
+    RankConfig config = configs[CoordinatesOf(configs[0].context.layout, rank).stage];
     config.generation = Generation(generation);
     config.rank = rank;
     config.peers = peers;

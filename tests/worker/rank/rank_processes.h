@@ -8,18 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "planner/layout.h"
 #include "tests/worker/test_folder.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
 
 namespace lynx {
 
-// A job of `steps` steps on tp2 pp2, everything recomputed, checkpoints below the folder. The ranks' configurations
-// lack peers and `rank` only.
-RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage);
-// Of both stages, each changed by `change` unless that is null.
+inline const ParallelLayout kSmallLayout{.tp = 2, .pp = 2, .dp = 1};
+// A job of `steps` steps, everything recomputed, checkpoints below the folder. The ranks' configurations lack peers
+// and `rank` only. `layout`: of four ranks, 1F1B.
+RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage,
+                       const ParallelLayout& layout = kSmallLayout);
+// Of all stages, each changed by `change` unless that is null.
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
-                                const std::function<void(RankConfig&)>& change = nullptr);
+                                const std::function<void(RankConfig&)>& change = nullptr,
+                                const ParallelLayout& layout = kSmallLayout);
 // Steps that no test sees the end of.
 inline constexpr int64_t kEndless = 1'000'000;
 

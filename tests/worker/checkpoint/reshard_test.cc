@@ -1,0 +1,208 @@
+// A checkpoint that one layout wrote, loaded in another.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/layout_schedule.h"
+#include "tests/worker/checkpoint/checkpoint_world.h"
+#include "tests/worker/checkpoint/faulty_file_system.h"
+#include "tests/worker/test_folder.h"
+#include "worker/checkpoint/checkpoint_index.h"
+#include "worker/checkpoint/tensor_place.h"
+
+namespace lynx {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kDirectory[] = "/run/checkpoints";
+
+struct ModelCase {
+  const char* name;
+  ModelFamily family;
+  bool tied;
+};
+constexpr ModelCase kModels[] = {{"Gpt", ModelFamily::kGpt, false},
+                                 {"TiedGpt", ModelFamily::kGpt, true},
+                                 {"Llama", ModelFamily::kLlama, false},
+                                 {"TiedLlama", ModelFamily::kLlama, true}};
+
+// 13 words, so that vocabulary shards have padding; five layers, so that stages differ in length.
+ModelSpec SpecOf(const ModelCase& model) {
+  ModelSpec spec = WorldModel();
+  spec.layers = 5;
+  spec.heads = 4;
+  spec.family = model.family;
+  spec.tied_embeddings = model.tied;
+  if (model.family == ModelFamily::kLlama) spec.dropout = 0;
+  return spec;
+}
+
+std::vector<ParallelLayout> Layouts() {
+  ParallelLayout custom{.pp = 2, .schedule = ScheduleKind::kCustom};
+  EXPECT_EQ(
+      SetCustomSchedule("custom ranks=2 microbatches=1 placement=v\n0F0 3F0 3B0 0B0\n1F0 2F0 2B0 1B0\n", custom),
+      absl::OkStatus());
+  return {ParallelLayout{},
+          {.tp = 2},
+          {.tp = 4, .sequence_parallel = true},
+          {.pp = 5},
+          {.tp = 2, .pp = 2, .dp = 2},
+          {.tp = 2, .pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+          {.pp = 2, .schedule = ScheduleKind::kZeroBubbleV},
+          {.tp = 4, .pp = 2, .schedule = ScheduleKind::kChimera},
+          custom};
+}
+
+class Reshard : public testing::TestWithParam<ModelCase> {};
+
+// Every element of weights and moments, from every layout to every other; padding stays zero.
+TEST_P(Reshard, LoadsTheSameBitsInEveryLayout) {
+  const ModelSpec model = SpecOf(GetParam());
+  for (const ParallelLayout& writer : Layouts()) {
+    const TestFolder folder;
+    CheckpointWorld written(writer, model);
+    ASSERT_EQ(written.WriteAndPublish(folder.path(), written.Identity(10), 1), absl::OkStatus());
+    for (const ParallelLayout& reader : Layouts()) {
+      SCOPED_TRACE(LayoutText(writer) + " -> " + LayoutText(reader));
+      CheckpointWorld read(reader, model);
+      ASSERT_EQ(read.Load(folder.path(), 10), absl::OkStatus());
+      ASSERT_TRUE(read.Holds(10));
+      for (WorldRank& rank : read.ranks()) {
+        for (const ParameterSlot& slot : rank.state.slots()) {
+          for (int64_t i = PlaceOf(slot).elements(); i < slot.count; ++i) {
+            ASSERT_EQ(rank.state.weights()[static_cast<size_t>(slot.offset + i)], 0.0f) << slot.name;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Reshard, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+ModelSpec LargerModel() {
+  ModelSpec model = WorldModel();
+  model.layers = 8;
+  model.hidden = 128;
+  model.ffn = 512;
+  return model;
+}
+
+// A rank of a pipeline reads its stage, one of a tensor-parallel group its rows and columns.
+TEST(ReshardReading, ReadsWhatIsNeeded) {
+  FaultyFileSystem files;
+  CheckpointWorld written({}, LargerModel());
+  ASSERT_EQ(written.WriteAndPublish(kDirectory, written.Identity(10), 1, files), absl::OkStatus());
+  const int64_t all = ListCheckpoints(kDirectory, nullptr, files)->at(0).bytes.value;
+  ASSERT_GT(all, 10'000'000);
+  for (const ParallelLayout& layout : {ParallelLayout{.pp = 4}, ParallelLayout{.tp = 2, .pp = 4}}) {
+    CheckpointWorld read(layout, LargerModel());
+    for (WorldRank& rank : read.ranks()) {
+      const int64_t before = files.read_bytes();
+      ASSERT_EQ(LoadCheckpoint(kDirectory, read.Identity(10), rank.context, rank.tp_rank, rank.state,
+                               {.index = 0, .of = 0}, files),
+                absl::OkStatus());
+      // A quarter of the layers. Of that, matrices split by columns (5 of 12 parts of a layer) are read whole: what
+      // other ranks have lies closely between. The rest is halved.
+      const double share = layout.tp == 1 ? 0.26 : 0.19;
+      EXPECT_LT(static_cast<double>(files.read_bytes() - before), share * static_cast<double>(all));
+    }
+    EXPECT_TRUE(read.Holds(10));
+  }
+}
+
+// In the layout that wrote it, a rank that shall verify nothing looks into its own shard alone.
+TEST(ReshardReading, TheOwnShardComesFirst) {
+  FaultyFileSystem files;
+  CheckpointWorld world({.tp = 2, .pp = 2});
+  ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10), 1, files), absl::OkStatus());
+  for (const char* other : {"shard-0000-0000", "shard-0000-0001", "shard-0001-0001"}) {
+    files.Content(std::string(kDirectory) + "/step-00000010/" + other + ".safetensors").clear();
+  }
+  WorldRank& rank = world.ranks()[2];
+  EXPECT_EQ(LoadCheckpoint(kDirectory, world.Identity(10), rank.context, rank.tp_rank, rank.state, {0, 0}, files),
+            absl::OkStatus());
+}
+
+// Each shard has one reader who takes its digest, whether or not that one needs anything of it.
+TEST(ReshardReading, ReadersShareOutTheDigests) {
+  for (const int shard : {0, 1, 2, 3}) {
+    FaultyFileSystem files;
+    CheckpointWorld written({.tp = 2, .pp = 2});
+    ASSERT_EQ(written.WriteAndPublish(kDirectory, written.Identity(10), 1, files), absl::OkStatus());
+    const std::string name = ShardFile(shard / 2, shard % 2);
+    files.Content(std::string(kDirectory) + "/step-00000010/" + name).back() ^= 1;
+    int noticed = 0;
+    for (int32_t reader = 0; reader < 3; ++reader) {
+      WorldRank& rank = written.ranks()[static_cast<size_t>(reader)];
+      const absl::Status status = LoadCheckpoint(kDirectory, written.Identity(10), rank.context, rank.tp_rank,
+                                                 rank.state, {reader, 3}, files);
+      if (status.ok()) continue;
+      ++noticed;
+      EXPECT_EQ(reader, shard % 3);
+      EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(name), HasSubstr("SHA-256")));
+    }
+    EXPECT_EQ(noticed, 1);
+  }
+}
+
+// What a damaged header says means nothing: to a reader that does not verify it, it is damage as well.
+TEST(ReshardReading, AHeaderThatNobodyVerifiedIsNoReasonToRefuse) {
+  FaultyFileSystem files;
+  CheckpointWorld world({.pp = 2});
+  ASSERT_EQ(world.WriteAndPublish(kDirectory, world.Identity(10), 1, files), absl::OkStatus());
+  std::string& content = files.Content(std::string(kDirectory) + "/step-00000010/shard-0000-0000.safetensors");
+  const size_t at = content.find("job-1");
+  ASSERT_NE(at, std::string::npos);
+  content[at + 4] = '2';
+  for (const int32_t index : {0, 1}) {
+    WorldRank& rank = world.ranks()[0];
+    const absl::Status status =
+        LoadCheckpoint(kDirectory, world.Identity(10), rank.context, 0, rank.state, {index, 2}, files);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("shard-0000-0000"));
+  }
+}
+
+// Whole shards that do not make up the model: two of the first stage.
+TEST(ReshardReading, WhatNoShardHasIsNamed) {
+  const TestFolder folder;
+  CheckpointWorld world({.pp = 2});
+  const CheckpointIdentity identity = world.Identity(10);
+  WorldRank& first = world.ranks()[0];
+  for (const int32_t stage : {0, 1}) {
+    StageContext context = first.context;
+    context.pipeline_rank = stage;
+    ASSERT_TRUE(WriteShard(folder.path(), identity, context, 0, first.state).ok());
+  }
+  ASSERT_TRUE(PublishCheckpoint(folder.path(), identity).ok());
+  const absl::Status status = world.Load(folder.path(), 10);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("step-00000010"), HasSubstr("layers.1.ln1.weight (1x8)")));
+}
+
+TEST(TensorPlace, ReadsBackItsText) {
+  for (const char* text : {"13x8: 7+6,0+8", "24x8: 4+4,0+8 12+4,0+8 20+4,0+8", "1x24: 0+1,4+4 0+1,12+4", "3x3:"}) {
+    const absl::StatusOr<TensorPlace> place = ParsePlace(text);
+    ASSERT_TRUE(place.ok()) << place.status();
+    EXPECT_EQ(PlaceText(*place), text);
+  }
+  const TensorPlace place = ParsePlace("24x8: 4+4,0+8 12+4,0+8").value();
+  EXPECT_EQ(place.elements(), 64);
+  EXPECT_EQ(place.pieces[1].offset, 32);
+}
+
+TEST(TensorPlace, RefusesAnythingElse) {
+  for (const char* text : {"", "13", "13x8", "13x8: ", "13x8:7+6,0+8", "13x8: 7+6,0+8 ", "13x8: 7+7,0+8",
+                           "13x8: 7+6,1+8", "13x8: -1+6,0+8", "13x8: 7+6,0+8x", "99999999999x8: 0+1,0+8",
+                           "13x8: 7+6;0+8", "99999999999999999999x1: 0+1,0+1"}) {
+    EXPECT_TRUE(absl::IsDataLoss(ParsePlace(text).status())) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lynx

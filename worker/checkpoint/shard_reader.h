@@ -1,0 +1,63 @@
+// ShardReader: a shard of a published checkpoint, read from front to back; its digest is taken on the way where it
+// shall be verified. Owns the open file; one thread.
+#ifndef LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
+#define LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/digest.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/file_system.h"
+#include "worker/checkpoint/safetensors.h"
+
+namespace lynx {
+
+// kVerify reads every byte of the file, and Finish says whether it is the one recorded; kTrust reads what is asked
+// for.
+enum class ShardReading : uint8_t { kVerify, kTrust };
+
+class ShardReader {
+ public:
+  // DataLoss when the file is missing or has another size than recorded.
+  static absl::StatusOr<ShardReader> Open(FileSystem& files, const std::string& folder, const ShardRecord& record,
+                                          ShardReading reading);
+
+  // The next bytes; both are DataLoss beyond the end of the file.
+  absl::Status Read(std::span<char> out);
+  absl::Status Skip(int64_t bytes);
+  // Reads the header, from the beginning of the file. DataLoss when it is none.
+  absl::StatusOr<SafetensorsHeader> ReadHeader();
+  // With kVerify: reads what is left. The first failure of the calls before, or DataLoss when the digest of the whole
+  // is not the recorded one.
+  absl::Status Finish();
+
+  const std::string& path() const { return path_; }
+  int64_t position() const { return record_.bytes.value - left_; }  // bytes from the beginning of the file
+
+ private:
+  ShardReader(std::unique_ptr<ReadableFile> file, std::string path, const ShardRecord& record, ShardReading reading)
+      : file_(std::move(file)),
+        path_(std::move(path)),
+        record_(record),
+        digest_(reading == ShardReading::kVerify ? std::make_unique<Sha256>() : nullptr),
+        left_(record.bytes.value) {}
+
+  std::unique_ptr<ReadableFile> file_;
+  std::string path_;
+  ShardRecord record_;
+  std::unique_ptr<Sha256> digest_;  // null: not taken
+  int64_t left_;
+  absl::Status status_;  // of reading
+};
+
+// DataLoss when the file is missing, or has another size or digest than `record` says.
+absl::Status VerifyShardFile(FileSystem& files, const std::string& folder, const ShardRecord& record);
+// The same without its content: DataLoss when the file is missing or has another size.
+absl::Status CheckShardSize(FileSystem& files, const std::string& folder, const ShardRecord& record);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_CHECKPOINT_SHARD_READER_H_
