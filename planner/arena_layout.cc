@@ -22,6 +22,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -39,7 +40,7 @@ constexpr int kRoundsPerOrder = 8;
 // No further round starts after this many looks at a neighbour: about a hundredth of a second of one core.
 constexpr int64_t kMaxLooks = 3'000'000;
 // Actions that share one list of neighbours.
-constexpr int32_t kChunk = 64;
+constexpr int32_t kChunk = 32;
 
 // Buffer instances placed so far, found by time.
 class PlacedBuffers {
@@ -88,15 +89,16 @@ class PlacedBuffers {
   void FindNeighbours(const BufferInstance& buffer) {
     const Chunk& begin = chunks_[static_cast<size_t>(buffer.first / kChunk)];
     looks_ += static_cast<int64_t>(begin.whole.size() + begin.partial.size());
-    neighbours_.resize(begin.partial.size());
+    if (live_.size() < begin.partial.size()) live_.resize(begin.partial.size());
     // Without a branch that nothing foretells.
     size_t live = 0;
     for (const Placed& other : begin.partial) {
-      neighbours_[live] = other.range;
+      live_[live] = other.range;
       live += static_cast<size_t>(other.first <= buffer.first) & static_cast<size_t>(other.last >= buffer.first);
     }
-    neighbours_.resize(live);
-    Merge(begin.whole);
+    neighbours_.clear();
+    std::merge(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(live), begin.whole.begin(), begin.whole.end(),
+               std::back_inserter(neighbours_), Below);
     started_.clear();
     for (int32_t chunk = buffer.first / kChunk; chunk <= buffer.last / kChunk; ++chunk) {
       const std::vector<Placed>& starts = chunks_[static_cast<size_t>(chunk)].starts;
@@ -105,15 +107,10 @@ class PlacedBuffers {
         if (other.first > buffer.first && other.first <= buffer.last) started_.push_back(other.range);
       }
     }
+    if (started_.empty()) return;
     std::sort(started_.begin(), started_.end(), Below);
-    Merge(started_);
-  }
-
-  // Ranges by offset into neighbours_.
-  void Merge(const std::vector<Range>& ranges) {
-    if (ranges.empty()) return;
-    merged_.resize(neighbours_.size() + ranges.size());
-    std::merge(neighbours_.begin(), neighbours_.end(), ranges.begin(), ranges.end(), merged_.begin(), Below);
+    merged_.clear();
+    std::merge(neighbours_.begin(), neighbours_.end(), started_.begin(), started_.end(), std::back_inserter(merged_), Below);
     neighbours_.swap(merged_);
   }
 
@@ -152,7 +149,7 @@ class PlacedBuffers {
   const std::vector<BufferInstance>& buffers_;
   std::vector<Bytes> offsets_;
   std::vector<Chunk> chunks_;
-  std::vector<Range> neighbours_, started_, merged_;
+  std::vector<Range> neighbours_, live_, started_, merged_;
   int64_t looks_ = 0;
 };
 

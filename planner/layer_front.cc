@@ -95,10 +95,11 @@ struct SetTables {
     }
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
       if (problem.items[i].read_by != 0) read |= ItemBit(i);
-      for (unsigned set = 1; set < bytes.size(); ++set) {
-        if ((problem.items[i].inputs & set) != 0) readers[set] |= ItemBit(i);
+      for (unsigned inputs = problem.items[i].inputs; inputs != 0; inputs &= inputs - 1) {
+        readers[inputs & -inputs] |= ItemBit(i);
       }
     }
+    for (unsigned set = 1; set < bytes.size(); ++set) readers[set] |= readers[set & (set - 1)] | readers[set & -set];
   }
 
   std::vector<Bytes> bytes;
@@ -123,17 +124,27 @@ class KeptSearch {
         tables_(tables),
         or_more_(in_flight == InFlightUse::kOrMore),
         early_(problem, tables.inputs),
-        least_held_(tables.bytes.size()) {
+        least_held_(tables.bytes.size()),
+        least_stored_(tables.bytes.size()) {
     RankOffloads();
     LYNX_CHECK(!or_more_ || by_copy_.empty());
     for (unsigned set = 1; set < least_held_.size(); ++set) {
       const int i = std::countr_zero(set);
-      const Bytes least = Has(early_.possible(), i) ? problem.items[i].bytes : LeastStored(i);
-      least_held_[set] = least_held_[set & (set - 1)] + least;
+      const Bytes stored = LeastStored(i);
+      least_stored_[set] = least_stored_[set & (set - 1)] + stored;
+      least_held_[set] =
+          least_held_[set & (set - 1)] + (Has(early_.possible(), i) ? std::min(stored, problem.items[i].bytes) : stored);
     }
   }
 
   const EarlyTimes& early() const { return early_; }
+  // No way beside these late items exposes, holds or stores less.
+  Kept FloorOf(ItemSet late) const {
+    const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
+    const ItemSet early = needed & early_.possible() & static_cast<ItemSet>(~tables_.readers[late]);
+    const ItemSet kept = needed & static_cast<ItemSet>(~early);
+    return {Nanos(0), tables_.bytes[early] + least_stored_[kept], offloadable_ == 0 ? tables_.bytes[kept] : Bytes(0)};
+  }
   // In no order. Valid until the next call.
   const std::vector<Kept>& Of(ItemSet late) {
     late_ = late;
@@ -254,7 +265,7 @@ class KeptSearch {
   const EarlyTimes early_;
   std::vector<int> by_copy_;  // items that may be offloaded, of least copy time per byte first
   ItemSet offloadable_ = 0;
-  std::vector<Bytes> least_held_;  // by set
+  std::vector<Bytes> least_held_, least_stored_;  // by set; the latter if none of it is early
   ItemSet late_ = 0;
   std::vector<Kept> kept_;
 };
@@ -273,6 +284,8 @@ class Search {
     std::vector<Joined> joined;
     for (LateFronts* const front : fronts) joined.push_back({.late = front});
     for (const ItemSet late : InOrder(*fronts.front())) {
+      const Kept floor = kept_.FloorOf(late);
+      if (std::all_of(joined.begin(), joined.end(), [&](Joined& of) { return Hopeless(late, {&floor, 1}, of); })) continue;
       const std::vector<Kept>& kept = kept_.Of(late);
       for (Joined& of : joined) {
         if (!Hopeless(late, kept, of)) Join(late, kept, of);
@@ -320,7 +333,7 @@ class Search {
   }
 
   // Whether something found betters whatever these make with the late items.
-  bool Hopeless(ItemSet late, const std::vector<Kept>& kept, Joined& of) const {
+  bool Hopeless(ItemSet late, std::span<const Kept> kept, Joined& of) const {
     const LateFronts::Floor floor = of.late->FloorOf(late);
     return std::all_of(kept.begin(), kept.end(), [&](const Kept& with) {
       return Bettered(Join(late, with, floor.exposed, floor.transient), of);
@@ -344,12 +357,14 @@ class Search {
     if (Betters(of.found[of.last], by)) return true;
     const auto known = std::find_if(of.found.begin(), of.found.end(), [&](const Found& a) { return Betters(a, by); });
     if (known == of.found.end()) return false;
-    of.last = static_cast<size_t>(known - of.found.begin());
+    // What betters much comes forward.
+    of.last = static_cast<size_t>(known - of.found.begin()) / 2;
+    std::swap(*known, of.found[of.last]);
     return true;
   }
 
   bool Betters(const Found& a, const Found& b) const {
-    return a.exposed <= b.exposed && a.held <= b.held && a.transient <= b.transient &&
+    return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed &&
            (!or_more_ || a.stored <= b.stored);
   }
 

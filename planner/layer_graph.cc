@@ -284,6 +284,8 @@ void LayerGraph::FindRecomputable() {
     with.insert(with.end(), info.side_outputs.begin(), info.side_outputs.end());
   }
   LYNX_CHECK(recomputable_.size() <= kMaxRecomputable);
+  for (const Tensor tensor : recomputable_) inputs_[Index(tensor)] = FindInputs(tensor);
+  for (const Segment segment : SegmentsOf(kT, Pass::kBackward)) read_by_[Index(segment)] = FindReadBy(segment);
 }
 
 const OpInfo& LayerGraph::InfoOf(Op op) const {
@@ -334,7 +336,7 @@ Tensor LayerGraph::ShareOf(Tensor tensor) const {
   }
 }
 
-TensorSet LayerGraph::InputsOf(Tensor tensor) const {
+TensorSet LayerGraph::FindInputs(Tensor tensor) const {
   TensorSet inputs = 0;
   for (Op op : ProducersOf(tensor)) {
     for (Tensor read : InfoOf(op).reads) {
@@ -356,7 +358,7 @@ bool LayerGraph::RepeatsCollective(Tensor tensor) const {
   return false;
 }
 
-TensorSet LayerGraph::ReadBy(Segment backward_segment) const {
+TensorSet LayerGraph::FindReadBy(Segment backward_segment) const {
   TensorSet set = 0;
   for (Op op : OpsOf(kT, backward_segment, Pass::kBackward)) {
     for (const std::vector<Tensor>* reads : {&InfoOf(op).backward_reads, &InfoOf(op).weight_reads}) {

@@ -244,13 +244,13 @@ class LayerGraph {
   // What its producers write with it, itself included: probs_dropped comes with its mask, context with lse.
   const std::vector<Tensor>& MadeWith(Tensor tensor) const;
   // The other recomputable tensors that its producers read; a gathered tensor counts as its share.
-  TensorSet InputsOf(Tensor tensor) const;
+  TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
   // Whether making it again needs a collective (when t > 1): x1, and with sequence parallelism what reads a gathered
   // tensor.
   bool RepeatsCollective(Tensor tensor) const;
   // Recomputable tensors that the B or W of a transformer layer's backward segment reads; a gathered tensor counts as
   // its share.
-  TensorSet ReadBy(Segment backward_segment) const;
+  TensorSet ReadBy(Segment backward_segment) const { return read_by_[static_cast<size_t>(backward_segment)]; }
   // The share that a gathered tensor is gathered from, and the segment whose collective does that; itself and kNone for
   // any other tensor.
   Tensor ShareOf(Tensor tensor) const;
@@ -265,6 +265,8 @@ class LayerGraph {
   void AddSegments(const Kind& kind);
   void AddCollectives(const Kind& kind);
   void FindRecomputable();
+  TensorSet FindInputs(Tensor tensor) const;
+  TensorSet FindReadBy(Segment backward_segment) const;
 
   template <class T>
   using BySegment = std::array<std::array<std::array<T, 3>, kSegmentCount>, kLayerTypeCount>;
@@ -278,6 +280,8 @@ class LayerGraph {
   std::vector<Tensor> recomputable_;
   std::array<std::vector<Op>, kTensorCount> producers_;
   std::array<std::vector<Tensor>, kTensorCount> made_with_;
+  std::array<TensorSet, kTensorCount> inputs_{};
+  std::array<TensorSet, kSegmentCount> read_by_{};
 };
 inline constexpr Bytes kBufferAlignment{256};  // of every buffer in an arena
 inline constexpr int kMaxRecomputable = 12;

@@ -23,6 +23,11 @@ SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slic
     }
     if (readers != 0) gathered_.emplace_back(tensor, readers);
   }
+  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+    OpSet ops = 0;
+    for (const Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) ops |= Bit(op);
+    forward_ops_.emplace_back(segment, ops);
+  }
   for (const bool paired : {false, true}) {
     for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
       const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
@@ -102,9 +107,9 @@ void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t
 // Recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
 Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
   Program actions;
-  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
-    OpSet here = 0;
-    for (const Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) here |= ops & Bit(op);
+  if (ops == 0) return actions;
+  for (const auto& [segment, all] : forward_ops_) {
+    const OpSet here = ops & all;
     if (here == 0) continue;
     for (Tensor gathered : GatheredReads(here)) {
       AppendRepeated(actions, microbatch, layer, graph_.GatherSegmentOf(gathered));
@@ -178,7 +183,7 @@ void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void(
 // unless recomputation has done that already.
 void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
   Program gathers;
-  if (!splits_weight_) {
+  if (!splits_weight_ && !gathered_.empty()) {
     const std::vector<Tensor> known = GatheredReads(recomputed);
     for (Tensor gathered : GatheredReads(WeightOps(LayerTypeOf(layer), segment))) {
       if (std::find(known.begin(), known.end(), gathered) != known.end()) continue;
@@ -218,7 +223,7 @@ void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer,
     const bool window = collectives() && graph_.EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
     const ActionKind start = window ? StartOf(LayerType::kTransformer, segment, Pass::kBackward) : kBackward;
     if (window) Run(start, slot.microbatch, layer, segment);
-    if (!splits_weight_ && WeightOps(LayerType::kTransformer, segment) != 0) {
+    if (!splits_weight_ && !graph_.OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) {
       Run(kWeight, slot.microbatch, layer, segment);
     }
     if (window) {

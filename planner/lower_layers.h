@@ -90,6 +90,7 @@ class SliceLowering {
   const bool splits_weight_;
   Program& program_;
   std::vector<std::pair<Tensor, OpSet>> gathered_;      // what reads each
+  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // of a transformer layer, by segment
   std::array<std::vector<RecomputeOps>, 2> recompute_;  // [has a paired forward][layer - first_layer]
 };
 

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "planner/access_table.h"
 #include "planner/arena_layout.h"
 #include "planner/state_sharing.h"
 
@@ -197,20 +198,57 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
 }
 
 // In the host's memory, what is copied out is from the start of its copy to the end of its way back.
-Bytes HostPeak(const Program& program, const StageContext& context) {
+Bytes HostPeak(const Program& program, AccessTable& table) {
   Bytes there, peak;
   for (const Action& action : program) {
     const bool out = action.kind == ActionKind::kOffloadStart;
     if (!out && action.kind != ActionKind::kReloadWait) continue;
     Bytes bytes;
-    for (const Access& access : AccessesOf(action, context)) bytes += Padded(access.bytes);
+    for (const Access& access : table.Of(action)) bytes += Padded(access.bytes);
     there += out ? bytes : Bytes(0) - bytes;
     peak = std::max(peak, there);
   }
   return peak;
 }
 
-using CurrentInstances = absl::flat_hash_map<BufferKey, int32_t>;
+constexpr int32_t kNone = -1;
+
+// The instance of each key that lives, by its index; kNone where none does.
+class CurrentInstances {
+ public:
+  explicit CurrentInstances(const StageContext& context) : microbatches_(context.microbatches) {
+    int32_t rows = 0;
+    const auto add = [&](int32_t layer) {
+      const auto at = static_cast<size_t>(layer - kNoLayer);
+      if (row_of_layer_.size() <= at) row_of_layer_.resize(at + 1, kNone);
+      if (row_of_layer_[at] == kNone) row_of_layer_[at] = rows++;
+    };
+    for (const int32_t layer : {kNoLayer, kHeadLayer, kEmbeddingLayer}) add(layer);
+    for (const StageSlice& slice : context.slices) {
+      // What a slice sends on is the next layer's.
+      for (int32_t layer = slice.first_layer; layer <= slice.end_layer; ++layer) add(layer);
+    }
+    instances_.resize(static_cast<size_t>(rows) * RowSize(), kNone);
+  }
+
+  int32_t& operator[](const BufferKey& key) {
+    const auto layer = static_cast<size_t>(key.layer - kNoLayer);
+    const bool known = layer < row_of_layer_.size() && row_of_layer_[layer] != kNone &&
+                       key.microbatch >= kNoMicrobatch && key.microbatch < microbatches_;
+    if (!known) return others_.try_emplace(key, kNone).first->second;
+    return instances_[static_cast<size_t>(row_of_layer_[layer]) * RowSize() +
+                      static_cast<size_t>(key.microbatch - kNoMicrobatch) * kTensorCount +
+                      static_cast<size_t>(key.tensor)];
+  }
+
+ private:
+  size_t RowSize() const { return static_cast<size_t>(microbatches_ - kNoMicrobatch) * kTensorCount; }
+
+  const int32_t microbatches_;
+  std::vector<int32_t> row_of_layer_;  // [layer - kNoLayer]; kNone: not on this rank
+  std::vector<int32_t> instances_;     // [row][microbatch - kNoMicrobatch][tensor]
+  absl::flat_hash_map<BufferKey, int32_t> others_;  // of programs that are not the rank's
+};
 
 }  // namespace
 
@@ -293,34 +331,34 @@ std::vector<Access> AccessesOf(const Action& action, const StageContext& context
 
 absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context) {
   MemoryPlan plan;
-  CurrentInstances current;
+  AccessTable table(context);
+  CurrentInstances current(context);
   // Most often there are about as many instances as actions.
   plan.buffers.reserve(program.size() + program.size() / 2);
-  current.reserve(program.size() + program.size() / 2);
   for (size_t i = 0; i < program.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     const size_t opened = plan.buffers.size();
-    for (const Access& access : AccessesOf(program[i], context)) {
-      const auto it = current.find(access.key);
-      const bool begins = access.mode == AccessMode::kAccumulate && it == current.end();
+    for (const Access& access : table.Of(program[i])) {
+      int32_t& instance = current[access.key];
+      const bool begins = access.mode == AccessMode::kAccumulate && instance == kNone;
       if (access.mode == AccessMode::kWrite || begins) {
         plan.buffers.push_back({access.key, index, index, Padded(access.bytes), Bytes(0)});
         continue;
       }
-      if (it == current.end()) {
+      if (instance == kNone) {
         return absl::FailedPreconditionError(absl::StrCat("action ", i, " (", ActionText(program[i]), ") reads ",
                                                           BufferKeyText(access.key),
                                                           ", which no action before it writes"));
       }
-      plan.buffers[static_cast<size_t>(it->second)].last = index;
-      if (access.mode == AccessMode::kRelease) current.erase(it);
+      plan.buffers[static_cast<size_t>(instance)].last = index;
+      if (access.mode == AccessMode::kRelease) instance = kNone;
     }
     std::sort(plan.buffers.begin() + static_cast<ptrdiff_t>(opened), plan.buffers.end(),
               [](const BufferInstance& a, const BufferInstance& b) { return a.key < b.key; });
     for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
   }
   FindPeak(program.size(), plan);
-  plan.host_peak = HostPeak(program, context);
+  plan.host_peak = HostPeak(program, table);
   return plan;
 }
 
@@ -333,16 +371,17 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext
 std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
                                                  const MemoryPlan& memory) {
   std::vector<std::vector<int32_t>> resolved(program.size());
-  CurrentInstances current;
+  AccessTable table(context);
+  CurrentInstances current(context);
   size_t next = 0;
   for (size_t i = 0; i < program.size(); ++i) {
     for (; next < memory.buffers.size() && memory.buffers[next].first == static_cast<int32_t>(i); ++next) {
       current[memory.buffers[next].key] = static_cast<int32_t>(next);
     }
-    for (const Access& access : AccessesOf(program[i], context)) {
-      const auto it = current.find(access.key);
-      LYNX_CHECK(it != current.end());
-      resolved[i].push_back(it->second);
+    for (const Access& access : table.Of(program[i])) {
+      const int32_t instance = current[access.key];
+      LYNX_CHECK(instance != kNone);
+      resolved[i].push_back(instance);
     }
   }
   LYNX_CHECK(next == memory.buffers.size());

@@ -5,10 +5,8 @@
 #include <map>
 #include <queue>
 #include <string>
-#include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -180,11 +178,12 @@ absl::Status Simulator::CheckNeighbour(int32_t stage, int32_t index) const {
   return absl::OkStatus();
 }
 
+// Few transfers of a kind and segment are under way at once, and most often the oldest is waited for first.
 absl::Status Simulator::PairWaitsWithStarts() {
-  using Key = std::tuple<ActionKind, int32_t, int32_t, int32_t, Segment>;
+  std::vector<std::vector<int32_t>> open(size_t{kActionKindCount} * kSegmentCount);  // starts, by kind and segment
   for (int32_t stage = 0; stage < stages_; ++stage) {
     const Program& program = programs_[stage];
-    absl::flat_hash_map<Key, int32_t> open;
+    for (std::vector<int32_t>& starts : open) starts.clear();
     states_[stage].start_of_wait.assign(program.size(), kNone);
     for (int32_t i = 0; i < static_cast<int32_t>(program.size()); ++i) {
       const Action& action = program[i];
@@ -192,18 +191,22 @@ absl::Status Simulator::PairWaitsWithStarts() {
       if (info.phase == Phase::kWhole) continue;
       LYNX_RETURN_IF_ERROR(CheckNeighbour(stage, i));
       const ActionKind start_kind = info.phase == Phase::kStart ? action.kind : info.counterpart;
-      const Key key{start_kind, action.stage, action.microbatch, action.layer, action.segment};
+      std::vector<int32_t>& starts =
+          open[static_cast<size_t>(start_kind) * kSegmentCount + static_cast<size_t>(action.segment)];
       if (info.phase == Phase::kStart) {
-        open[key] = i;
+        starts.push_back(i);
         continue;
       }
-      const auto found = open.find(key);
-      if (found == open.end()) {
+      const auto found = std::find_if(starts.begin(), starts.end(), [&](int32_t start) {
+        const Action& s = program[start];
+        return s.stage == action.stage && s.microbatch == action.microbatch && s.layer == action.layer;
+      });
+      if (found == starts.end()) {
         return absl::FailedPreconditionError(absl::StrCat("stage ", stage, ": ", ActionText(action), " (action ", i,
                                                           ") waits for a transfer that nothing before it starts"));
       }
-      states_[stage].start_of_wait[i] = found->second;
-      open.erase(found);
+      states_[stage].start_of_wait[i] = *found;
+      starts.erase(found);
     }
   }
   return absl::OkStatus();

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
+#include "planner/access_table.h"
 #include "planner/cost_model.h"
 #include "planner/memory_model.h"
 #include "planner/simulate.h"
@@ -112,6 +114,24 @@ TEST_F(ProgramProperty, LaysOutWhatIsEnoughAndTheSameAgain) {
     }
   });
   EXPECT_GT(larger, 0);
+}
+
+TEST_F(ProgramProperty, TheTableOfAccessesSaysOfEachActionWhatItDoes) {
+  ForEachSeed([](const Pipeline& p) {
+    for (size_t s = 0; s < p.programs.size(); ++s) {
+      AccessTable table(p.contexts[s]);
+      for (const Action& action : p.programs[s]) {
+        const std::vector<Access> accesses = AccessesOf(action, p.contexts[s]);
+        const std::span<const Access> known = table.Of(action);
+        ASSERT_EQ(known.size(), accesses.size()) << ActionText(action);
+        for (size_t a = 0; a < accesses.size(); ++a) {
+          ASSERT_EQ(known[a].key, accesses[a].key) << ActionText(action);
+          ASSERT_EQ(known[a].mode, accesses[a].mode) << ActionText(action);
+          ASSERT_EQ(known[a].bytes, accesses[a].bytes) << ActionText(action);
+        }
+      }
+    }
+  });
 }
 
 TEST_F(ProgramProperty, ResolvesEveryAccessToALivingInstanceOfItsKey) {
