@@ -14,11 +14,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "worker/backend/backend.h"
 #include "worker/rank/cancellation.h"
 #include "worker/rank/measure.h"
 #include "worker/rank/measure_device.h"
@@ -144,7 +146,8 @@ int RunTraining(const Arguments& arguments, char** argv) {
     return fail(started);
   }
   Cancellation cancellation;
-  return RunRank(*config, arguments.listen_fd, *reports, cancellation);
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(config->threads);
+  return RunRank(*config, arguments.listen_fd, *backend, *reports, cancellation);
 }
 
 int Main(int argc, char** argv) {

@@ -7,7 +7,6 @@
 
 #include "common/clock.h"
 #include "common/status.h"
-#include "worker/backend/backend.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
@@ -124,19 +123,20 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   return Train(config, first, checkpoint_bytes, *engine, checkpoints, communicator, reports);
 }
 
-absl::Status Run(const RankConfig& config, int listen_fd, ReportFile& reports, Cancellation& cancellation) {
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(config.threads);
+absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
+                 Cancellation& cancellation) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
-  const absl::Status status = RunConnected(config, *backend, *communicator, reports);
+  const absl::Status status = RunConnected(config, backend, *communicator, reports);
   if (!status.ok()) communicator->Abort(Annotate(status, absl::StrCat("rank ", config.rank)));
   return status;
 }
 
 }  // namespace
 
-int RunRank(const RankConfig& config, int listen_fd, ReportFile& reports, Cancellation& cancellation) {
-  const absl::Status status = Run(config, listen_fd, reports, cancellation);
+int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
+            Cancellation& cancellation) {
+  const absl::Status status = Run(config, listen_fd, backend, reports, cancellation);
   if (status.ok()) return kRankExitOk;
   if (cancellation.requested()) return kRankExitCancelled;
   const RankFailure failure{.reason = std::string(status.message()), .peer_lost = IsPeerLoss(status)};

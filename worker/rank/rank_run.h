@@ -8,6 +8,7 @@
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_
 #define LYNX_WORKER_RANK_RANK_RUN_H_
 
+#include "worker/backend/backend.h"
 #include "worker/rank/cancellation.h"
 #include "worker/rank/report_file.h"
 #include "worker/rank_config.h"
@@ -15,8 +16,8 @@
 namespace lynx {
 
 // Returns the process's exit code (kRankExit...). Every failure has been reported when it returns, but a cancelled
-// run reports nothing. `listen_fd` is taken over. The calling thread should be pinned already.
-int RunRank(const RankConfig& config, int listen_fd, ReportFile& reports, Cancellation& cancellation);
+// run reports nothing. `listen_fd` is taken over. The calling thread should be pinned already, and the backend its own.
+int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports, Cancellation& cancellation);
 
 }  // namespace lynx
 

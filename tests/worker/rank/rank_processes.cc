@@ -25,6 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(60);
 const char* const kBinary = LYNX_BINARY_DIR "/bin/lynx-rank";
+const char* const kFaultyBinary = LYNX_BINARY_DIR "/bin/faulty_rank";
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -34,8 +35,9 @@ std::string ReadFile(const std::string& path) {
 }
 
 // Starts the binary with stdout and stderr in files. `keep_fd` stays open in it; -1: none.
-pid_t Spawn(const std::vector<std::string>& arguments, const std::string& out, const std::string& err, int keep_fd) {
-  std::vector<char*> argv = {const_cast<char*>(kBinary)};
+pid_t Spawn(const char* binary, const std::vector<std::string>& arguments, const std::string& out,
+            const std::string& err, int keep_fd) {
+  std::vector<char*> argv = {const_cast<char*>(binary)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const pid_t pid = fork();
@@ -44,7 +46,7 @@ pid_t Spawn(const std::vector<std::string>& arguments, const std::string& out, c
   if (keep_fd >= 0) fcntl(keep_fd, F_SETFD, 0);
   dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDOUT_FILENO);
   dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
-  execv(kBinary, argv.data());
+  execv(binary, argv.data());
   _exit(127);
 }
 
@@ -111,7 +113,7 @@ std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
 }
 
 RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation,
-                             const std::vector<int>& absent)
+                             const std::vector<int>& absent, const std::map<int, RankFault>& faults)
     : folder_(folder), generation_(generation) {
   std::vector<PeerAddress> peers;
   std::vector<int> sockets;
@@ -127,7 +129,7 @@ RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> c
     config.peers = peers;
     std::ofstream(FileOf("config", rank)) << RankConfigText(config);
     const bool is_absent = std::find(absent.begin(), absent.end(), rank) != absent.end();
-    processes_.push_back(is_absent ? -1 : Start(rank, sockets[rank]));
+    processes_.push_back(is_absent ? -1 : Start(rank, sockets[rank], faults));
   }
   for (int fd : sockets) close(fd);
 }
@@ -144,10 +146,17 @@ std::string RankProcesses::FileOf(const char* what, int rank) const {
   return absl::StrCat(folder_.path(), "/", what, ".", generation_, ".", rank);
 }
 
-pid_t RankProcesses::Start(int rank, int listen_fd) const {
-  return Spawn({"--config", FileOf("config", rank), "--listen-fd", absl::StrCat(listen_fd), "--report-file",
-                FileOf("reports", rank)},
-               FileOf("out", rank), FileOf("err", rank), listen_fd);
+pid_t RankProcesses::Start(int rank, int listen_fd, const std::map<int, RankFault>& faults) const {
+  std::vector<std::string> arguments = {"--config",      FileOf("config", rank),
+                                        "--listen-fd",   absl::StrCat(listen_fd),
+                                        "--report-file", FileOf("reports", rank)};
+  const auto fault = faults.find(rank);
+  if (fault != faults.end()) {
+    arguments.push_back(fault->second.name);
+    arguments.push_back(absl::StrCat(fault->second.step));
+  }
+  return Spawn(fault == faults.end() ? kBinary : kFaultyBinary, arguments, FileOf("out", rank), FileOf("err", rank),
+               listen_fd);
 }
 
 void RankProcesses::Signal(int rank, int signal) const { kill(processes_[rank], signal); }
@@ -198,7 +207,7 @@ std::vector<double> RankProcesses::Losses() const {
 
 Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments) {
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";
-  const int exit_code = AwaitExit(Spawn(arguments, out, err, -1));
+  const int exit_code = AwaitExit(Spawn(kBinary, arguments, out, err, -1));
   return {exit_code, ReadFile(out), ReadFile(err)};
 }
 

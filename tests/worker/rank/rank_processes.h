@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,14 @@ class RankProcesses {
   static constexpr int kKilled = -1;  // exit code of a process that a signal ended
   static constexpr int kRanks = 4;
 
-  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage.
+  // What goes wrong with a rank: a fault of faulty_rank.cc and the step in which it comes.
+  struct RankFault {
+    std::string name;
+    int64_t step = 0;
+  };
+  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage. `faults`: by rank.
   RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1,
-                const std::vector<int>& absent = {});
+                const std::vector<int>& absent = {}, const std::map<int, RankFault>& faults = {});
   ~RankProcesses();  // kills and reaps what still runs
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
@@ -54,7 +60,7 @@ class RankProcesses {
 
  private:
   std::string FileOf(const char* what, int rank) const;
-  pid_t Start(int rank, int listen_fd) const;
+  pid_t Start(int rank, int listen_fd, const std::map<int, RankFault>& faults) const;
 
   const TestFolder& folder_;
   const int64_t generation_;

@@ -17,7 +17,7 @@
 
 namespace lynx::cpu {
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   CpuBackend() = default;
   CpuBackend(const CpuBackend&) = delete;

@@ -1,0 +1,163 @@
+// A rank process that goes wrong at an exact place of an exact step: lynx-rank with another backend, and with some
+// system calls of its own in front of the C library's.
+//
+//   faulty_rank --config FILE --listen-fd N --report-file FILE FAULT STEP
+//
+// The faults are listed below. STEP is 0-based; of a checkpoint it is the number of steps done.
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/check.h"
+#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/rank/cancellation.h"
+#include "worker/rank/rank_run.h"
+
+namespace lynx {
+namespace {
+
+enum class Fault : uint8_t {
+  kKillForward,        // killed between two products of a forward pass
+  kKillBackward,       // killed within a backward pass
+  kKillCollective,     // killed when half of a message is sent
+  kKillOptimizer,      // killed when some weights of the step are updated and others are not
+  kKillShard,          // killed when its shard of the checkpoint is written and not durable
+  kKillBeforePublish,  // killed before the checkpoint becomes visible
+  kKillAfterPublish,   // killed when it is visible and nobody has been told
+  kStopForward,        // stopped (SIGSTOP) where kKillForward is killed
+  kNanLoss,            // the loss that it finds is not a number
+  kInfiniteGradient,   // one of its gradients is infinite
+};
+constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
+                                    "kill-shard",   "kill-before-publish", "kill-after-publish", "stop-forward",
+                                    "nan-loss",     "infinite-gradient"};
+
+Fault fault;
+int64_t fault_step = 0;
+std::atomic<bool> send_is_fatal = false;
+
+[[noreturn]] void Die() {
+  kill(getpid(), SIGKILL);
+  while (true) pause();
+}
+
+// The C library's own function of that name.
+template <class Function>
+Function* Next(const char* name) {
+  auto* const found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  LYNX_CHECK(found != nullptr);
+  return found;
+}
+
+std::string CheckpointName() { return absl::StrFormat("step-%08d", fault_step); }
+
+class FaultyBackend : public cpu::CpuBackend {
+ public:
+  void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
+                     float* y) override {
+    if (In(Fault::kKillCollective)) send_is_fatal = true;
+    if (In(Fault::kKillForward) && ++calls_ == 2) Die();
+    if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
+    CpuBackend::LinearForward(x, w, bias, n, in, out, y);
+  }
+  void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override {
+    if (In(Fault::kKillBackward)) Die();
+    CpuBackend::LinearBackward(dy, w, n, in, out, dx);
+  }
+  void LinearWeight(const float* x, const float* dy, int64_t n, int64_t in, int64_t out, float* dw,
+                    float* dbias) override {
+    CpuBackend::LinearWeight(x, dy, n, in, out, dw, dbias);
+    if (In(Fault::kInfiniteGradient) && ++calls_ == 1) dw[0] = std::numeric_limits<float>::infinity();
+  }
+  double LossForward(const float* stats, int64_t t, int64_t n) override {
+    const double loss = CpuBackend::LossForward(stats, t, n);
+    return In(Fault::kNanLoss) && ++calls_ == 1 ? std::numeric_limits<double>::quiet_NaN() : loss;
+  }
+  void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override {
+    if (fault == Fault::kKillOptimizer && args.step == fault_step + 1 && ++calls_ == 2) Die();
+    CpuBackend::AdamW(args, count, gradient, w, m, v);
+    next_step_ = args.step;
+  }
+
+ private:
+  // Whether the fault is this one and the step is its. Every step before it has updated weights.
+  bool In(Fault one) const { return fault == one && next_step_ == fault_step; }
+
+  int64_t next_step_ = 0;
+  int calls_ = 0;  // in the fault's step
+};
+
+std::string ReadFile(const char* path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+int Main(int argc, char** argv) {
+  LYNX_CHECK(argc == 9);
+  const auto name = std::find(kFaultNames.begin(), kFaultNames.end(), std::string_view(argv[7]));
+  LYNX_CHECK(name != kFaultNames.end());
+  fault = static_cast<Fault>(name - kFaultNames.begin());
+  fault_step = std::atoll(argv[8]);
+  signal(SIGPIPE, SIG_IGN);
+  BlockStopSignals();
+  absl::StatusOr<ReportFile> reports = ReportFile::Open(argv[6]);
+  const absl::StatusOr<RankConfig> config = ParseRankConfig(ReadFile(argv[2]));
+  LYNX_CHECK(reports.ok() && config.ok());
+  Cancellation cancellation;
+  MakeCpuBackend(config->threads);  // for what it sets up in this process
+  FaultyBackend backend;
+  return RunRank(*config, std::atoi(argv[4]), backend, *reports, cancellation);
+}
+
+}  // namespace
+}  // namespace lynx
+
+extern "C" {
+
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  static auto* const next = lynx::Next<ssize_t(int, const msghdr*, int)>("sendmsg");
+  if (!lynx::send_is_fatal) return next(fd, message, flags);
+  const iovec half{message->msg_iov[0].iov_base, message->msg_iov[0].iov_len / 2};
+  msghdr part{};
+  part.msg_iov = const_cast<iovec*>(&half);
+  part.msg_iovlen = 1;
+  next(fd, &part, flags);
+  lynx::Die();
+}
+
+int fsync(int fd) {
+  static auto* const next = lynx::Next<int(int)>("fsync");
+  if (lynx::fault != lynx::Fault::kKillShard) return next(fd);
+  const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
+  if (path.find(lynx::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos)
+    lynx::Die();
+  return next(fd);
+}
+
+int rename(const char* from, const char* to) {
+  static auto* const next = lynx::Next<int(const char*, const char*)>("rename");
+  const bool publishes = std::string_view(to).ends_with("/" + lynx::CheckpointName());
+  if (publishes && lynx::fault == lynx::Fault::kKillBeforePublish) lynx::Die();
+  const int result = next(from, to);
+  if (publishes && lynx::fault == lynx::Fault::kKillAfterPublish) lynx::Die();
+  return result;
+}
+
+}  // extern "C"
+
+int main(int argc, char** argv) { return lynx::Main(argc, argv); }

@@ -1,0 +1,90 @@
+// Ranks that are killed at every phase of a step and of a checkpoint, as real processes: the others end and say who
+// was lost, and the next generation goes on with the losses of a run that nothing happened to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/worker/rank/rank_processes.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kSteps = 8;
+
+// Of steps 3, 6 and 8.
+void EveryThree(RankConfig& config) { config.spec.checkpoint.every_steps = 3; }
+
+struct KillCase {
+  const char* fault;
+  int64_t step;
+  int victim;
+  int64_t resumes_from;
+};
+
+std::string NameOf(const KillCase& c) {
+  std::string name = c.fault;
+  std::erase(name, '-');
+  return name + std::to_string(c.victim);
+}
+
+const ParallelLayout kLayouts[] = {{.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}};
+
+class RankFaults : public testing::TestWithParam<std::tuple<ParallelLayout, KillCase>> {};
+
+TEST_P(RankFaults, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
+  const auto& [layout, c] = GetParam();
+  const TestFolder undisturbed_folder;
+  std::vector<double> expected;
+  {
+    RankProcesses ranks(undisturbed_folder, Configs(undisturbed_folder, kSteps, EveryThree, layout));
+    ranks.ExpectAllExit(kRankExitOk);
+    expected = ranks.Losses();
+  }
+  ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
+
+  const TestFolder folder;  // empty again
+  RankProcesses first(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/1, /*absent=*/{},
+                      {{c.victim, {c.fault, c.step}}});
+  EXPECT_EQ(first.ExitCode(c.victim), RankProcesses::kKilled);
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    const std::vector<RankReport> reports = first.Reports(rank);
+    if (rank != c.victim) {
+      EXPECT_EQ(first.ExitCode(rank), kRankExitPeerLost) << first.Log(rank);
+      const auto failures = Only<RankFailure>(first.Reports(rank));
+      ASSERT_EQ(failures.size(), 1u);
+      EXPECT_TRUE(failures[0].peer_lost);
+      EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
+    }
+    // The fault came in its step: all before it are reported, as they are undisturbed.
+    std::vector<double> losses;
+    for (const StepReport& step : Only<StepReport>(first.Reports(rank))) losses.push_back(step.loss);
+    ASSERT_GE(losses.size(), static_cast<size_t>(c.step));
+    ASSERT_LE(losses.size(), static_cast<size_t>(c.step) + 1);
+    EXPECT_EQ(losses, std::vector<double>(expected.begin(), expected.begin() + static_cast<int64_t>(losses.size())));
+  }
+
+  RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/2);
+  second.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(Only<RankReady>(second.Reports(0)).at(0).next_step, c.resumes_from);
+  EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + c.resumes_from, expected.end()));
+}
+
+constexpr KillCase kKillCases[] = {{"kill-forward", 4, 3, 3},      {"kill-backward", 4, 0, 3},
+                                   {"kill-collective", 4, 2, 3},   {"kill-optimizer", 4, 1, 3},
+                                   {"kill-shard", 6, 0, 3},        {"kill-before-publish", 6, 0, 3},
+                                   {"kill-after-publish", 6, 0, 6}};
+
+std::string LayoutName(const ParallelLayout& layout) {
+  return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RankFaults, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),
+                         [](const auto& info) {
+                           return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace lynx
