@@ -63,6 +63,19 @@ struct LogsOptions {
   int32_t lines = 100;
 };
 
+struct CheckpointExportOptions {
+  std::string path;    // a checkpoint, or a directory of them: then the newest
+  std::string format;  // "hf"
+  std::string out;     // folder
+};
+
+struct CheckpointImportOptions {
+  std::string path;    // a folder with config.json and *.safetensors
+  std::string format;  // "hf"
+  std::string out;     // checkpoint directory
+  int32_t seq = 0;     // 0 = what the model was made for
+};
+
 struct LocalCommandOptions {
   std::string directory;  // "" = LocalDirectory()
   std::optional<int32_t> nodes;  // these as in LocalOptions
@@ -94,6 +107,13 @@ int WhatIf(const WhatIfOptions& options);
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.
 int Models(const GlobalOptions& global);
+// `path`: a checkpoint (".../step-00000100"), shown in full, or a directory of them.
+int InspectCheckpoint(const GlobalOptions& global, const std::string& path);
+// Compares every digest; kExitRefused when anything is damaged, with what on standard error.
+int VerifyCheckpoints(const GlobalOptions& global, const std::string& path);
+// Prints the path of what was written.
+int ExportCheckpoint(const CheckpointExportOptions& options);
+int ImportCheckpoint(const CheckpointImportOptions& options);
 int LocalUpCommand(const LocalCommandOptions& options);
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
 int LocalDownCommand(const LocalCommandOptions& options);

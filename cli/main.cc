@@ -139,6 +139,45 @@ void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   models->callback([&] { code = Models(global); });
 }
 
+void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* checkpoint = app.add_subcommand("checkpoint", "Checkpoints on disk, without a server");
+  checkpoint->require_subcommand(1);
+  static std::string path;
+  const auto path_argument = [](CLI::App* command) {
+    command->add_option("path", path, "A checkpoint (.../step-00000100), or a directory of them")
+        ->required()
+        ->check(FileName);
+  };
+  auto* inspect = checkpoint->add_subcommand("inspect", "Whose it is, of which model and layout, and what it holds");
+  path_argument(inspect);
+  inspect->callback([&] { code = InspectCheckpoint(global, path); });
+  auto* verify = checkpoint->add_subcommand("verify", "Compare every file with its digest");
+  path_argument(verify);
+  verify->callback([&] { code = VerifyCheckpoints(global, path); });
+
+  const auto format_and_out = [](CLI::App* command, std::string& format, std::string& out, const char* meaning) {
+    command->add_option("--format", format, "hf: a Hugging Face directory, config.json and model.safetensors")
+        ->capture_default_str();
+    command->add_option("--out", out, meaning)->required()->check(FileName);
+  };
+  auto* export_weights = checkpoint->add_subcommand("export", "Write the weights for other programs");
+  static CheckpointExportOptions export_options{.format = "hf"};
+  export_weights->add_option("path", export_options.path, "A checkpoint, or a directory of them: then the newest")
+      ->required()
+      ->check(FileName);
+  format_and_out(export_weights, export_options.format, export_options.out, "Folder, made if need be");
+  export_weights->callback([&] { code = ExportCheckpoint(export_options); });
+  auto* import = checkpoint->add_subcommand("import", "Make a checkpoint of step 0 from weights of other programs");
+  static CheckpointImportOptions import_options{.format = "hf"};
+  import->add_option("path", import_options.path, "A folder with config.json and *.safetensors")
+      ->required()
+      ->check(FileName);
+  format_and_out(import, import_options.format, import_options.out, "Checkpoint directory, made if need be");
+  import->add_option("--seq", import_options.seq, "Tokens per sample; default: the most that the model was made for")
+      ->check(CLI::PositiveNumber);
+  import->callback([&] { code = ImportCheckpoint(import_options); });
+}
+
 void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* local = app.add_subcommand("local", "A cluster on this machine");
   local->require_subcommand(1);
@@ -180,6 +219,7 @@ int main(int argc, char** argv) {
   AddPlanCommands(app, global, code);
   AddCompareCommands(app, code);
   AddModelCommands(app, global, code);
+  AddCheckpointCommands(app, global, code);
   AddLocalCommands(app, global, code);
   try {
     app.parse(argc, argv);

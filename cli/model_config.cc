@@ -61,6 +61,7 @@ class ConfigReader {
   void Fail(const std::string& message) {
     if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": ", message));
   }
+  void Keep(const absl::Status& status) { status_.Update(status); }
   // Absent and null are the same, as in the library that writes these files, unless said otherwise.
   bool Has(const char* field) const { return json_.contains(field) && !json_.at(field).is_null(); }
   bool HasNull(const char* field) const { return json_.contains(field) && json_.at(field).is_null(); }
@@ -106,6 +107,12 @@ class ConfigReader {
     if (json_.at(field).is_string()) return json_.at(field).get<std::string>();
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a string"));
     return otherwise;
+  }
+  void MustBe(const char* field, double value, double otherwise) {
+    if (!Has(field) && otherwise == value) return;
+    if (Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() == value) return;
+    Fail(absl::StrCat(field, " is ", Has(field) ? Text(field) : absl::StrCat("missing, which means ", otherwise),
+                      ": must be ", value, ", as in Lynx's layers"));
   }
   // The layers here have no such thing.
   void MustBeFalse(const char* field, const char* missing) {
@@ -200,6 +207,34 @@ void CheckNoSlidingWindow(ConfigReader& config) {
                    "window, null is the same)"));
 }
 
+// The functions that the weights were trained with.
+void CheckGpt2Functions(ConfigReader& config) {
+  const std::string activation = config.Word("activation_function", "gelu_new");
+  if (activation == "gelu") {
+    config.Fail("activation_function is \"gelu\", the exact one: must be gelu_new, the approximation by tanh");
+  }
+  config.MustBe("layer_norm_epsilon", 1e-5, 1e-5);
+}
+
+void CheckLlamaFunctions(const Json& json, ConfigReader& config, const std::string& file) {
+  config.MustBe("rms_norm_eps", 1e-5, 1e-6);
+  // Newer versions of the library keep both in one object.
+  const Json nested = config.Has("rope_parameters") ? json.at("rope_parameters") : Json();
+  ConfigReader parameters(nested, file);
+  if (nested.is_object()) {
+    parameters.MustBe("rope_theta", 10000, 10000);
+    if (parameters.Word("rope_type", "default") != "default") {
+      parameters.Fail(absl::StrCat("rope_parameters.rope_type is ", parameters.Text("rope_type"),
+                                   ": must be default; scaled rotary positions are not in Lynx's layers"));
+    }
+    config.Keep(parameters.status());
+  }
+  config.MustBe("rope_theta", 10000, 10000);
+  if (config.Has("rope_scaling")) {
+    config.Fail("rope_scaling: must be null; scaled rotary positions are not in Lynx's layers");
+  }
+}
+
 absl::Status Unknown(const std::string& type, const std::string& file) {
   for (const Refused& refused : kRefused) {
     if (type != refused.model_type) continue;
@@ -239,6 +274,22 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::s
   ReadDtype(config, model);
   LYNX_RETURN_IF_ERROR(config.status());
   return model;
+}
+
+absl::StatusOr<ModelSpec> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
+  JobSpec spec;
+  LYNX_ASSIGN_OR_RETURN(spec.model, ParseModelConfig(text, file));
+  const Json json = Json::parse(text);
+  ConfigReader config(json, file);
+  if (spec.model.family == ModelFamily::kGpt) {
+    CheckGpt2Functions(config);
+  } else {
+    CheckLlamaFunctions(json, config, file);
+  }
+  LYNX_RETURN_IF_ERROR(config.status());
+  Normalize(spec);
+  spec.model.dtype = DataType::kFloat32;
+  return spec.model;
 }
 
 }  // namespace lynx

@@ -16,6 +16,10 @@ namespace lynx {
 // attention and dropout masks stay at their defaults, since the file says nothing of kernels. dtype: what the file
 // says; else the default.
 absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file);
+// The same for a model whose weights shall be used: also refuses what leaves the shapes as they are but computes
+// something else than Lynx's layers do with the same weights (epsilons, rotary positions, the exact GELU). ffn is
+// filled in; the weights are in fp32 here, whatever the file says.
+absl::StatusOr<ModelSpec> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx
 

@@ -1,11 +1,14 @@
-// export_reference MODEL DIR: writes what the PyTorch reference needs to train the reference job of a model, gpt or
-// llama: its initial weights as a checkpoint of step 0, the tokens of every step, and all settings.
+// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, gpt,
+// llama, tied-gpt or tied-llama: its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the tokens of
+// every step, and all settings.
 //
-//   DIR/step-00000000/   the checkpoint; one shard, for a single rank holds the whole model
+//   DIR/step-00000000/   the checkpoint; a shard for each rank
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
 //   DIR/settings.txt     NAME VALUE a line
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <map>
 
 #include "common/status.h"
 #include "tests/reference/reference_job.h"
@@ -40,33 +43,48 @@ absl::Status WriteTokens(const TinyJob& job, const Dataset& dataset, const std::
   return absl::OkStatus();
 }
 
-absl::Status Export(TinyModel model, const std::string& directory) {
+absl::Status Export(TinyModel model, const std::string& directory, int64_t steps, const ParallelLayout& layout) {
   TinyJob job = ReferenceJob(model);
-  job.Lower({1, 1, 1}, RecomputeMode::kNone);
-  return OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+  job.Lower(layout, RecomputeMode::kNone);
+  const std::vector<absl::Status> statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
     const CheckpointIdentity identity{.job = JobId("reference"),
                                       .generation = Generation(1),
-                                      .step = 0,
+                                      .step = steps,
                                       .seed = job.train.seed,
                                       .model = job.model,
                                       .layout = job.layout};
-    LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), 0, *rank.state).status());
+    for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
+    LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), rank.coordinates.tp, *rank.state).status());
+    LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+    if (rank.rank != 0) return absl::OkStatus();
     LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
     WriteSettings(job, directory + "/settings.txt");
     return WriteTokens(job, *rank.dataset, directory + "/tokens.i32");
-  })[0];
+  });
+  for (const absl::Status& status : statuses) LYNX_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
 }
+
+const std::map<std::string, TinyModel> kModels = {{"gpt", TinyModel::kGpt},
+                                                  {"llama", TinyModel::kLlama},
+                                                  {"tied-gpt", TinyModel::kTiedGpt},
+                                                  {"tied-llama", TinyModel::kTiedLlama}};
 
 }  // namespace
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  const std::string model = argc == 3 ? argv[1] : "";
-  if (model != "gpt" && model != "llama") {
-    std::fprintf(stderr, "usage: export_reference gpt|llama DIR\n");
+  const auto model = argc > 1 ? lynx::kModels.find(argv[1]) : lynx::kModels.end();
+  if (model == lynx::kModels.end() || (argc != 3 && argc != 6)) {
+    std::fprintf(stderr, "usage: export_reference gpt|llama|tied-gpt|tied-llama DIR [STEPS TP PP]\n");
     return 2;
   }
-  const absl::Status status = lynx::Export(model == "gpt" ? lynx::TinyModel::kGpt : lynx::TinyModel::kLlama, argv[2]);
+  lynx::ParallelLayout layout;
+  if (argc == 6) {
+    layout.tp = std::atoi(argv[4]);
+    layout.pp = std::atoi(argv[5]);
+  }
+  const absl::Status status = lynx::Export(model->second, argv[2], argc == 6 ? std::atoll(argv[3]) : 0, layout);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

@@ -8,6 +8,9 @@ no PyTorch; only this script does (Debian: python3-torch). To make a golden file
     build/bin/export_reference gpt /tmp/reference
     /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
 
+With --logits it writes tests/golden/{gpt,llama}_reference_logits.txt instead, which test_hugging_face.py compares with an
+independent reader's: the logits at the last token of the first sample, from the initial weights.
+
 Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.
 """
 import glob
@@ -98,7 +101,7 @@ def activation(fc1, s):
     return F.silu(gate) * up
 
 
-def loss_of(inputs, targets, w, s):
+def logits_of(inputs, w, s):
     def norm(x, name):
         if s["family"] == "llama":
             return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
@@ -111,8 +114,11 @@ def loss_of(inputs, targets, w, s):
         prefix = f"layers.{layer}."
         x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
         x = x + linear(activation(linear(norm(x, prefix + "ln2"), w, prefix + "fc1"), s), w, prefix + "fc2")
-    logits = F.linear(norm(x, "head.ln"), w["head.out.weight"])
-    return F.cross_entropy(logits.reshape(-1, s["vocab"]), targets.reshape(-1))
+    return F.linear(norm(x, "head.ln"), w["head.out.weight"])
+
+
+def loss_of(inputs, targets, w, s):
+    return F.cross_entropy(logits_of(inputs, w, s).reshape(-1, s["vocab"]), targets.reshape(-1))
 
 
 def learning_rate(step, s):
@@ -122,10 +128,16 @@ def learning_rate(step, s):
     return s["min_lr"] + (s["lr"] - s["min_lr"]) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def main(directory):
+def main(directory, only_logits):
     s = read_settings(directory)
     w = read_weights(directory)
     tokens = read_tokens(directory, s)
+    if only_logits:
+        print("# Made by tests/reference/model_reference.py --logits with PyTorch, in double precision: the logits at the last")
+        print("# token of the first sample, from the initial weights of the reference job.")
+        for logit in logits_of(tokens[0, :1, 0], w, s)[0, -1]:
+            print(f"{logit.item():.10f}")
+        return
     optimizer = torch.optim.AdamW(
         [
             {"params": [p for p in w.values() if p.dim() == 2], "weight_decay": s["weight_decay"]},
@@ -149,6 +161,7 @@ def main(directory):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    arguments = [argument for argument in sys.argv[1:] if argument != "--logits"]
+    if len(arguments) != 1:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(arguments[0], "--logits" in sys.argv)

@@ -24,10 +24,12 @@ MAY_INCLUDE = {
     "cli": {"common", "planner", "proto", "node", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
 }
-# Plain data of the worker that another room may see: what crosses a file or a pipe between them.
+# What of the worker another room may see: plain data that crosses a file or a pipe between them, and the files that a
+# run leaves.
 CONTRACTS = {
     "proto": {"worker/rank_config.h", "worker/rank_report.h"},
     "agent": {"worker/rank/measure.h"},
+    "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
 PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
 IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"

@@ -155,11 +155,18 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, ModelState& state,
                                        FileSystem& files) {
+  const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, state.slots(), /*weights_only=*/false);
+  return WriteShard(directory, identity, context, tp_rank, header, ContentOf(state), files);
+}
+
+absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
+                                       const StageContext& context, int32_t tp_rank, const SafetensorsHeader& header,
+                                       const TensorContent& content, FileSystem& files) {
   LYNX_CHECK(identity.step >= 0 && identity.model == context.model && identity.layout == context.layout);
   const std::string attempt = AttemptPath(directory, identity);
   const std::string name = ShardFile(context.pipeline_rank, tp_rank);
   LYNX_RETURN_IF_ERROR(files.CreateFolders(attempt));
-  LYNX_ASSIGN_OR_RETURN(ShardRecord record, WriteShardFile(files, attempt, name, identity, context, tp_rank, state));
+  LYNX_ASSIGN_OR_RETURN(ShardRecord record, WriteShardFile(files, attempt, name, header, content));
   LYNX_RETURN_IF_ERROR(VerifyShardFile(files, attempt, record));
   LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(attempt, "/", name, kRecordSuffix), RecordText(record)));
   LYNX_RETURN_IF_ERROR(files.SyncFolder(attempt));
@@ -209,7 +216,8 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
   LYNX_RETURN_IF_ERROR(CheckSameRun(checkpoint, identity, "resume with what it was written with"));
   // In the layout that wrote it, all that this rank needs is in one shard.
   const int64_t own_shard = int64_t{context.pipeline_rank} * context.layout.tp + tp_rank;
-  return TensorReader(files, std::move(checkpoint)).Read(WantedParts(state, /*weights_only=*/false), own_shard, share);
+  return TensorReader(files, std::move(checkpoint))
+      .Read(WantedParts(state, /*weights_only=*/false), own_shard, share);
 }
 
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,

@@ -36,6 +36,7 @@
 #include "planner/job_spec.h"
 #include "planner/layout.h"
 #include "worker/checkpoint/file_system.h"
+#include "worker/checkpoint/safetensors_file.h"
 #include "worker/data/data_fingerprint.h"
 #include "worker/model/model_state.h"
 
@@ -77,6 +78,10 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, ModelState& state,
                                        FileSystem& files = PosixFileSystem());
+// The same from any source of the tensors that the header (see ShardHeader in shard.h) names.
+absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
+                                       const StageContext& context, int32_t tp_rank, const SafetensorsHeader& header,
+                                       const TensorContent& content, FileSystem& files = PosixFileSystem());
 // On rank 0 only, after all shards: writes the index, renames, fsyncs the directory. Returns the bytes of all shards.
 // It reads the shards of a checkpoint that has the step already, but of the new ones only the sizes: every rank has
 // verified its own.

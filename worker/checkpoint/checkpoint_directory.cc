@@ -85,6 +85,15 @@ std::string FencePath(const std::string& directory, const JobId& job, Generation
   return absl::StrCat(directory, "/", std::string(kFencePrefix), OwnerSuffix(job, generation));
 }
 
+std::optional<CheckpointPlace> ParseCheckpointPath(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const size_t slash = path.rfind('/');
+  const std::optional<int64_t> step = ParseStepName(path.substr(slash == std::string::npos ? 0 : slash + 1));
+  if (!step) return std::nullopt;
+  const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  return CheckpointPlace{directory, *step};
+}
+
 absl::StatusOr<CheckpointSummary> ReadSummary(FileSystem& files, const std::string& directory, int64_t step) {
   const std::string path = CheckpointPath(directory, step);
   const std::string index_path = absl::StrCat(path, "/", kIndexFile);

@@ -13,6 +13,7 @@
 #ifndef LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define LYNX_WORKER_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,14 @@ std::string StepName(int64_t step);
 std::string AttemptPath(const std::string& directory, const CheckpointIdentity& identity);
 std::string RemovedPath(const std::string& directory, int64_t step);
 std::string FencePath(const std::string& directory, const JobId& job, Generation generation);
+
+// The checkpoint that a path such as "runs/a/step-00000100/" names; nothing where it names something else, perhaps a
+// directory of checkpoints.
+struct CheckpointPlace {
+  std::string directory;
+  int64_t step = 0;
+};
+std::optional<CheckpointPlace> ParseCheckpointPath(std::string path);
 
 struct DirectoryContents {
   std::vector<std::string> names;              // all, hidden ones too

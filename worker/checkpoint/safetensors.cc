@@ -32,23 +32,39 @@ bool AsCount(const json& value, int64_t& out) {
   return true;
 }
 
-// The bytes of an F32 tensor; -1 when they overflow.
-int64_t BytesOf(const std::vector<int64_t>& shape) {
-  int64_t bytes = sizeof(float);
+// https://docs.rs/safetensors/latest/safetensors/tensor/enum.Dtype.html
+struct TypeInfo {
+  const char* name;
+  int64_t bytes;
+};
+constexpr TypeInfo kTypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F64", 8}, {"I64", 8},     {"U64", 8},
+                               {"I32", 4}, {"U32", 4}, {"I16", 2},  {"U16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
+                               {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+
+// The bytes of a tensor; -1 when they overflow.
+int64_t BytesOf(const std::vector<int64_t>& shape, int64_t element_bytes = sizeof(float)) {
+  int64_t bytes = element_bytes;
   for (const int64_t extent : shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes)) return -1;
   }
   return bytes;
 }
 
-absl::StatusOr<SafetensorsEntry> DecodeEntry(const std::string& name, const json& value) {
+absl::StatusOr<SafetensorsEntry> DecodeEntry(const std::string& name, const json& value, SafetensorsTypes types) {
   SafetensorsEntry entry;
   entry.name = name;
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
       !value.contains("data_offsets")) {
     return Damaged(absl::StrCat(name, " is not an object of dtype, shape and data_offsets"));
   }
-  if (value["dtype"] != "F32") return Damaged(absl::StrCat(name, " has dtype ", value["dtype"].dump(), ", not F32"));
+  const TypeInfo* const end = types == SafetensorsTypes::kFloat32 ? kTypes + 1 : std::end(kTypes);
+  const TypeInfo* const type =
+      std::find_if(std::begin(kTypes), end, [&](const TypeInfo& info) { return value["dtype"] == info.name; });
+  if (type == end) {
+    return Damaged(absl::StrCat(name, " has dtype ", value["dtype"].dump(),
+                                types == SafetensorsTypes::kFloat32 ? ", not F32" : ", which is not known"));
+  }
+  entry.type = type->name;
   const json& shape = value["shape"];
   if (!shape.is_array()) return Damaged(absl::StrCat(name, ": shape is not an array"));
   for (const json& extent : shape) {
@@ -61,7 +77,7 @@ absl::StatusOr<SafetensorsEntry> DecodeEntry(const std::string& name, const json
       !AsCount(offsets[1], entry.end_bytes) || entry.begin_bytes > entry.end_bytes) {
     return Damaged(absl::StrCat(name, ": data_offsets ", offsets.dump(), " are not a range"));
   }
-  if (BytesOf(entry.shape) != entry.end_bytes - entry.begin_bytes) {
+  if (BytesOf(entry.shape, type->bytes) != entry.end_bytes - entry.begin_bytes) {
     return Damaged(absl::StrCat(name, ": shape ", shape.dump(), " does not fill data_offsets ", offsets.dump()));
   }
   return entry;
@@ -82,7 +98,7 @@ void SafetensorsHeader::Append(std::string name, std::vector<int64_t> shape) {
   const int64_t bytes = BytesOf(shape);
   LYNX_CHECK(bytes >= 0);
   const int64_t begin = DataBytes();
-  tensors.push_back({std::move(name), std::move(shape), begin, begin + bytes});
+  tensors.push_back({std::move(name), std::move(shape), begin, begin + bytes, kTypes[0].name});
 }
 
 std::string EncodeSafetensorsHeader(const SafetensorsHeader& header) {
@@ -90,7 +106,7 @@ std::string EncodeSafetensorsHeader(const SafetensorsHeader& header) {
   if (!header.metadata.empty()) root[kMetadata] = header.metadata;
   for (const SafetensorsEntry& entry : header.tensors) {
     root[entry.name] = {
-        {"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {entry.begin_bytes, entry.end_bytes}}};
+        {"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", {entry.begin_bytes, entry.end_bytes}}};
   }
   std::string text = root.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -112,7 +128,8 @@ absl::StatusOr<int64_t> DecodeSafetensorsPrefix(std::string_view prefix, int64_t
   return static_cast<int64_t>(length);
 }
 
-absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes) {
+absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text, int64_t data_bytes,
+                                                          SafetensorsTypes types) {
   // The parser lets a later key replace an earlier one; the format forbids it, and it could hide a tensor.
   std::set<std::string> keys;
   bool repeated = false;
@@ -130,7 +147,7 @@ absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text,
     if (name == kMetadata) {
       LYNX_RETURN_IF_ERROR(DecodeMetadata(value, header.metadata));
     } else {
-      LYNX_ASSIGN_OR_RETURN(SafetensorsEntry entry, DecodeEntry(name, value));
+      LYNX_ASSIGN_OR_RETURN(SafetensorsEntry entry, DecodeEntry(name, value, types));
       header.tensors.push_back(std::move(entry));
     }
   }

@@ -1,18 +1,13 @@
 #include "worker/checkpoint/shard.h"
 
-#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
-#include "common/digest.h"
 #include "common/status.h"
-#include "worker/checkpoint/safetensors.h"
 
 namespace lynx {
 namespace {
-
-// Digest and disk see each chunk while it is in the cache.
-constexpr size_t kChunkBytes = size_t{4} << 20;
 
 // The array that a tensor is a part of, and what its name ends in.
 struct StateArray {
@@ -41,67 +36,45 @@ std::string LayersText(const StageContext& context) {
   return text;
 }
 
-// All but the generation.
-SafetensorsHeader PartHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
-                             ModelState& state) {
+}  // namespace
+
+SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageContext& context, int32_t tp_rank,
+                              const std::vector<ParameterSlot>& slots, bool weights_only) {
   SafetensorsHeader header;
   header.metadata = {{"format", kShardFormat},
                      {"job", identity.job.value},
+                     {"generation", absl::StrCat(identity.generation.value)},
                      {"step", absl::StrCat(identity.step)},
                      {"stage", absl::StrCat(context.pipeline_rank)},
                      {"tp_rank", absl::StrCat(tp_rank)},
                      {"layers", LayersText(context)}};
-  for (const ParameterSlot& slot : state.slots()) {
+  for (const ParameterSlot& slot : slots) {
     header.metadata["place." + slot.name] = PlaceText(PlaceOf(slot));
     if (slot.copy) header.metadata["copy." + slot.name] = slot.whole_name;
   }
-  for (const StateArray& array : ArraysOf(state)) {
-    for (const ParameterSlot& slot : state.slots())
-      header.Append(absl::StrCat(slot.name, array.suffix), ShapeOfPart(slot));
+  std::vector<std::string> suffixes = {""};
+  if (!weights_only) suffixes.insert(suffixes.end(), std::begin(kMomentSuffixes), std::end(kMomentSuffixes));
+  for (const std::string& suffix : suffixes) {
+    for (const ParameterSlot& slot : slots) header.Append(slot.name + suffix, ShapeOfPart(slot));
   }
   return header;
 }
 
-// The memory of every tensor, in the order of PartHeader.
-std::vector<std::span<char>> PartMemory(ModelState& state) {
-  std::vector<std::span<char>> memory;
-  for (const StateArray& array : ArraysOf(state)) {
-    for (const ParameterSlot& slot : state.slots()) {
-      const std::span<float> part =
-          array.values.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(PlaceOf(slot).elements()));
-      memory.push_back({reinterpret_cast<char*>(part.data()), part.size_bytes()});
-    }
-  }
-  return memory;
+absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file_name,
+                                           const SafetensorsHeader& header, const TensorContent& content) {
+  LYNX_ASSIGN_OR_RETURN(WrittenFile file,
+                        WriteSafetensorsFile(files, folder + "/" + file_name, header, content));
+  return ShardRecord{file_name, file.bytes, std::move(file.sha256)};
 }
 
-}  // namespace
-
-absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file_name,
-                                           const CheckpointIdentity& identity, const StageContext& context,
-                                           int32_t tp_rank, ModelState& state) {
-  SafetensorsHeader header = PartHeader(identity, context, tp_rank, state);
-  header.metadata["generation"] = absl::StrCat(identity.generation.value);
-
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.CreateFile(folder + "/" + file_name));
-  Sha256 digest;
-  int64_t bytes = 0;
-  const auto append = [&](std::string_view data) -> absl::Status {
-    while (!data.empty()) {
-      const std::string_view chunk = data.substr(0, kChunkBytes);
-      digest.Update(chunk);
-      LYNX_RETURN_IF_ERROR(file->Append(chunk));
-      bytes += static_cast<int64_t>(chunk.size());
-      data.remove_prefix(chunk.size());
-    }
-    return absl::OkStatus();
+TensorContent ContentOf(ModelState& state) {
+  return [&state](size_t tensor) -> absl::StatusOr<std::span<const char>> {
+    const size_t slots = state.slots().size();
+    const ParameterSlot& slot = state.slots()[tensor % slots];
+    const std::span<float> part = ArraysOf(state)[tensor / slots].values.subspan(
+        static_cast<size_t>(slot.offset), static_cast<size_t>(PlaceOf(slot).elements()));
+    return std::span<const char>(reinterpret_cast<const char*>(part.data()), part.size_bytes());
   };
-  LYNX_RETURN_IF_ERROR(append(EncodeSafetensorsHeader(header)));
-  for (const std::span<char> memory : PartMemory(state)) {
-    LYNX_RETURN_IF_ERROR(append({memory.data(), memory.size()}));
-  }
-  LYNX_RETURN_IF_ERROR(file->Sync());
-  return ShardRecord{file_name, Bytes(bytes), digest.FinishHex()};
 }
 
 std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only) {

@@ -197,7 +197,8 @@ absl::StatusOr<std::map<std::string, TensorReader::WholeTensor>> TensorReader::W
   for (size_t shard = 0; shard < shards_.size(); ++shard) {
     LYNX_ASSIGN_OR_RETURN(const Shard* header, HeaderOf(shard));
     for (const auto& [name, part] : *header) {
-      tensors[name] = {part.place.rows, part.place.columns, part.vector};
+      const int32_t shards = tensors[name].shards + 1;
+      tensors[name] = {part.place.rows, part.place.columns, part.vector, shards};
     }
   }
   return tensors;

@@ -43,6 +43,7 @@ class TensorReader {
     int64_t rows = 0;  // 1 for a vector
     int64_t columns = 0;
     bool vector = false;
+    int32_t shards = 0;  // that have a part of it
   };
   absl::StatusOr<std::map<std::string, WholeTensor>> WholeTensors();
 

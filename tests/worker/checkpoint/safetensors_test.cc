@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
+
+#include "tests/worker/test_folder.h"
+#include "worker/checkpoint/safetensors_file.h"
 
 namespace lynx {
 namespace {
@@ -117,6 +121,54 @@ TEST(Safetensors, RandomDamageIsSafe) {
       EXPECT_EQ(header->DataBytes(), 32) << "seed 5 round " << round;
     }
   }
+}
+
+// Files of other programs.
+TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
+  const std::string json = R"({"half":{"dtype":"F16","shape":[7],"data_offsets":[0,14]},)"
+                           R"("brain":{"dtype":"BF16","shape":[1,3],"data_offsets":[14,20]},)"
+                           R"("full":{"dtype":"F32","shape":[1],"data_offsets":[20,24]},)"
+                           R"("mask":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})";
+  // 1, -2, the largest, the smallest normal, the smallest, -0 and infinity of binary16.
+  const uint16_t half[] = {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x8000, 0x7C00};
+  const uint16_t brain[] = {0x3F80, 0xC040, 0x7F80};
+  const float full = 0.1f;
+  const TestFolder folder;
+  std::string content(8, '\0');
+  content[0] = static_cast<char>(json.size());
+  content[1] = static_cast<char>(json.size() >> 8);
+  content += json;
+  content.append(reinterpret_cast<const char*>(half), sizeof(half));
+  content.append(reinterpret_cast<const char*>(brain), sizeof(brain));
+  content.append(reinterpret_cast<const char*>(&full), sizeof(full));
+  content += std::string("\1\0\1", 3);
+  const std::string path = folder.Write("a.safetensors", content);
+
+  FileSystem& files = PosixFileSystem();
+  const absl::StatusOr<SafetensorsFile> file = OpenSafetensorsFile(files, path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->header.tensors.size(), 4u);
+  const auto read = [&](size_t tensor) { return ReadAsFloat(files, *file, file->header.tensors[tensor]); };
+  EXPECT_EQ(read(0).value(), (std::vector<float>{1, -2, 65504, 0x1p-14f, 0x1p-24f, 0, INFINITY}));
+  EXPECT_TRUE(std::signbit(read(0).value()[5]));
+  EXPECT_EQ(read(1).value(), (std::vector<float>{1, -3, INFINITY}));
+  EXPECT_EQ(read(2).value(), (std::vector<float>{0.1f}));
+  EXPECT_TRUE(absl::IsInvalidArgument(read(3).status()));
+  EXPECT_THAT(std::string(read(3).status().message()), HasSubstr("mask is of type BOOL"));
+
+  // A shard of ours has one type.
+  EXPECT_FALSE(DecodeSafetensorsHeader(json, 27).ok());
+  for (const size_t length : {size_t{0}, size_t{7}, size_t{100}, content.size() - 1}) {
+    folder.Write("a.safetensors", content.substr(0, length));
+    const absl::Status status = OpenSafetensorsFile(files, path).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  }
+  EXPECT_THAT(std::string(DecodeSafetensorsHeader(R"({"t":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", 1,
+                                                  SafetensorsTypes::kAll)
+                              .status()
+                              .message()),
+              HasSubstr("which is not known"));
 }
 
 }  // namespace

@@ -1,0 +1,206 @@
+// Checkpoints offline: what they are, whether they are whole, and weights to and from other programs.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/model_config.h"
+#include "cli/render.h"
+#include "common/status.h"
+#include "node/file.h"
+#include "planner/layout.h"
+#include "worker/checkpoint/hugging_face.h"
+#include "worker/checkpoint/offline.h"
+
+namespace lynx {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+std::string NameOf(const CheckpointSummary& checkpoint) {
+  return std::filesystem::path(checkpoint.path).filename().string();
+}
+
+bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
+  return found.checkpoints.size() == 1 && Absolute(path + "/").starts_with(found.checkpoints[0].path + "/");
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
+
+std::string ModelText(const ModelSpec& m) {
+  return absl::StrCat(
+      ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
+      m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ", m.ffn,
+      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "");
+}
+
+std::string DataText(const DataFingerprint& data) { return data.bytes == Bytes(0) ? "none" : FingerprintText(data); }
+
+std::string OnePage(const CheckpointSummary& checkpoint, const std::vector<TensorSummary>& tensors) {
+  const CheckpointIdentity& id = checkpoint.identity;
+  std::string page = absl::StrCat("checkpoint  ", checkpoint.path, "\njob         ", id.job.value, ", generation ",
+                                  id.generation.value, "\nstep        ", id.step, "\nmodel       ",
+                                  ModelText(id.model), "\nlayout      ", LayoutText(id.layout), "\nseed        ",
+                                  id.seed, "\ndata        ", DataText(id.data), "\nsize        ",
+                                  FormatBytes(checkpoint.bytes), " in ", checkpoint.files.size(), " files\n\n");
+  std::vector<std::vector<std::string>> rows = {{"FILE", "BYTES", "SHA-256"}};
+  for (const ShardRecord& file : checkpoint.files) {
+    rows.push_back({file.file, absl::StrCat(file.bytes.value), file.sha256});
+  }
+  absl::StrAppend(&page, TableText(rows), "\n");
+  rows = {{"TENSOR", "SHAPE", "SHARDS"}};
+  for (const TensorSummary& tensor : tensors) {
+    rows.push_back({tensor.name, ShapeText(tensor.shape), absl::StrCat(tensor.shards)});
+  }
+  return page + TableText(rows);
+}
+
+std::string ListPage(const FoundCheckpoints& found) {
+  std::vector<std::vector<std::string>> rows = {{"CHECKPOINT", "JOB", "LAYOUT", "FILES", "SIZE"}};
+  for (const CheckpointSummary& checkpoint : found.checkpoints) {
+    rows.push_back({NameOf(checkpoint), checkpoint.identity.job.value, LayoutText(checkpoint.identity.layout),
+                    absl::StrCat(checkpoint.files.size()), FormatBytes(checkpoint.bytes)});
+  }
+  return TableText(rows);
+}
+
+Json JsonOf(const CheckpointSummary& checkpoint) {
+  const CheckpointIdentity& id = checkpoint.identity;
+  const ModelSpec& m = id.model;
+  Json files = Json::array();
+  for (const ShardRecord& file : checkpoint.files) {
+    files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
+  }
+  return {{"path", checkpoint.path},
+          {"job", id.job.value},
+          {"generation", id.generation.value},
+          {"step", id.step},
+          {"seed", id.seed},
+          {"layout", LayoutText(id.layout)},
+          {"model",
+           {{"family", ModelFamilyName(m.family)},
+            {"layers", m.layers},
+            {"hidden", m.hidden},
+            {"heads", m.heads},
+            {"kvHeads", m.key_heads()},
+            {"ffn", m.ffn},
+            {"seq", m.seq},
+            {"vocab", m.vocab},
+            {"tiedEmbeddings", m.tied_embeddings}}},
+          {"data", DataText(id.data)},
+          {"bytes", checkpoint.bytes.value},
+          {"files", files}};
+}
+
+void Print(const Json& json) {
+  std::fputs((json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
+}
+
+absl::StatusOr<FoundCheckpoints> Find(const std::string& path) { return FindCheckpoints(Absolute(path)); }
+
+// Every unreadable one, on standard error; the exit code for them.
+int TellDamaged(const FoundCheckpoints& found) {
+  for (const std::string& damaged : found.damaged) std::fprintf(stderr, "lynxctl: %s\n", damaged.c_str());
+  return found.damaged.empty() ? kExitOk : kExitRefused;
+}
+
+// The one that a path names, or the newest of those in it.
+absl::StatusOr<CheckpointSummary> FindOne(const std::string& path) {
+  LYNX_ASSIGN_OR_RETURN(FoundCheckpoints found, Find(path));
+  if (found.checkpoints.empty()) return absl::DataLossError(absl::StrJoin(found.damaged, "; "));
+  return std::move(found.checkpoints.front());
+}
+
+absl::Status CheckFormat(const std::string& format) {
+  if (format == "hf") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--format ", format, ": expected hf"));
+}
+
+absl::StatusOr<ModelSpec> ReadModelOf(const std::string& folder, int32_t seq) {
+  const std::string path = absl::StrCat(folder, "/config.json");
+  LYNX_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  LYNX_ASSIGN_OR_RETURN(ModelSpec model, ParseModelConfigOfWeights(text, path));
+  if (seq > model.seq) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seq ", seq, ": the model was made for at most ", model.seq, " tokens"));
+  }
+  if (seq > 0) model.seq = seq;
+  return model;
+}
+
+}  // namespace
+
+int InspectCheckpoint(const GlobalOptions& global, const std::string& path) {
+  const auto found = Find(path);
+  if (!found.ok()) return Fail(found.status());
+  const bool one = NamesOne(*found, path);
+  std::vector<TensorSummary> tensors;
+  if (one) {
+    auto read = TensorsOf(found->checkpoints[0]);
+    if (!read.ok()) return Fail(read.status());
+    tensors = *std::move(read);
+  }
+  if (global.output == OutputFormat::kJson) {
+    Json list = Json::array();
+    for (const CheckpointSummary& checkpoint : found->checkpoints) list.push_back(JsonOf(checkpoint));
+    for (const TensorSummary& tensor : tensors) {
+      list[0]["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"shards", tensor.shards}});
+    }
+    Print({{"checkpoints", list}, {"damaged", found->damaged}});
+  } else if (!found->checkpoints.empty()) {
+    std::fputs((one ? OnePage(found->checkpoints[0], tensors) : ListPage(*found)).c_str(), stdout);
+  }
+  return TellDamaged(*found);
+}
+
+int VerifyCheckpoints(const GlobalOptions& global, const std::string& path) {
+  const auto found = Find(path);
+  if (!found.ok()) return Fail(found.status());
+  int code = kExitOk;
+  Json list = Json::array();
+  for (const CheckpointSummary& checkpoint : found->checkpoints) {
+    const std::vector<std::string> wrong = VerifyCheckpoint(checkpoint);
+    if (!wrong.empty()) code = kExitRefused;
+    list.push_back({{"path", checkpoint.path}, {"whole", wrong.empty()}, {"wrong", wrong}});
+    if (global.output == OutputFormat::kJson) continue;
+    std::printf("%s  %s\n", checkpoint.path.c_str(), wrong.empty() ? "whole" : "damaged");
+    for (const std::string& reason : wrong) std::fprintf(stderr, "lynxctl: %s\n", reason.c_str());
+  }
+  if (global.output == OutputFormat::kJson) Print({{"checkpoints", list}, {"damaged", found->damaged}});
+  return std::max(code, TellDamaged(*found));
+}
+
+int ExportCheckpoint(const CheckpointExportOptions& options) {
+  if (const absl::Status known = CheckFormat(options.format); !known.ok()) return Fail(known);
+  const auto checkpoint = FindOne(options.path);
+  if (!checkpoint.ok()) return Fail(checkpoint.status());
+  const auto bytes = ExportToHuggingFace(*checkpoint, Absolute(options.out));
+  if (!bytes.ok()) return Fail(bytes.status());
+  std::printf("step %lld of job %s, %s of weights: %s\n", static_cast<long long>(checkpoint->identity.step),
+              checkpoint->identity.job.value.c_str(), FormatBytes(*bytes).c_str(), options.out.c_str());
+  return kExitOk;
+}
+
+int ImportCheckpoint(const CheckpointImportOptions& options) {
+  if (const absl::Status known = CheckFormat(options.format); !known.ok()) return Fail(known);
+  const std::string folder = Absolute(options.path);
+  const auto model = ReadModelOf(folder, options.seq);
+  if (!model.ok()) return Fail(model.status());
+  const auto checkpoint = ImportFromHuggingFace(folder, *model, Absolute(options.out));
+  if (!checkpoint.ok()) return Fail(checkpoint.status());
+  std::printf("%s\n", checkpoint->path.c_str());
+  return kExitOk;
+}
+
+}  // namespace lynx
