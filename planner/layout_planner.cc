@@ -391,29 +391,44 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   return std::nullopt;
 }
 
+// Takes over what was found for those stages, if the step is then no longer.
+bool LayoutPlanner::Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
+                          Draft& draft) {
+  Draft solved = draft;
+  for (const int32_t stage : stages) solved.policies[stage] = exact[stage]->fit->policies;
+  Run(solved);
+  if (solved.simulation.step > draft.simulation.step) return false;
+  draft = std::move(solved);
+  return true;
+}
+
 Draft LayoutPlanner::Exactly(Draft draft) {
   draft.mode = RecomputeMode::kOpt;
   std::vector<std::optional<StageFits::ExactFit>> exact;
-  Draft solved = draft;
-  bool any = false;
+  std::vector<int32_t> better;
   fits_.SetOffloading(draft.offloading);
   for (int32_t stage = 0; stage < stages(); ++stage) {
     exact.push_back(fits_.FitExact(request_.exact, stage, draft.policies[stage]));
-    if (!exact.back() || !exact.back()->fit) continue;
-    any = true;
-    solved.policies[stage] = exact.back()->fit->policies;
+    if (exact.back() && exact.back()->fit) better.push_back(stage);
   }
   fits_.SetOffloading(false);
-  if (any) Run(solved);
-  const bool faster = any && solved.simulation.step <= draft.simulation.step;
-  if (faster) draft = std::move(solved);
+  std::set<int32_t> adopted;
+  if (!better.empty() && Adopt(exact, better, draft)) {
+    adopted.insert(better.begin(), better.end());
+  } else if (better.size() > 1) {
+    // One that the model has wrong need not spoil the others.
+    for (const int32_t stage : better) {
+      if (MaySimulateMore() && Adopt(exact, {stage}, draft)) adopted.insert(stage);
+    }
+  }
   draft.proofs.clear();
-  for (const std::optional<StageFits::ExactFit>& of : exact) {
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const std::optional<StageFits::ExactFit>& of = exact[stage];
     if (!of) {
       draft.proofs.emplace_back();
       continue;
     }
-    const Nanos exposed = faster && of->fit ? of->fit->exposed : of->known;
+    const Nanos exposed = adopted.contains(stage) ? of->fit->exposed : of->known;
     const ProofStatus status = exposed == of->bound ? ProofStatus::kOptimal
                                : of->stopped        ? ProofStatus::kTimeLimit
                                                     : ProofStatus::kModel;

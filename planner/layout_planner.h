@@ -67,8 +67,8 @@ class LayoutPlanner {
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
-  // The draft with its partition's stages solved exactly by the request's solver, as far as that is faster, and with
-  // what is proven of it.
+  // The draft with its partition's stages solved exactly by the request's solver, all of them or, where that is slower,
+  // each that is not; and with what is proven of it.
   Draft Exactly(Draft draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
   std::optional<Draft> Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers);
@@ -129,6 +129,8 @@ class LayoutPlanner {
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);
+  bool Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
+             Draft& draft);
 
   const PlanRequest& request_;
   const Candidate candidate_;

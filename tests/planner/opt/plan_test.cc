@@ -7,6 +7,7 @@
 #include "planner/compare.h"
 #include "planner/opt/exact_stage.h"
 #include "planner/plan_table.h"
+#include "planner/stage_heu.h"
 #include "tests/planner/search_requests.h"
 
 namespace lynx {
@@ -74,6 +75,36 @@ TEST(OptPlan, SaysWhatIsProvenOfEachStage) {
     EXPECT_THAT(table, HasSubstr(ProofStatusName(stage.proof->status)));
   }
   EXPECT_THAT(PlanText(opt), HasSubstr("proof "));
+}
+
+// The solver says that the first stage's optimum exposes a nanosecond less than it does, and that the last stage's
+// policy of least memory exposes nothing. The simulation knows better of the last one, and what was found for the other stays.
+TEST(OptPlan, TakesOverStageByStage) {
+  PlanRequest request = Request(600);
+  request.spec.recompute = RecomputeMode::kOpt;
+  const StageSolver solver = ExactStageSolver({.seconds = 20});
+  Nanos first;
+  request.exact = [&](const RecomputeProblem& problem) -> absl::StatusOr<StageAnswer> {
+    absl::StatusOr<StageAnswer> answer = solver(problem);
+    if (!answer.ok() || !answer->solution) return answer;
+    Nanos& exposed = answer->solution->value.exposed;
+    if (problem.in_flight > 1) {
+      first = exposed = answer->bound = exposed - Nanos(1);
+      return answer;
+    }
+    const StageHeu heu(problem);
+    answer->solution->policy = heu.Best(problem.layers, heu.LeastBytes(problem.layers))->policy;
+    exposed = answer->bound = Nanos(0);
+    return answer;
+  };
+  const Plan opt = PlanOf(request);
+  ASSERT_EQ(opt.stages.size(), 2u);
+  ASSERT_TRUE(opt.stages[0].proof && opt.stages[1].proof);
+  EXPECT_EQ(opt.stages[0].proof->exposed, first);
+  EXPECT_EQ(opt.stages[1].proof->bound, Nanos(0));
+  EXPECT_GT(opt.stages[1].proof->exposed, Nanos(0));
+  request.spec.recompute = RecomputeMode::kHeu;
+  EXPECT_LE(opt.step, PlanOf(request).step);
 }
 
 TEST(OptPlan, WithoutTimeTheGapIsWhatIsNotProven) {
