@@ -29,11 +29,11 @@ RecomputeProblem StageOf(Kind kind, RandomNumbers& number, int layers) {
                                 : RandomStage(number, layers, kind == Kind::kMixed);
 }
 
-// What HEU exposes as plans use it: decides on offloading beside its fronts.
+// What HEU exposes as plans use it: decides on offloading over the whole stage.
 int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
   if (kind != Kind::kOffload) return start.value;
   const StageHeu heu(WithoutOffloading(problem));
-  return BestWithOffloading(heu, problem, /*copy_slowdown_permille=*/1000)->value.exposed.value;
+  return BestWithOffloading(heu, StageHeu(problem), problem, /*copy_slowdown_permille=*/1000)->value.exposed.value;
 }
 
 int Run(int layers, int stages, double seconds, Kind kind, int32_t columns) {

@@ -233,8 +233,8 @@ class KeptSearch {
     for (const int i : by_copy_) {
       if (!Has(state.kept, i)) continue;
       const RecomputeItem& item = problem_.items[i];
+      if (host + item.bytes * problem_.in_flight > problem_.host_budget / problem_.layers) continue;
       host += item.bytes * problem_.in_flight;
-      if (host > problem_.host_budget / problem_.layers) break;
       copy_out += item.copy_out;
       copy_in += item.copy_in;
       kept.exposed = early_.Exposed(state.early) + std::max(Excess(copy_out, problem_.copy_out / problem_.layers),

@@ -37,8 +37,8 @@ Bytes HeldInFlight(const LayerPoint& point, const RecomputeProblem& problem);
 enum class InFlightUse : uint8_t { kGiven, kOrMore };
 
 // Points of which no other one is better in a stage with the problem's shares: a layer has an equal share of the stall, the
-// copy times and the host's memory, and offloads at most its share, the items of least copy time per byte first. In no
-// order; some that others better may be among them. Not empty. `problem` is valid (see ValidateProblem).
+// copy times and the host's memory, and offloads at most its share, the items of least copy time per byte first as far as
+// there is room. In no order; some that others better may be among them. Not empty. `problem` is valid (see ValidateProblem).
 std::vector<LayerPoint> LayerPoints(const RecomputeProblem& problem, bool top, InFlightUse in_flight);
 // The same for each of `fronts`, with what is known of late items: they are of the problem or of one that differs in
 // layers, microbatches in flight, stall, forward windows and copies alone.

@@ -321,7 +321,8 @@ OffloadSolution StageFits::BestOfPart(RecomputeMode mode, int32_t stage, const P
   if (const RecomputeProblem* offload = OffloadProblem(mode, stage, part)) {
     RecomputeProblem problem = *offload;
     problem.budget = budget;
-    std::optional<OffloadSolution> best = BestWithOffloading(heu, problem, CopySlowdown(stage));
+    const StageHeu& offloading = caches_.fronts().Solve(*offload);
+    std::optional<OffloadSolution> best = BestWithOffloading(heu, offloading, problem, CopySlowdown(stage));
     LYNX_CHECK(best.has_value());
     return *std::move(best);
   }

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/check.h"
+#include "planner/stage_improve.h"
 
 namespace lynx {
 namespace {
@@ -14,6 +17,8 @@ namespace {
 // Amounts of memory that offloading may buy: so many are estimated, and those of best estimate tried.
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
+// Amounts that the host has no room for do not count, up to so many.
+constexpr size_t kMostWithoutRoom = 24;
 // Of one amount: as long as memory is left over that buys a better policy.
 constexpr int kTries = 4;
 // Amounts that EstimateWithOffloading looks at.
@@ -220,15 +225,17 @@ std::vector<StagePolicy> LeastPolicies(const StageHeu& heu, const RecomputeProbl
 // Tries policies and keeps the best that fits.
 class OffloadSearch {
  public:
-  OffloadSearch(const StageHeu& heu, const RecomputeProblem& problem, int32_t copy_slowdown_permille)
-      : heu_(heu), problem_(problem), slowdown_(copy_slowdown_permille), purchase_(problem), leaving_(problem) {}
+  OffloadSearch(const StageHeu& heu, const StageHeu& offloading, const RecomputeProblem& problem,
+                int32_t copy_slowdown_permille)
+      : heu_(heu), offloading_(offloading), problem_(problem), slowdown_(copy_slowdown_permille), purchase_(problem), leaving_(problem) {}
 
   std::optional<OffloadSolution> Run() {
     if (problem_.budget >= heu_.LeastBytes(problem_.layers)) {
       if (auto stored = heu_.Best(problem_.layers, problem_.budget)) Consider(std::move(stored->policy));
     }
     if (purchase_.Most().value == 0 || (best_ && best_->value.exposed.value == 0)) return std::move(best_);
-    for (const Bytes bought : Amounts()) TryAmount(heu_, bought);
+    if (auto found = offloading_.Best(problem_.layers, problem_.budget)) Consider(std::move(found->policy));
+    TryAmounts();
     // Where all that is stored may leave, it takes as much memory as of the microbatches on their way.
     const int32_t resident = std::max(kLeastInFlight, problem_.resident);
     if (resident < problem_.in_flight) {
@@ -236,6 +243,10 @@ class OffloadSearch {
     }
     if (!best_) {
       for (StagePolicy& policy : LeastPolicies(heu_, problem_)) Consider(std::move(policy));
+    }
+    if (best_) {
+      const std::vector<LayerPolicy> others(layers_.begin(), layers_.end());
+      Consider(Improved(problem_, best_->policy, others, slowdown_));
     }
     return std::move(best_);
   }
@@ -245,45 +256,71 @@ class OffloadSearch {
   static constexpr int32_t kLeastInFlight = 2;
 
   bool Consider(StagePolicy policy) {
+    layers_.insert(policy.layers.begin(), policy.layers.end());
     OffloadSolution solution = SolutionOf(problem_, std::move(policy), slowdown_);
     if (!Fits(problem_, solution.value) || (best_ && !Better(solution, *best_))) return false;
     best_ = std::move(solution);
     return true;
   }
 
-  std::vector<Bytes> Amounts() const {
-    std::vector<std::pair<Nanos, Bytes>> amounts;
+  struct Amount {
+    Nanos cost;  // by estimate: what is exposed and slowed
+    Bytes bought;
+    StageValue stored;  // estimate of what is then stored
+  };
+
+  // In the order of their cost.
+  std::vector<Amount> Amounts() const {
+    std::vector<Amount> amounts;
     for (int i = 1; i <= kSteps; ++i) {
       const Bytes bought = purchase_.Most() / kSteps * i;
       const StageValue value = heu_.Estimate(problem_.layers, problem_.budget + bought);
       const Bytes freed = std::max(Bytes(0), value.bytes() - problem_.budget);
-      if (freed <= bought) amounts.emplace_back(value.exposed + purchase_.Cost(freed, slowdown_), bought);
+      if (freed <= bought) amounts.push_back({value.exposed + purchase_.Cost(freed, slowdown_), bought, value});
     }
-    std::sort(amounts.begin(), amounts.end());
-    std::vector<Bytes> best;
-    for (size_t i = 0; i < std::min(kTried, amounts.size()); ++i) best.push_back(amounts[i].second);
-    return best;
+    std::stable_sort(amounts.begin(), amounts.end(), [](const Amount& a, const Amount& b) {
+      return std::tie(a.cost, a.bought) < std::tie(b.cost, b.bought);
+    });
+    return amounts;
   }
 
-  // What leaves may free more than is wanted: that buys again.
-  void TryAmount(const StageHeu& heu, Bytes bought) {
+  void TryAmounts() {
+    size_t tried = 0;
+    std::set<StageValue> without_room;
+    for (const Amount& amount : Amounts()) {
+      if (tried == kTried || without_room.size() == kMostWithoutRoom) return;
+      if (without_room.contains(amount.stored)) continue;
+      if (TryAmount(heu_, amount.bought)) {
+        ++tried;
+      } else {
+        without_room.insert(amount.stored);
+      }
+    }
+  }
+
+  // What leaves may free more than is wanted: that buys again. False if the host has no room for that amount.
+  bool TryAmount(const StageHeu& heu, Bytes bought) {
     for (int i = 0; i < kTries; ++i) {
       std::optional<StageSolution> stored = heu.Best(problem_.layers, problem_.budget + bought);
-      if (!stored) return;
+      if (!stored) return i > 0;
       const absl::StatusOr<StageValue> value = EvaluateStage(problem_, stored->policy);
       LYNX_CHECK(value.ok());
       const std::optional<Bytes> freed = leaving_.Free(value->bytes() - problem_.budget, stored->policy);
-      if (!freed || !Consider(std::move(stored->policy)) || *freed <= bought) return;
+      if (!freed) return i > 0;
+      if (!Consider(std::move(stored->policy)) || *freed <= bought) return true;
       bought = *freed;
     }
+    return true;
   }
 
   const StageHeu& heu_;
+  const StageHeu& offloading_;
   const RecomputeProblem& problem_;
   const int32_t slowdown_;
   const Purchase purchase_;
   Leaving leaving_;
   std::optional<OffloadSolution> best_;
+  std::set<LayerPolicy> layers_;  // of policies that were considered
 };
 
 }  // namespace
@@ -320,9 +357,9 @@ StageValue EstimateWithOffloading(const StageHeu& heu, const RecomputeProblem& p
   return *best;
 }
 
-std::optional<OffloadSolution> BestWithOffloading(const StageHeu& heu, const RecomputeProblem& problem,
-                                                  int32_t copy_slowdown_permille) {
-  return OffloadSearch(heu, problem, copy_slowdown_permille).Run();
+std::optional<OffloadSolution> BestWithOffloading(const StageHeu& heu, const StageHeu& offloading,
+                                                  const RecomputeProblem& problem, int32_t copy_slowdown_permille) {
+  return OffloadSearch(heu, offloading, problem, copy_slowdown_permille).Run();
 }
 
 Bytes LeastBytesWithOffloading(const StageHeu& heu, const RecomputeProblem& problem) {

@@ -1,6 +1,7 @@
 // Offloading beside HEU: what of a stage waits in the host's memory, what is stored and what is recomputed, decided
-// together and fast. HEU's fronts can hold offloading themselves (layer_front.h), but for a transformer layer they then
-// take some eight times as long to find; here they stay as they are without it.
+// together and fast. HEU's fronts can hold offloading themselves (layer_front.h): then each layer offloads within its equal
+// share of the host's memory and of the time for copies. Here the whole stage is looked at, and HEU's own solution is one
+// of those that are tried.
 //
 // It rests on one thing: a copy takes next to no more time than its bytes over the link's rate, so for time and memory it
 // matters how much leaves, hardly what. A byte of a microbatch that leaves gives back in_flight - resident bytes of
@@ -8,8 +9,9 @@
 // policy stores leaves what makes it fit in least copy time, spread evenly over the layers, for a layer's copies have only
 // a layer's pass to hide behind (lower_offload.h). Several amounts are tried, and none. Where everything stored may leave,
 // it is on the device only for the microbatches on their way: so HEU also solves the stage as if no more were in flight.
+// The best of all is then improved layer by layer and item by item (stage_improve.h).
 //
-// Pure; thread-safe but for `heu` (see StageHeu).
+// Pure; thread-safe but for the StageHeus (see there).
 #ifndef LYNX_PLANNER_STAGE_OFFLOAD_H_
 #define LYNX_PLANNER_STAGE_OFFLOAD_H_
 
@@ -29,11 +31,11 @@ struct OffloadSolution {
 // By which the policy's copies slow the ops beside them, per microbatch.
 Nanos SlowedByCopies(const RecomputeProblem& problem, const StagePolicy& policy, int32_t copy_slowdown_permille);
 
-// A policy of little exposed and slowed time that fits the problem's budgets. Never worse than HEU's without offloading;
-// nullopt if neither finds one that fits. `heu` is of WithoutOffloading(problem). An op takes `copy_slowdown_permille`
-// thousandths of its time beside a copy (HostLink).
-std::optional<OffloadSolution> BestWithOffloading(const StageHeu& heu, const RecomputeProblem& problem,
-                                                  int32_t copy_slowdown_permille);
+// A policy of little exposed and slowed time that fits the problem's budgets. Never worse than HEU's, with or without
+// offloading; nullopt if neither finds one that fits. `heu` is of WithoutOffloading(problem), `offloading` of the problem. An
+// op takes `copy_slowdown_permille` thousandths of its time beside a copy (HostLink).
+std::optional<OffloadSolution> BestWithOffloading(const StageHeu& heu, const StageHeu& offloading,
+                                                  const RecomputeProblem& problem, int32_t copy_slowdown_permille);
 // Device memory of the policy of least memory that is known: from here on BestWithOffloading finds one. The problem's
 // budget is not read.
 Bytes LeastBytesWithOffloading(const StageHeu& heu, const RecomputeProblem& problem);

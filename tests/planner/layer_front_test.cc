@@ -112,5 +112,17 @@ TEST(LayerFront, PointsOfALargeLayerAreWhatTheyClaim) {
   EXPECT_TRUE(std::any_of(points.begin(), points.end(), exposes_nothing));
 }
 
+// The item of least copy time per byte is too large for the host: the other one leaves all the same.
+TEST(LayerFront, OffloadsWhatTheHostHasRoomFor) {
+  RecomputeProblem problem{.layers = 1, .in_flight = 4, .resident = 1, .copy_out = Nanos(100), .copy_in = Nanos(100)};
+  problem.host_budget = Bytes(40);
+  for (const int64_t bytes : {30, 10}) {
+    problem.items.push_back({.bytes = Bytes(bytes), .cost = Nanos(100), .read_by = 1, .copy_out = Nanos(3), .copy_in = Nanos(3)});
+  }
+  const std::vector<LayerPoint> points = LayerPoints(problem, true, InFlightUse::kGiven);
+  const LayerPolicy wanted{Placement::kStore, Placement::kOffload};
+  EXPECT_TRUE(std::any_of(points.begin(), points.end(), [&](const LayerPoint& point) { return point.policy == wanted; }));
+}
+
 }  // namespace
 }  // namespace lynx

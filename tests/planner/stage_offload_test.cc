@@ -23,8 +23,13 @@ TEST(StageOffload, IsNeverWorseThanHeuAloneAndKeepsTheBudgets) {
       problem.budget = least + (heu.LeastBytes(problem.layers) - least) / 2;
     }
     const std::optional<StageSolution> stored = heu.Best(problem.layers, problem.budget);
-    const std::optional<OffloadSolution> with = BestWithOffloading(heu, problem, slowdown);
+    const StageHeu offloading(problem);
+    const std::optional<OffloadSolution> with = BestWithOffloading(heu, offloading, problem, slowdown);
     ASSERT_TRUE(with.has_value());
+    if (const auto of_fronts = offloading.Best(problem.layers, problem.budget)) {
+      const Nanos slowed = SlowedByCopies(problem, of_fronts->policy, slowdown);
+      EXPECT_LE(with->value.exposed + with->slowed, of_fronts->value.exposed + slowed);
+    }
     const absl::StatusOr<StageValue> value = EvaluateStage(problem, with->policy);
     ASSERT_TRUE(value.ok()) << value.status();
     EXPECT_EQ(*value, with->value);
@@ -50,7 +55,7 @@ TEST(StageOffload, FromTheLeastMemoryOnThereIsASolution) {
     const Bytes least = LeastBytesWithOffloading(heu, problem);
     for (const Bytes budget : {least, least + least / 10, StoreAllBytes(problem)}) {
       problem.budget = budget;
-      EXPECT_TRUE(BestWithOffloading(heu, problem, 1000).has_value()) << budget.value - least.value;
+      EXPECT_TRUE(BestWithOffloading(heu, StageHeu(problem), problem, 1000).has_value()) << budget.value - least.value;
     }
   }
 }
@@ -65,7 +70,7 @@ TEST(StageOffload, NothingLeavesWhereCopiesAreSlowOrNotOffered) {
   RecomputeProblem slow = problem;
   for (RecomputeItem& item : slow.items) item.copy_out = item.copy_in = Nanos(1'000'000'000);
   for (const RecomputeProblem& p : {slow, WithoutOffloading(problem)}) {
-    const std::optional<OffloadSolution> solution = BestWithOffloading(heu, p, 1050);
+    const std::optional<OffloadSolution> solution = BestWithOffloading(heu, StageHeu(p), p, 1050);
     ASSERT_TRUE(solution.has_value());
     EXPECT_EQ(solution->value.host, Bytes(0));
     EXPECT_EQ(solution->value.exposed, alone);

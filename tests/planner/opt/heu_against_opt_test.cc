@@ -51,8 +51,7 @@ TEST(HeuAgainstOpt, TransformerStagesWithSequenceParallelism) {
   EXPECT_LE(gaps.At(0.95), 3);
 }
 
-// Offloading beside HEU: never worse than HEU without it, never better than OPT with it. Two of the
-// stages are more than 3% above the optimum (docs/measurements/planner.md).
+// Offloading over the whole stage: never worse than HEU without it, never better than OPT with it.
 TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   int proven = 0, better = 0;
   HeuGaps gaps;
@@ -61,7 +60,7 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
     RandomNumbers number(seed);
     const RecomputeProblem problem = RandomOffloadStage(number, 3);
     const StageHeu heu(WithoutOffloading(problem));
-    const std::optional<OffloadSolution> with = BestWithOffloading(heu, problem, 1000);
+    const std::optional<OffloadSolution> with = BestWithOffloading(heu, StageHeu(problem), problem, 1000);
     const std::optional<StageSolution> without = heu.Best(problem.layers, problem.budget);
     ASSERT_TRUE(with.has_value() && without.has_value());
     EXPECT_LE(with->value.exposed, without->value.exposed);
@@ -77,7 +76,7 @@ TEST(HeuAgainstOpt, OffloadingBesideHeu) {
   EXPECT_GE(proven, 70);
   EXPECT_GE(better, 20);
   EXPECT_LE(gaps.At(0.5), 1);
-  EXPECT_LE(gaps.At(0.95), 3);
+  EXPECT_LE(gaps.At(1), 3);
 }
 
 // Items of any shape, where a front of layers that are alike is not all that counts.
