@@ -1,6 +1,6 @@
-// How far HEU is from OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS]] compares
-// on so many random transformer stages of up to LAYERS layers (the seeds 1, 2, ..), with so long for each proof, and
-// prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has sequence
+// How far HEU is from OPT on more or larger stages than the tests have: heu_gap LAYERS STAGES SECONDS [KIND [COLUMNS [FIRST]]]
+// compares on so many random transformer stages of up to LAYERS layers (the seeds from FIRST on, at first 1), with so long for
+// each proof, and prints the stages where they differ or no proof was found. KIND: "plain"; "mixed": every second stage has sequence
 // parallelism; "offload": all may send tensors to the host. COLUMNS limits the MILPs, as the tests do.
 #include <cstdio>
 #include <cstdlib>
@@ -36,10 +36,10 @@ int64_t HeuExposes(Kind kind, const RecomputeProblem& problem, Nanos start) {
   return BestWithOffloading(heu, StageHeu(problem), problem, /*copy_slowdown_permille=*/1000)->value.exposed.value;
 }
 
-int Run(int layers, int stages, double seconds, Kind kind, int32_t columns) {
+int Run(int layers, int stages, double seconds, Kind kind, int32_t columns, int first) {
   HeuGaps gaps;
   double worst_open = 0;
-  for (int seed = 1; seed <= stages; ++seed) {
+  for (int seed = first; seed < first + stages; ++seed) {
     RandomNumbers number(static_cast<uint32_t>(seed));
     const RecomputeProblem problem = StageOf(kind, number, layers);
     const absl::StatusOr<OptResult> opt =
@@ -71,10 +71,11 @@ int Run(int layers, int stages, double seconds, Kind kind, int32_t columns) {
 
 int main(int argc, char** argv) {
   const std::optional<lynx::Kind> kind = lynx::KindOf(argc > 4 ? argv[4] : "plain");
-  if (argc < 4 || argc > 6 || !kind) {
-    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [plain|mixed|offload [COLUMNS]]\n");
+  if (argc < 4 || argc > 7 || !kind) {
+    std::fprintf(stderr, "usage: heu_gap LAYERS STAGES SECONDS [plain|mixed|offload [COLUMNS [FIRST]]]\n");
     return 2;
   }
   const int32_t columns = argc > 5 ? std::atoi(argv[5]) : std::numeric_limits<int32_t>::max();
-  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]), *kind, columns);
+  const int first = argc > 6 ? std::atoi(argv[6]) : 1;
+  return lynx::Run(std::atoi(argv[1]), std::atoi(argv[2]), std::atof(argv[3]), *kind, columns, first);
 }
