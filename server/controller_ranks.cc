@@ -366,7 +366,18 @@ void Controller::JobTimers(Job& job) {
     const auto first = std::min_element(job.ranks.begin(), job.ranks.end(), [](const LiveRank& a, const LiveRank& b) {
       return std::pair(!a.failed, a.order) < std::pair(!b.failed, b.order);
     });
-    BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, static_cast<int32_t>(first - job.ranks.begin())));
+    const std::string seen = FailureText(job, static_cast<int32_t>(first - job.ranks.begin()));
+    // A peer's end reaches every rank that runs: the few of which nothing is heard hang.
+    const auto failed = std::count_if(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.failed; });
+    std::vector<std::string> silent;
+    for (size_t r = 0; r < job.ranks.size(); ++r) {
+      if (job.ranks[r].failed || job.ranks[r].phase != RankPhase::kRunning) continue;
+      silent.push_back(RankText(job.record, static_cast<int32_t>(r)));
+    }
+    BeginStop(job, StopKind::kRestart, "rank-lost",
+              silent.empty() || static_cast<std::ptrdiff_t>(silent.size()) > failed
+                  ? seen
+                  : absl::StrCat(absl::StrJoin(silent, ", "), " neither went on nor ended when others gave up: ", seen));
     return;
   }
   if (due(job.listen_deadline)) {

@@ -113,6 +113,22 @@ TEST(ControllerFailuresTest, VictimsAloneRestartAfterAGrace) {
   EXPECT_EQ(cluster.Record(job).reason, "rank 1 on node n0: rank 2 closed the connection");
 }
 
+// All others ended because it moved nothing; it is there and says nothing.
+TEST(ControllerFailuresTest, ARankThatHangsIsNamed) {
+  Cluster cluster({.culprit_grace = Nanos(2'000'000'000)});
+  JobId job;
+  FourRanks(cluster, job);
+  for (const int32_t rank : {0, 1, 3}) {
+    cluster.Say(job, rank, RankFault{"not a byte moved between rank 0 and rank 1 for 10.0 s", true});
+    cluster.Exit(job, rank, 3, "", true);
+  }
+  cluster.Advance(2.5);
+  EXPECT_EQ(cluster.Record(job).generation, Generation(2));
+  EXPECT_EQ(cluster.Record(job).reason,
+            "rank 2 on node n1 neither went on nor ended when others gave up: rank 0 on node n0: not a byte moved "
+            "between rank 0 and rank 1 for 10.0 s");
+}
+
 TEST(ControllerFailuresTest, RanksThatWereToldToStopAreNotBlamed) {
   Cluster cluster;
   JobId job;

@@ -324,17 +324,15 @@ absl::Status Engine::TakeSums() {
   const StepSums sums = world_sum_.Sums();
   loss_ = sums.loss / TokensOf(config_.train, config_.context);
   gradient_norm_ = std::sqrt(sums.squared_norm);
-  if (!std::isfinite(loss_)) {
-    return absl::OutOfRangeError(absl::StrCat("the loss is ", loss_,
-                                              "; the weights are as the step before left them. A lower learning rate "
-                                              "or a longer warm-up may help"));
-  }
-  if (!std::isfinite(gradient_norm_)) {
-    return absl::OutOfRangeError(absl::StrCat("the gradient norm is ", gradient_norm_, " (the loss is ", loss_,
-                                              "); the weights are as the step before left them. A lower learning "
-                                              "rate or a longer warm-up may help"));
-  }
-  return absl::OkStatus();
+  if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) return absl::OkStatus();
+  const int32_t rank = world_sum_.FirstNotFinite();
+  const std::string where = rank < 0 ? "" : absl::StrCat(", by what rank ", rank, " adds to it");
+  const std::string what = !std::isfinite(loss_) ? absl::StrCat("the loss is ", loss_, where)
+                                                 : absl::StrCat("the gradient norm is ", gradient_norm_, where,
+                                                                " (the loss is ", loss_, ")");
+  return absl::OutOfRangeError(absl::StrCat(what,
+                                            "; the weights are as the step before left them. A lower learning rate or a "
+                                            "longer warm-up may help"));
 }
 
 void Engine::UpdateWeights() {

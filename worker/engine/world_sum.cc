@@ -1,5 +1,6 @@
 #include "worker/engine/world_sum.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace lynx {
@@ -9,22 +10,35 @@ constexpr int64_t kSlotFloats = sizeof(StepSums) / sizeof(float);
 
 }  // namespace
 
-WorldSum::WorldSum(int32_t ranks, int32_t rank) : rank_(rank), slots_(ranks * kSlotFloats) {}
+WorldSum::WorldSum(int32_t ranks, int32_t rank) : ranks_(ranks), rank_(rank), slots_(ranks * kSlotFloats) {}
 
 absl::StatusOr<TransferTicket> WorldSum::Start(const StepSums& own, Communicator& communicator) {
   std::memcpy(&slots_[rank_ * kSlotFloats], &own, sizeof(own));
   return communicator.StartAllGather(Group::kWorld, slots_.data(), kSlotFloats);
 }
 
+StepSums WorldSum::Of(int32_t rank) const {
+  StepSums one;
+  std::memcpy(static_cast<void*>(&one), &slots_[rank * kSlotFloats], sizeof(one));
+  return one;
+}
+
 StepSums WorldSum::Sums() const {
   StepSums total;
-  for (size_t at = 0; at < slots_.size(); at += kSlotFloats) {
-    StepSums one;
-    std::memcpy(static_cast<void*>(&one), &slots_[at], sizeof(one));
+  for (int32_t rank = 0; rank < ranks_; ++rank) {
+    const StepSums one = Of(rank);
     total.squared_norm += one.squared_norm;
     total.loss += one.loss;
   }
   return total;
+}
+
+int32_t WorldSum::FirstNotFinite() const {
+  for (int32_t rank = 0; rank < ranks_; ++rank) {
+    const StepSums one = Of(rank);
+    if (!std::isfinite(one.squared_norm) || !std::isfinite(one.loss)) return rank;
+  }
+  return -1;
 }
 
 }  // namespace lynx

@@ -27,8 +27,13 @@ class WorldSum {
   absl::StatusOr<TransferTicket> Start(const StepSums& own, Communicator& communicator);
   // After the wait.
   StepSums Sums() const;
+  // After the wait: the first rank of which a part is not finite; -1 where all are.
+  int32_t FirstNotFinite() const;
 
  private:
+  StepSums Of(int32_t rank) const;
+
+  const int32_t ranks_;
   const int32_t rank_;
   std::vector<float> slots_;  // (ranks, sizeof(StepSums) / sizeof(float)): bit patterns, never used as floats
 };

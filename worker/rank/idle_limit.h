@@ -1,16 +1,21 @@
 // The idle limit: how long a rank waits for a peer that moves no byte before it takes it for lost. A peer that dies
-// closes its connections, which is noticed at once; this is for one that is frozen or cut off, and longer than any
-// wait for a neighbour's work. While checkpoints are written or loaded it is longer by the time that a slow disk
-// takes for all of one. Owned by the rank's compute thread.
+// closes its connections, which is noticed at once; this is for one that is frozen or cut off. Once some steps have
+// shown how long one takes, it is three of these and at least ten seconds: a neighbour's work is no longer than a
+// step. Before that it is long, since first steps wait for much, and while checkpoints are written or loaded it is
+// longer by the time that a slow disk takes for all of one. Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_IDLE_LIMIT_H_
 #define LYNX_WORKER_RANK_IDLE_LIMIT_H_
+
+#include <cstddef>
+#include <vector>
 
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
 
 namespace lynx {
 
-inline constexpr Nanos kIdleLimit{600'000'000'000};
+inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the steps are known
+inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
 // Of a disk that is written and read back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 
@@ -19,18 +24,40 @@ constexpr Nanos CheckpointIdleLimit(Bytes checkpoint) {
   return kIdleLimit + Nanos(1'000'000'000) * (checkpoint.value / kSlowDiskPerSecond.value);
 }
 
-// While it lives, the communicator has the limit of a checkpoint of so many bytes.
+// Of a communicator, for which it sets the limit. It begins with kIdleLimit, which the communicator has already.
+class IdleLimit {
+ public:
+  static constexpr size_t kStepsKnown = 3;  // steps before their median counts
+  static constexpr size_t kWindow = 20;     // newest steps that the median is over
+
+  explicit IdleLimit(Communicator& communicator) : communicator_(communicator) {}
+  IdleLimit(const IdleLimit&) = delete;
+  IdleLimit& operator=(const IdleLimit&) = delete;
+
+  // After each step.
+  void Took(Nanos step);
+  Nanos now() const { return now_; }
+  void Set(Nanos limit) const { communicator_.SetIdleTimeout(limit); }
+
+ private:
+  Communicator& communicator_;
+  std::vector<Nanos> steps_;  // a ring of the newest
+  size_t next_ = 0;           // place in it
+  Nanos now_ = kIdleLimit;
+};
+
+// While it lives, the limit is that of a checkpoint of so many bytes.
 class CheckpointPatience {
  public:
-  CheckpointPatience(Communicator& communicator, Bytes checkpoint) : communicator_(communicator) {
-    communicator_.SetIdleTimeout(CheckpointIdleLimit(checkpoint));
+  CheckpointPatience(const IdleLimit& limit, Bytes checkpoint) : limit_(limit) {
+    limit_.Set(CheckpointIdleLimit(checkpoint));
   }
-  ~CheckpointPatience() { communicator_.SetIdleTimeout(kIdleLimit); }
+  ~CheckpointPatience() { limit_.Set(limit_.now()); }
   CheckpointPatience(const CheckpointPatience&) = delete;
   CheckpointPatience& operator=(const CheckpointPatience&) = delete;
 
  private:
-  Communicator& communicator_;
+  const IdleLimit& limit_;
 };
 
 }  // namespace lynx

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/clock.h"
@@ -16,6 +17,7 @@
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
 #include "worker/rank/resume.h"
+#include "worker/rank/run_log.h"
 
 namespace lynx {
 namespace {
@@ -72,24 +74,37 @@ CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) 
           .data = dataset.fingerprint()};
 }
 
+// What the steps of a run work with.
+struct Training {
+  const RankConfig& config;
+  Engine& engine;
+  IdleLimit& idle_limit;
+  Bytes checkpoint_bytes;
+  CheckpointWriter& checkpoints;
+  ReportFile& reports;
+  RunLog* log;  // null but on rank 0
+};
+
 // The steps from `first` on, with their checkpoints.
-absl::Status Train(const RankConfig& config, int64_t first, Bytes checkpoint_bytes, Engine& engine,
-                   CheckpointWriter& checkpoints, Communicator& communicator, ReportFile& reports) {
+absl::Status Train(const Training& training, int64_t first) {
   const RealClock clock;
-  const int64_t steps = config.spec.train.steps;
+  const JobSpec& spec = training.config.spec;
+  const int64_t steps = spec.train.steps;
   Nanos checkpoint_time;
   for (int64_t step = first; step < steps; ++step) {
-    LYNX_ASSIGN_OR_RETURN(StepReport report, engine.RunStep(step));
+    LYNX_ASSIGN_OR_RETURN(StepReport report, training.engine.RunStep(step));
     report.checkpoint = std::exchange(checkpoint_time, Nanos(0));
-    reports.Append(report);
+    training.idle_limit.Took(report.duration);
+    training.reports.Append(report);
+    if (training.log != nullptr) training.log->Add(report);
     const int64_t done = step + 1;
-    if (!WritesCheckpoint(config.spec, done)) continue;
-    const CheckpointPatience patience(communicator, checkpoint_bytes);
+    if (!WritesCheckpoint(spec, done)) continue;
+    const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
     const Nanos begin = clock.Monotonic();
-    LYNX_RETURN_IF_ERROR(done == steps ? checkpoints.WriteLast(done) : checkpoints.Write(done));
+    LYNX_RETURN_IF_ERROR(done == steps ? training.checkpoints.WriteLast(done) : training.checkpoints.Write(done));
     checkpoint_time = clock.Monotonic() - begin;
   }
-  reports.Append(RankDone{.steps = steps});
+  training.reports.Append(RankDone{.steps = steps});
   return absl::OkStatus();
 }
 
@@ -111,16 +126,27 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
                                                                              backend, communicator, state, *dataset));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
+  IdleLimit idle_limit(communicator);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   int64_t first = 0;
   {
-    const CheckpointPatience patience(communicator, checkpoint_bytes);
+    const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(first, LoadResumePoint(config, run, seat, state, reports));
   }
   reports.Append(RankReady{
       .next_step = first, .arena = engine->arena(), .states = StateBytesOf(state), .backend = backend.Name()});
   CheckpointWriter checkpoints(config, run, seat, state, reports);
-  return Train(config, first, checkpoint_bytes, *engine, checkpoints, communicator, reports);
+  const RealClock clock;
+  std::optional<RunLog> log;
+  if (config.rank == 0) log.emplace(config, first, clock);
+  return Train({.config = config,
+                .engine = *engine,
+                .idle_limit = idle_limit,
+                .checkpoint_bytes = checkpoint_bytes,
+                .checkpoints = checkpoints,
+                .reports = reports,
+                .log = log ? &*log : nullptr},
+               first);
 }
 
 absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,

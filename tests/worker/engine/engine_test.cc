@@ -121,7 +121,7 @@ TEST(Engine, EndsWhenTheLossIsNotANumber) {
   for (const absl::Status& end : ends) {
     EXPECT_TRUE(absl::IsOutOfRange(end)) << end;
     EXPECT_THAT(std::string(end.message()), HasSubstr("step 1"));
-    EXPECT_THAT(std::string(end.message()), HasSubstr("the loss is nan"));
+    EXPECT_THAT(std::string(end.message()), HasSubstr("the loss is nan, by what rank "));
   }
 }
 

@@ -76,7 +76,8 @@ TEST(IdleLimit, IsLongerWhileACheckpointIsUnderWay) {
   for (CommunicatorOptions& one : options) one.idle_timeout = Nanos(20'000'000);
   RunRanks(options, [](int32_t rank, Communicator& communicator) {
     {
-      const CheckpointPatience patience(communicator, kGiB);
+      const IdleLimit limit(communicator);
+      const CheckpointPatience patience(limit, kGiB);
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
       EXPECT_EQ(communicator.Barrier(), absl::OkStatus());
     }

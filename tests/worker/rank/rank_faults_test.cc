@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <vector>
+
 #include "tests/worker/rank/rank_processes.h"
 
 namespace lynx {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kSteps = 8;
@@ -31,9 +34,9 @@ std::string NameOf(const KillCase& c) {
 
 const ParallelLayout kLayouts[] = {{.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}};
 
-class RankFaults : public testing::TestWithParam<std::tuple<ParallelLayout, KillCase>> {};
+class RankKills : public testing::TestWithParam<std::tuple<ParallelLayout, KillCase>> {};
 
-TEST_P(RankFaults, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
+TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
   const auto& [layout, c] = GetParam();
   const TestFolder undisturbed_folder;
   std::vector<double> expected;
@@ -81,10 +84,59 @@ std::string LayoutName(const ParallelLayout& layout) {
   return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp);
 }
 
-INSTANTIATE_TEST_SUITE_P(, RankFaults, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),
+INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),
                          [](const auto& info) {
                            return LayoutName(std::get<0>(info.param)) + NameOf(std::get<1>(info.param));
                          });
+
+// A stopped process differs from a slow one in its silence alone: of steps as short as these, ten seconds of it.
+TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kEndless), /*generation=*/1, /*absent=*/{}, {{3, {"stop-forward", 5}}});
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(failures[0].peer_lost);
+    EXPECT_THAT(failures[0].reason, AllOf(HasSubstr("step 5, action "), HasSubstr("not a byte moved between rank "),
+                                          HasSubstr(" for 10.00 s")));
+  }
+  EXPECT_TRUE(Only<RankFailure>(ranks.Reports(3)).empty());
+  EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
+}
+
+TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"nan-loss", 4}}});
+  int own = 0;
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    // The first to find it ends, and the others may hear of that before they find it themselves.
+    const int exit_code = ranks.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+    own += exit_code == kRankExitFailure ? 1 : 0;
+    EXPECT_EQ(Only<StepReport>(ranks.Reports(rank)).size(), 4u);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_THAT(failures[0].reason,
+                AllOf(HasSubstr("step 4"), HasSubstr("the loss is nan, by what rank 2 adds to it")));
+  }
+  EXPECT_GE(own, 1);
+}
+
+TEST(RankFaults, AGradientThatIsInfiniteEndsTheRunAndNamesStepAndRank) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{},
+                      {{2, {"infinite-gradient", 4}}});
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    const int exit_code = ranks.ExitCode(rank);
+    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_THAT(
+        failures[0].reason,
+        AllOf(HasSubstr("step 4"), HasSubstr("the gradient norm is inf, by what rank 2 adds to it (the loss")));
+  }
+}
 
 }  // namespace
 }  // namespace lynx
