@@ -36,7 +36,9 @@ struct Options {
   int32_t rounds = 3, steps = 5;
   int32_t limit_percent = 110;  // of what full recomputation needs
   int64_t latency_us = 0;
-  std::vector<double> slowness = {1, 0.2};  // of the link: time of a layer's forward collectives over that of its ops
+  // Of the link: time of a layer's forward collectives over that of its ops; with tp 1, time of a microbatch's transfer to
+  // the next stage over that of a stage's forward.
+  std::vector<double> slowness = {1, 0.2};
   bool paced = false;
 };
 
@@ -92,12 +94,17 @@ class Benchmark {
     return measured_.measured.empty() ? absl::InternalError("the layer's ops were not measured in time") : absl::OkStatus();
   }
 
-  // The rate at which a layer's forward collectives take `slowness` times as long as its forward ops.
+  // The rate at which the link is as slow as Options::slowness says.
   int64_t RateFor(double slowness) const {
     HardwareProfile profile = ProfileOf({});
     profile.intra_node = {Nanos(0), 1'000'000'000};
     const ParallelLayout layout = PinnedLayout(spec_.parallel);
     const CostModel costs(profile, spec_.model, layout, spec_.train.micro_batch, layout.ranks());
+    if (layout.tp == 1) {
+      const Nanos stage = costs.LayerTime(LayerType::kTransformer, Pass::kForward) * (spec_.model.layers / layout.pp);
+      const Bytes sent = TensorBytes(Tensor::kX, ShapeOf(spec_.model, layout, spec_.train.micro_batch));
+      return static_cast<int64_t>(1e9 * static_cast<double>(sent.value) / (slowness * static_cast<double>(stage.value)));
+    }
     Nanos collectives;
     for (const Segment segment : {Segment::kAttn, Segment::kMlp}) {
       collectives += costs.WindowTime(LayerType::kTransformer, segment, Pass::kForward);
@@ -113,6 +120,8 @@ class Benchmark {
     LYNX_ASSIGN_OR_RETURN(const LinkResult link, MeasureLink());
     report.measured_bytes_per_second = link.link.bytes_per_second;
     report.measured_latency = link.link.latency;
+    report.overlap_slowdown_permille = link.overlap_slowdown_permille;
+    report.communication_compute_permille = link.communication_compute_permille;
     const HardwareProfile profile = ProfileOf(link);
     LYNX_ASSIGN_OR_RETURN(std::vector<Plan> plans, Plans(profile, report));
     for (int32_t round = 0; round < options_.rounds; ++round) {
@@ -212,6 +221,7 @@ std::string Head(const Options& options, const RankNetwork& network) {
 }
 
 absl::Status RunAll(const Options& options) {
+  if (options.tp * options.pp < 2) return absl::InvalidArgumentError("--tp and --pp are 1: there is no link to measure");
   std::string folder = "/tmp/lynx-overlap-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return absl::InternalError("cannot make a folder in /tmp");
   const auto remove = [&](void*) { std::filesystem::remove_all(folder); };
@@ -222,7 +232,9 @@ absl::Status RunAll(const Options& options) {
   LYNX_RETURN_IF_ERROR(benchmark.MeasureDevices());
   std::fputs(Head(options, *network).c_str(), stdout);
   for (const double slowness : options.slowness) {
-    const std::string name = absl::StrFormat("Forward collectives take %g of the forward ops", slowness);
+    const std::string name = options.tp > 1
+                                 ? absl::StrFormat("Forward collectives take %g of the forward ops", slowness)
+                                 : absl::StrFormat("A microbatch's transfer takes %g of a stage's forward", slowness);
     LYNX_ASSIGN_OR_RETURN(const LinkReport report, benchmark.Run(name, benchmark.RateFor(slowness)));
     const int64_t tokens = int64_t{options.micro_batch} * options.microbatches * options.seq;
     std::fputs(LinkSection(report, tokens).c_str(), stdout);
@@ -243,14 +255,15 @@ int Main(int argc, char** argv) {
   app.add_option("--seq", options.seq)->check(CLI::Range(1, 65536))->capture_default_str();
   app.add_option("--micro-batch", options.micro_batch)->check(count)->capture_default_str();
   app.add_option("--microbatches", options.microbatches)->check(count)->capture_default_str();
-  app.add_option("--tp", options.tp, "Ranks that share a layer")->check(CLI::Range(2, 8))->capture_default_str();
+  app.add_option("--tp", options.tp, "Ranks that share a layer")->check(CLI::Range(1, 8))->capture_default_str();
   app.add_option("--pp", options.pp, "Pipeline stages")->check(CLI::Range(1, 8))->capture_default_str();
-  app.add_option("--rounds", options.rounds)->check(count)->capture_default_str();
+  app.add_option("--rounds", options.rounds, "0: plans only")->check(CLI::Range(0, 4096))->capture_default_str();
   app.add_option("--steps", options.steps, "Of each run, after one to warm up")->check(count)->capture_default_str();
   app.add_option("--limit-percent", options.limit_percent, "Activation memory, of what full recomputation needs")
       ->check(CLI::Range(100, 10000))->capture_default_str();
   app.add_option("--latency-us", options.latency_us, "Added to each packet")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--slowness", options.slowness, "Links: time of forward collectives over that of forward ops")
+  app.add_option("--slowness", options.slowness, "Links: time of forward collectives over that of forward ops; with --tp 1, of a microbatch's transfer over "
+                 "that of a stage's forward")
       ->check(CLI::Range(0.001, 1000.0))->capture_default_str();
   app.add_flag("--paced", options.paced, "Pace sockets, even where namespaces can be made");
   CLI11_PARSE(app, argc, argv);

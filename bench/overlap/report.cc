@@ -22,6 +22,10 @@ double MedianMs(const PolicyResult& policy, const std::function<Nanos(const Step
 }
 
 std::string Row(const PolicyResult& policy, int64_t tokens_per_step) {
+  if (policy.step_ms.empty()) {
+    return absl::StrFormat("| %s | %s | %.2f | | | %.1f | | | | | | |\n", policy.name, policy.within_limit ? "yes" : "no",
+                           Mebibytes(policy.planned_peak), Milliseconds(policy.predicted));
+  }
   const double step = MedianOf(policy.step_ms);
   const auto [least, most] = std::minmax_element(policy.step_ms.begin(), policy.step_ms.end());
   const double predicted = Milliseconds(policy.predicted);
@@ -57,6 +61,7 @@ std::string Ratio(const PolicyResult& slow, const PolicyResult& fast) {
 std::string Ratios(const LinkReport& report) {
   const PolicyResult* lynx = Find(report, [](const PolicyResult& p) { return p.overlaps && p.within_limit; });
   if (lynx == nullptr) return "No overlapping policy fits.\n";
+  if (lynx->step_ms.empty()) return "\nPlans only: nothing was trained.\n";
   std::string text = absl::StrCat("\nSteps as multiples of ", lynx->name, "'s, median of the rounds and spread:\n\n");
   for (const PolicyResult& policy : report.policies) {
     if (&policy != lynx) absl::StrAppend(&text, "- ", policy.name, ": ", Ratio(policy, *lynx), "\n");
@@ -67,7 +72,12 @@ std::string Ratios(const LinkReport& report) {
   for (const PolicyResult& policy : report.policies) same = same && policy.last_loss == lynx->last_loss;
   absl::StrAppend(&text, "Losses of all policies after the last step are ",
                   same ? "the same to the last bit.\n" : "NOT THE SAME: a policy has changed the result.\n");
-  return text;
+  std::vector<double> errors;
+  for (const PolicyResult& policy : report.policies) {
+    errors.push_back(std::abs(Milliseconds(policy.predicted) / MedianOf(policy.step_ms) - 1));
+  }
+  return absl::StrCat(text, absl::StrFormat("Predicted steps are off by %.1f%% in the median, %.1f%% at worst.\n",
+                                            100 * MedianOf(errors), 100 * *std::max_element(errors.begin(), errors.end())));
 }
 
 }  // namespace
@@ -81,10 +91,11 @@ double MedianOf(std::vector<double> values) {
 
 std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
   std::string text = absl::StrFormat(
-      "## %s: %.1f MB/s\n\nThe agent's measurement of this link: %.1f MB/s, latency %.0f us. Limit for activations: %.2f MiB. "
-      "Foreign load during the runs: at most %.1f%% of the machine%s.\n\n",
+      "## %s: %.1f MB/s\n\nThe agent's measurement of this link: %.1f MB/s, latency %.0f us; a transfer takes %.1f%% of a core, and "
+      "ops beside it %.3f times as long. Limit for activations: %.2f MiB. Foreign load during the runs: at most %.1f%% of the machine%s.\n\n",
       report.name, static_cast<double>(report.bytes_per_second) / 1e6,
       static_cast<double>(report.measured_bytes_per_second) / 1e6, static_cast<double>(report.measured_latency.value) / 1e3,
+      0.1 * report.communication_compute_permille, 1e-3 * report.overlap_slowdown_permille,
       Mebibytes(report.limit), 100 * report.foreign_share,
       report.foreign_share > kMostForeignShare ? ". **The machine was too noisy to conclude anything from these times**" : "");
   text +=

@@ -30,6 +30,8 @@ struct LinkReport {
   int64_t bytes_per_second = 0;    // as shaped
   int64_t measured_bytes_per_second = 0;
   Nanos measured_latency;
+  int32_t overlap_slowdown_permille = 1000;    // of ops beside a transfer, as the agent measured it
+  int32_t communication_compute_permille = 0;  // of a core, what a transfer takes of it
   Bytes limit;                     // for activations
   std::vector<PolicyResult> policies;
   double foreign_share = 0;        // the worst of all runs

@@ -109,9 +109,9 @@ ProcessorTime ProcessorTimeNow() {
   ProcessorTime now;
   std::ifstream stat("/proc/stat");
   std::string cpu;
-  double user = 0, nice = 0, system = 0, idle = 0, io = 0, irq = 0, soft = 0;
-  stat >> cpu >> user >> nice >> system >> idle >> io >> irq >> soft;
-  now.machine = (user + nice + system + irq + soft) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  double user = 0, nice = 0, system = 0, idle = 0, io = 0, irq = 0, soft = 0, stolen = 0;
+  stat >> cpu >> user >> nice >> system >> idle >> io >> irq >> soft >> stolen;
+  now.machine = (user + nice + system + irq + soft + stolen) / static_cast<double>(::sysconf(_SC_CLK_TCK));
   for (const int who : {RUSAGE_CHILDREN, RUSAGE_SELF}) {
     rusage usage{};
     ::getrusage(who, &usage);

@@ -30,7 +30,8 @@ struct TrainingRun {
 absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const RankNetwork& network,
                                   const RunSettings& settings);
 
-// Processor time of the whole machine and of this process's children that have ended, in seconds.
+// Processor time in seconds: of the whole machine, with what its hypervisor gave to others, and of this process and its
+// children that have ended.
 struct ProcessorTime {
   double machine = 0, own = 0;
 };

@@ -46,7 +46,8 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
       board_(board),
       idle_timeout_ns_(options.idle_timeout.value),
       links_(std::move(links)),
-      staging_(kCommunicatorStaging.value) {
+      staging_(kCommunicatorStaging.value),
+      awaited_(links_.size(), 1) {
   for (size_t i = 0; i < links_.size(); ++i) {
     if (links_[i].key.channel != Channel::kControl) continue;
     Peer peer;
@@ -195,7 +196,10 @@ void CommunicationThread::PollOnce() {
     for (const Lane& lane : lanes_) {
       if (lane.exchange == nullptr || lane.stalled) continue;
       if (lane.exchange->CanSend()) watch(lane.out, POLLOUT);
-      if (!lane.exchange->received()) watch(lane.in, POLLIN);
+      if (!lane.exchange->received()) {
+        AwaitBytes(lane.in, lane.exchange->Awaited());
+        watch(lane.in, POLLIN);
+      }
     }
   }
   if (poll(polled_.data(), polled_.size(), PollTimeoutMs()) < 0) {
@@ -213,6 +217,14 @@ void CommunicationThread::PollOnce() {
     if (lane.exchange != nullptr && (out_ready || in_ready)) Progress(lane);
   }
   if (!failed_) CheckDeadlines();
+}
+
+void CommunicationThread::AwaitBytes(int32_t link, int64_t bytes) {
+  const int32_t value = static_cast<int32_t>(bytes);
+  if (awaited_[link] == value) return;
+  // On a closed or failed connection it has no effect, and that makes it readable anyway.
+  setsockopt(links_[link].fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
+  awaited_[link] = value;
 }
 
 int CommunicationThread::PollTimeoutMs() const {
@@ -243,8 +255,14 @@ void CommunicationThread::CheckDeadlines() {
   }
   const Nanos idle_timeout(idle_timeout_ns_.load());
   if (idle_timeout.value == 0) return;
-  for (const Lane& lane : lanes_) {
-    if (lane.exchange == nullptr || now - lane.last_progress < idle_timeout) continue;
+  const auto idle_lane = [&](const Lane& lane) {
+    return lane.exchange != nullptr && now - lane.last_progress >= idle_timeout;
+  };
+  for (Lane& lane : lanes_) {
+    // Bytes may have come in, but fewer than are worth waking up for.
+    if (idle_lane(lane)) Progress(lane);
+    if (failed_) return;
+    if (!idle_lane(lane)) continue;
     const int32_t link = lane.exchange->received() || lane.in < 0 ? lane.out : lane.in;
     const absl::Status idle = absl::DeadlineExceededError(
         absl::StrCat("not a byte moved between ", Name(options_.rank), " and ", Name(links_[link].key.peer), " for ",

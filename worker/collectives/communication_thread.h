@@ -85,6 +85,7 @@ class CommunicationThread {
   void FinishOperation(Lane& lane);
 
   void PollOnce();
+  void AwaitBytes(int32_t link, int64_t bytes);  // before it counts as readable
   int PollTimeoutMs() const;
   void ReadControl(Peer& peer);
   void PeerClosed(Peer& peer, int error);
@@ -112,6 +113,7 @@ class CommunicationThread {
   std::vector<Peer> peers_;
   std::vector<char> staging_;
   std::vector<pollfd> polled_;  // the wake-up, then one per link
+  std::vector<int32_t> awaited_;  // per link: the bytes before it counts as readable
   bool failed_ = false;
   bool stop_ = false;
 

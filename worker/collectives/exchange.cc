@@ -17,6 +17,10 @@ namespace {
 // Upper bound of one receive into place, so that what came in is passed on while more arrives.
 constexpr int64_t kReceiveBytes = 256 * 1024;
 constexpr int64_t kSendBytes = 1024 * 1024;
+// A wake-up costs a rank's core as much as copying some ten thousands of bytes. What the next member waits for is worth
+// one for every few of these; what nobody waits for is not, as long as the socket's window has room for it.
+constexpr int64_t kPassedOnBytes = 32 * 1024;
+constexpr int64_t kAwaitedBytes = kReceiveBytes;
 
 IoResult FromErrno() {
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {IoState::kBlocked};
@@ -51,6 +55,12 @@ int64_t Exchange::SendablePayload() const {
 bool Exchange::CanSend() const {
   if (direction_ == Direction::kReceiveOnly) return false;
   return header_sent_ < header_out_.size() || SendablePayload() > 0;
+}
+
+int64_t Exchange::Awaited() const {
+  if (received() || header_received_ < header_in_.size()) return 1;
+  const int64_t most = out_.finished() || direction_ == Direction::kReceiveOnly ? kAwaitedBytes : kPassedOnBytes;
+  return std::min(most, in_.part_bytes_left() - static_cast<int64_t>(carry_bytes_));
 }
 
 void Exchange::NoteBegun() {

@@ -42,6 +42,9 @@ class Exchange {
   bool sent() const;
   bool received() const;
   bool CanSend() const;  // something may leave now
+  // Bytes that should have come in before it is worth waking up: at least 1, never more than are still to come. Few while
+  // what comes in has to be passed on (so that the ring does not stand still for long), all that is left otherwise.
+  int64_t Awaited() const;
 
   IoResult Send(int fd);
   // Sums through `staging`, at least 4 bytes.

@@ -1,7 +1,12 @@
 #include "worker/collectives/communication_thread.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include <utility>
 
 #include "common/rng.h"
 #include "worker/collectives/group.h"
@@ -50,6 +55,60 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
     }
     thread.reset();
   }
+}
+
+// Two ends of a TCP connection over the loopback.
+std::pair<OwnedFd, OwnedFd> TcpPair() {
+  const OwnedFd listener(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(listener.get(), any, length), 0);
+  EXPECT_EQ(listen(listener.get(), 1), 0);
+  EXPECT_EQ(getsockname(listener.get(), any, &length), 0);
+  OwnedFd one(socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_EQ(connect(one.get(), any, length), 0);
+  OwnedFd other(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  EXPECT_TRUE(ConfigureLink(other.get(), 0).ok());
+  return {std::move(one), std::move(other)};
+}
+
+// Fewer bytes than are worth waking up for are progress all the same: a slow link is not an idle one.
+TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
+  constexpr int64_t kCount = 64 << 10;
+  constexpr Nanos kIdle{300'000'000};
+  Ends ends = MakeEnds();
+  OwnedFd peer;
+  for (Link& link : ends.own) {
+    if (link.key.channel != Channel::kTensor) continue;
+    std::tie(peer, link.fd) = TcpPair();
+  }
+  std::vector<float> values(kCount, 1.0f);
+  TransferBoard board;
+  CommunicationThread thread({kPair, 0, kIdle}, std::move(ends.own), &board);
+  const absl::StatusOr<TransferTicket> ticket =
+      board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce,
+                  reinterpret_cast<char*>(values.data()), kCount});
+  ASSERT_TRUE(ticket.ok());
+  const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
+  ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));
+  // Twice as long as a link may be idle, a few bytes at a time; then the rest.
+  std::vector<float> theirs(kCount, 2.0f);
+  const char* at = reinterpret_cast<const char*>(theirs.data());
+  int64_t left = kCount * static_cast<int64_t>(sizeof(float));
+  const auto hand_over = [&](int64_t bytes) {
+    ASSERT_EQ(send(peer.get(), at, static_cast<size_t>(bytes), 0), bytes);
+    at += bytes;
+    left -= bytes;
+  };
+  for (int i = 0; i < 12; ++i) {
+    hand_over(100);
+    usleep(50'000);
+  }
+  hand_over(left);
+  ASSERT_TRUE(board.Await(*ticket).ok());
+  EXPECT_EQ(values.front(), 2.0f);  // as the other member said: rank 0 ends with the sum of the other half only
+  EXPECT_EQ(values.back(), 3.0f);
 }
 
 }  // namespace
