@@ -1,4 +1,6 @@
 // Bytes, FLOPs, traffic and parameters of the layer graph's tensors and ops. See layer_graph.h.
+#include <algorithm>
+
 #include "common/check.h"
 #include "planner/layer_graph.h"
 
@@ -109,21 +111,25 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   return total;
 }
 
+// Rows of scores that unfused attention works on at once: what the CPU backend does (kAttentionRows there).
+constexpr int32_t kScoreRows = 64;
+
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
-  // Unfused attention works on one head of one sample at a time. Forward: its probabilities after dropout. Backward:
-  // those, and the gradient of the probabilities.
-  const int64_t square = int64_t{shape.seq / shape.cp} * shape.seq * shape.element_bytes();
+  // Unfused attention works on some rows of one head of one sample at a time. Forward: their probabilities after dropout.
+  // Backward: those, and the gradient of the probabilities.
+  const int64_t rows = std::min(kScoreRows, shape.seq / shape.cp);
+  const int64_t scores = rows * shape.seq * shape.element_bytes();
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
   // Keys and values of the whole sequence; in backward also their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
   if (pass == Pass::kForward) {
     const bool drops = op == Op::kContext && shape.dropout && !shape.stored_masks;
-    return gathered + Bytes(drops ? square : 0);
+    return gathered + Bytes(drops ? scores : 0);
   }
   // Fused attention's backward sums, per row, the product of its output and that output's gradient; 32-bit.
   if (op == Op::kFlash) return gathered + TensorBytes(Tensor::kLse, shape);
-  return gathered + Bytes(2 * square);
+  return gathered + Bytes(2 * scores);
 }
 
 Bytes ContextGatherBytes(const LayerShape& shape) {

@@ -32,6 +32,9 @@ struct DropoutKey {
   int64_t first_token = 0;   // where the rows begin among the microbatch's b*s tokens: not 0 for a share of the sequence
 };
 
+// Rows of scores that unfused attention works on at once; the planner counts its workspace by them.
+inline constexpr int64_t kAttentionRows = 64;
+
 // Causal attention of `a` query heads of size d over `k` key and value heads: head i of the queries looks at head
 // i / (a / k) (grouped queries, Ainslie et al. 2023). qkv is (b, s, a + 2k, d): queries, then keys, then values.
 struct AttentionShape {
@@ -94,10 +97,11 @@ class Backend {
 
   // probs (b, a, s, s) = softmax(causal(q k^T / sqrt(d)))
   virtual void ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) = 0;
-  // context (b, s, a, d) = dropout(probs) v. workspace (s, s), unused at rate 0.
+  // context (b, s, a, d) = dropout(probs) v. workspace (r, s), unused at rate 0, where r is s, but at most
+  // kAttentionRows.
   virtual void ContextForward(const AttentionShape& shape, const float* probs, const float* qkv, const DropoutKey& key,
                               float* workspace, float* context) = 0;
-  // Backward of context and probs together: dqkv = . workspace 2 * (s, s)
+  // Backward of context and probs together: dqkv = . workspace 2 * (r, s)
   virtual void AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv,
                                  const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) = 0;
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
@@ -40,7 +41,7 @@ class Attention : public testing::TestWithParam<Case> {
   const Vector qkv_d = ToDouble(qkv, qkv_count);
 
   // Null at rate 0, where the header promises not to use it.
-  float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(s * s) : nullptr; }
+  float* ForwardWorkspace() { return key.rate > 0 ? memory.Output(std::min(kAttentionRows, s) * s) : nullptr; }
 };
 
 TEST_P(Attention, ForwardEqualsTheFormula) {
@@ -116,7 +117,7 @@ class AttentionGradient : public Attention {};
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {
   backend->ProbsForward(shape, qkv, probs);
   float* dqkv = memory.Output(qkv_count);
-  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * s * s), dqkv);
+  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * std::min(kAttentionRows, s) * s), dqkv);
   const Vector dcontext_d = ToDouble(dcontext, context_count);
   const Vector want = reference::Gradient(
       [&](const Vector& v) {
@@ -159,7 +160,7 @@ TEST_P(LongAttention, FusedAndUnfusedAgree) {
   float* lse = memory.Output(b * a * s);
   backend->ProbsForward(shape, qkv, probs);
   backend->ContextForward(shape, probs, qkv, key, ForwardWorkspace(), context);
-  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * s * s), dqkv);
+  backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * std::min(kAttentionRows, s) * s), dqkv);
   backend->FlashForward(shape, qkv, key, fused_context, lse);
   backend->FlashBackward(shape, qkv, fused_context, lse, dcontext, key, memory.Output(b * a * s), fused_dqkv);
   ExpectClose(fused_context, ToDouble(context, context_count), 4e-6, "context");

@@ -37,6 +37,17 @@ TEST(Engine, RefusesAnArenaThatDiffersFromThePlanned) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(needed.value - 256)));
 }
 
+// The workspace of unfused attention holds no more rows than the backend fills: the peak, which Train compares with the
+// arena, would show it.
+TEST(Engine, FillsItsArenaWithLongSamplesToo) {
+  TinyJob job;
+  job.model.seq = 96;
+  job.Lower({.tp = 2}, [](const StageContext& context, const StageSlice& slice) {
+    return NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
+  });
+  Train(job, 1);
+}
+
 TEST(Engine, RefusesAnInvalidProgram) {
   TinyJob job = SmallJob(kSingle);
   job.stages[0].program.pop_back();

@@ -18,8 +18,6 @@
 namespace lynx::cpu {
 namespace {
 
-constexpr int64_t kBlockRows = 64;
-
 // row (s): scores of the first `visible` columns become their softmax, the others 0.
 LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
   float max = row[0];
@@ -85,8 +83,8 @@ void CpuBackend::ProbsForward(const AttentionShape& shape, const float* qkv, flo
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < shape.a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, shape, sample, head);
-      for (int64_t first = 0; first < s; first += kBlockRows) {
-        const int64_t end = std::min(first + kBlockRows, s);
+      for (int64_t first = 0; first < s; first += kAttentionRows) {
+        const int64_t end = std::min(first + kAttentionRows, s);
         Gemm(Transpose::kNo, Transpose::kYes, end - first, end, d, scale, FromRow(in.q, first), in.k, 0.0f,
              {probs + first * s, s});
         for (int64_t row = first; row < end; ++row) SoftmaxRow(probs + row * s, row + 1, s);
@@ -104,8 +102,8 @@ void CpuBackend::ContextForward(const AttentionShape& shape, const float* probs,
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, shape, sample, head);
       const MatrixView<float> out = ContextView(context, shape, sample, head);
-      for (int64_t first = 0; first < s; first += kBlockRows) {
-        const int64_t end = std::min(first + kBlockRows, s);
+      for (int64_t first = 0; first < s; first += kAttentionRows) {
+        const int64_t end = std::min(first + kAttentionRows, s);
         const float* weights = probs + first * s;
         if (!dropout.identity()) {
           for (int64_t row = first; row < end; ++row) {
@@ -128,7 +126,7 @@ void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* pro
   DropoutStream dropout(key);
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   float* dropped = workspace;          // (block rows, s): P M
-  float* dscores = workspace + s * s;  // (block rows, s): dP, then dS
+  float* dscores = workspace + std::min(kAttentionRows, s) * s;  // (block rows, s): dP, then dS
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
       const HeadView<const float> in(qkv, shape, sample, head);
@@ -136,8 +134,8 @@ void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* pro
       const MatrixView<const float> dout = ContextView(dcontext, shape, sample, head);
       const bool writes = head % (a / shape.k) == 0;  // the others that share its keys add to what it wrote
       // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
-      for (int64_t first = (s - 1) / kBlockRows * kBlockRows; first >= 0; first -= kBlockRows) {
-        const int64_t end = std::min(first + kBlockRows, s);
+      for (int64_t first = (s - 1) / kAttentionRows * kAttentionRows; first >= 0; first -= kAttentionRows) {
+        const int64_t end = std::min(first + kAttentionRows, s);
         const int64_t rows = end - first;
         const float beta = writes && end == s ? 0.0f : 1.0f;
         const float* weights = probs + first * s;
