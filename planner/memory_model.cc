@@ -9,6 +9,7 @@
 #include "common/check.h"
 #include "planner/access_table.h"
 #include "planner/arena_layout.h"
+#include "planner/host_layout.h"
 #include "planner/state_sharing.h"
 
 namespace lynx {
@@ -197,20 +198,6 @@ void FindPeak(size_t actions, MemoryPlan& plan) {
   }
 }
 
-// In the host's memory, what is copied out is from the start of its copy to the end of its way back.
-Bytes HostPeak(const Program& program, AccessTable& table) {
-  Bytes there, peak;
-  for (const Action& action : program) {
-    const bool out = action.kind == ActionKind::kOffloadStart;
-    if (!out && action.kind != ActionKind::kReloadWait) continue;
-    Bytes bytes;
-    for (const Access& access : table.Of(action)) bytes += Padded(access.bytes);
-    there += out ? bytes : Bytes(0) - bytes;
-    peak = std::max(peak, there);
-  }
-  return peak;
-}
-
 constexpr int32_t kNone = -1;
 
 // The instance of each key that lives, by its index; kNone where none does.
@@ -358,7 +345,9 @@ absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageConte
     for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
   }
   FindPeak(program.size(), plan);
-  plan.host_peak = HostPeak(program, table);
+  const bool copies = std::any_of(program.begin(), program.end(),
+                                  [](const Action& action) { return InfoOf(action.kind).group == Group::kHost; });
+  if (copies) plan.host_peak = LayOutHost(program, context).pool;
   return plan;
 }
 

@@ -61,8 +61,8 @@ struct MemoryPlan {
   Bytes live_peak;                      // largest sum of live padded bytes: a lower bound of arena
   Bytes arena;                          // what the worker allocates, >= live_peak
   int32_t peak_action = 0;              // where live_peak is reached
-  Bytes host_peak;                      // host memory of a rank: largest sum of what is there, from the start of its
-                                        // offload to the end of its reload, padded as in the arena
+  Bytes host_peak;                      // host memory of a rank: the pool of LayOutHost, as large as the most that is
+                                        // there at once and what lies between it in vain
 };
 
 // Liveness only: buffers without offsets, live_peak, peak_action; arena = 0. FailedPrecondition when an action reads a

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/status.h"
-#include "planner/engine_support.h"
 #include "planner/layout.h"
 #include "proto/bounds.h"
 #include "server/messages.h"
@@ -132,7 +131,6 @@ grpc::ServerUnaryReactor* JobsService::SubmitJob(grpc::CallbackServerContext* co
   absl::StatusOr<JobSpec> spec = FromProto(request->spec());
   if (status.ok()) status = spec.status();
   if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
-  if (status.ok()) status = CheckEngineRuns(spec->recompute_options);
   if (!status.ok()) {
     reactor->Finish(ToGrpc(status));
     return reactor;

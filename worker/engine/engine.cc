@@ -5,7 +5,6 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/engine_support.h"
 #include "planner/validate.h"
 #include "worker/engine/lr_schedule.h"
 
@@ -60,7 +59,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                                        const Dataset& dataset) {
   LYNX_RETURN_IF_ERROR(CheckBatch(config));
   LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.context.model, config.context.layout));
-  LYNX_RETURN_IF_ERROR(CheckEngineRuns(config.program));
   LYNX_RETURN_IF_ERROR(ValidateProgram(config.program, config.context));
   LYNX_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(config.program, config.context, config.arena));
   if (memory.arena != config.arena) {
@@ -104,11 +102,13 @@ void Engine::Resolve(const MemoryPlan& memory) {
   const std::vector<std::vector<int32_t>> buffers = ResolveBuffers(program, config_.context, memory);
   const auto address = [&](const BufferInstance& b) { return arena_.data() + b.offset.value / sizeof(float); };
   resolved_.resize(program.size());
+  ResolveCopies(memory, buffers);
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
     ResolvedAction& resolved = resolved_[i];
     resolved.start = starts_[i];
     resolved.ops = OpsOf(config_.context.graph(), action);
+    if (InfoOf(action.kind).group == Group::kHost) continue;
     const std::vector<Access> accesses = AccessesOf(action, config_.context);
     for (size_t a = 0; a < accesses.size(); ++a) {
       const BufferKey& key = accesses[a].key;
@@ -126,6 +126,27 @@ void Engine::Resolve(const MemoryPlan& memory) {
   for (const BufferInstance& buffer : memory.buffers) {
     resolved_[buffer.last].dying.emplace_back(address(buffer), buffer.bytes.value / sizeof(float));
   }
+}
+
+void Engine::ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers) {
+  if (memory.host_peak.value == 0) return;
+  const HostLayout host = LayOutHost(config_.program, config_.context);
+  host_pool_.resize(static_cast<size_t>(host.pool.value) / sizeof(float));
+  int32_t copies = 0;
+  for (size_t i = 0; i < config_.program.size(); ++i) {
+    if (host.offsets[i].empty()) continue;
+    const std::vector<Access> accesses = AccessesOf(config_.program[i], config_.context);
+    for (size_t a = 0; a < accesses.size(); ++a) {
+      float* const here = arena_.data() + memory.buffers[buffers[i][a]].offset.value / sizeof(float);
+      float* const there = host_pool_.data() + host.offsets[i][a].value / sizeof(float);
+      const int64_t count = accesses[a].bytes.value / static_cast<int64_t>(sizeof(float));
+      const bool out = config_.program[i].kind == ActionKind::kOffloadStart;
+      resolved_[i].copies.push_back(out ? HostCopy{here, there, count} : HostCopy{there, here, count});
+    }
+    ++copies;
+  }
+  copy_tickets_.resize(config_.program.size());
+  copies_ = std::make_unique<CopyThread>(copies);
 }
 
 void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
@@ -150,7 +171,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     case Group::kWorld:  // WorldSum keeps what the world adds up
       return;
     case Group::kNone:
-    case Group::kHost:  // CheckEngineRuns lets no plan with copies through
+    case Group::kHost:
       break;
   }
   LYNX_CHECK(!"a start without a group");
@@ -214,6 +235,14 @@ absl::Status Engine::RunAction(int32_t index) {
     case ActionKind::kNormWait:
       LYNX_RETURN_IF_ERROR(Wait(index));
       return TakeSums();
+    case ActionKind::kOffloadStart:
+    case ActionKind::kReloadStart:
+      copy_tickets_[index] = copies_->Start(resolved.copies);
+      return absl::OkStatus();
+    case ActionKind::kOffloadWait:
+    case ActionKind::kReloadWait:
+      trace_[resolved.start].transfer_end = copies_->Wait(copy_tickets_[resolved.start]);
+      return absl::OkStatus();
     default:
       return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
   }

@@ -3,7 +3,8 @@
 // done. The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
 //
 // All activations live in one arena of exactly the planned bytes, which is watched: how far it is really used, and that
-// nothing is written beyond it. Nothing is allocated within a step.
+// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes, which a thread of its own copies
+// to and from. Nothing is allocated within a step.
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which
 // outlive it.
@@ -19,12 +20,14 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "planner/action.h"
+#include "planner/host_layout.h"
 #include "planner/memory_model.h"
 #include "planner/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
+#include "worker/engine/copy_thread.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/engine/phases.h"
 #include "worker/engine/step_batch.h"
@@ -77,6 +80,7 @@ class Engine {
     float* source = nullptr;
     int64_t count = 0;          // elements of it; of a gather or scatter, of one share
     int32_t start = -1;         // of a wait: the index of its start
+    std::vector<HostCopy> copies;         // of the start of an offload or reload
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
 
@@ -84,6 +88,7 @@ class Engine {
          Communicator& communicator, ModelState& state, const Dataset& dataset);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
+  void ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers);
 
   absl::Status BeginStep(int64_t step);
   absl::Status LookAtArena();
@@ -116,7 +121,10 @@ class Engine {
   std::vector<float> replicated_;  // gradients of replicated parameters; empty without sequence parallelism
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
-  std::vector<TransferTicket> tickets_;   // by action, of starts
+  std::vector<TransferTicket> tickets_;   // by action, of starts of transfers
+  std::vector<float> host_pool_;
+  std::unique_ptr<CopyThread> copies_;    // null if nothing is offloaded
+  std::vector<CopyThread::Ticket> copy_tickets_;  // by action, of starts of copies
   std::vector<ActionTrace> trace_;        // by action
 
   // Of the step that runs.

@@ -14,13 +14,13 @@ Nanos& WaitOf(StepPhases& phases, Group group) {
       return phases.tensor_wait;
     case Group::kNextStage:
     case Group::kPreviousStage:
+    case Group::kHost:
       return phases.stall;
     case Group::kData:
       return phases.data_parallel_wait;
     case Group::kWorld:
       return phases.norm_wait;
     case Group::kNone:
-    case Group::kHost:
       break;
   }
   LYNX_CHECK(!"not a communication action");

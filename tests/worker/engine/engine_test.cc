@@ -54,16 +54,6 @@ TEST(Engine, RefusesAnInvalidProgram) {
   EXPECT_TRUE(absl::IsFailedPrecondition(OnRanks(job, OkBody)[0]));
 }
 
-TEST(Engine, RefusesCopiesToTheHostByName) {
-  TinyJob job;
-  job.Lower({.pp = 2}, [](const StageContext& context, const StageSlice& slice) {
-    return NamedPolicy(context.shape(), RecomputeMode::kNone, {.offload_permille = 1000}, slice.layers());
-  });
-  const absl::Status status = OnRanks(job, OkBody)[0];
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("copies nothing to the host"));
-}
-
 TEST(Engine, RefusesMicrobatchesThatDoNotMakeUpTheGlobalBatch) {
   TinyJob job = SmallJob(kSingle);
   job.train.global_batch = 9;

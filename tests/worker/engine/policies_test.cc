@@ -13,14 +13,14 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// Any placement for any tensor but the host's memory: lowering moves what a placement cannot have to where it can be.
+// Any placement for any tensor: lowering moves what a placement cannot have to where it can be.
 StagePolicy RandomPolicy(const StageContext& context, const StageSlice& slice, uint64_t seed) {
   StagePolicy policy = NamedPolicy(context.graph(), RecomputeMode::kNone, slice.layers());
   uint64_t draw = Mix64(seed ^ static_cast<uint64_t>(slice.stage) << 32);
   for (LayerPolicy& layer : policy.layers) {
     for (Placement& placement : layer) {
       draw = Mix64(draw);
-      placement = static_cast<Placement>(draw % static_cast<uint64_t>(Placement::kOffload));
+      placement = static_cast<Placement>(draw % static_cast<uint64_t>(kPlacementCount));
     }
   }
   return policy;
@@ -57,6 +57,27 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
     });
     ExpectSameBits(Train(job, kSteps), expected, "random policy");
   }
+}
+
+// Beside what policies recompute, a share of what they store waits in the host's memory.
+TEST_P(Policies, OffloadingHasTheSameBits) {
+  TinyJob job{.model = SpecOf(GetParam().model)};
+  job.Lower(GetParam().layout, RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
+  int64_t copies = 0;
+  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kSelective}) {
+    for (const int32_t permille : {400, 1000}) {
+      job.Lower(GetParam().layout, [&](const StageContext& context, const StageSlice& slice) {
+        return NamedPolicy(context.shape(), mode, {.offload_permille = permille}, slice.layers());
+      });
+      for (const StageProgram& stage : job.stages) {
+        copies += std::count_if(stage.program.begin(), stage.program.end(),
+                                [](const Action& action) { return action.kind == ActionKind::kReloadStart; });
+      }
+      ExpectSameBits(Train(job, kSteps), expected, "offloading");
+    }
+  }
+  EXPECT_GT(copies, 0);
 }
 
 // Layers make the inputs of those above them again, in groups as Megatron-LM's uniform method and at random.
