@@ -83,6 +83,7 @@ std::optional<HardwareProfile> AgentProfile::Profile() const {
                           .op_overhead = rates_->op_overhead,
                           .intra_node = link_.link,
                           .inter_node = link_.link,
+                          .host = rates_->host,
                           .overlap_slowdown_permille = link_.overlap_slowdown_permille,
                           .communication_compute_permille = link_.communication_compute_permille};
   if (inter_node_bytes_per_second_ > 0) profile.inter_node.bytes_per_second = inter_node_bytes_per_second_;

@@ -30,6 +30,7 @@ MeasureResult Slowest(const std::vector<MeasureResult>& results) {
     slowest.flops_per_second = std::min(slowest.flops_per_second, result.flops_per_second);
     slowest.memory_bytes_per_second = std::min(slowest.memory_bytes_per_second, result.memory_bytes_per_second);
     slowest.op_overhead = std::max(slowest.op_overhead, result.op_overhead);
+    if (result.host.both_bytes_per_second < slowest.host.both_bytes_per_second) slowest.host = result.host;
     std::map<LayerShape, const ShapeTimes*> measured;
     for (const ShapeTimes& times : result.measured) measured[times.shape] = &times;
     std::erase_if(slowest.measured, [&](const ShapeTimes& times) { return !measured.contains(times.shape); });

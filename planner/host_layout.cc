@@ -2,97 +2,60 @@
 #include "planner/host_layout.h"
 
 #include <algorithm>
-#include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "planner/arena_layout.h"
 #include "planner/memory_model.h"
 
 namespace lynx {
 namespace {
 
-struct Block {
-  Bytes offset, bytes;
-};
-
-// What is free below the pool's end, by offset; neighbours are joined.
-class FreeBlocks {
- public:
-  // The smallest that fits, the lowest of equals; at the end of the pool, which grows, if none does.
-  Block Take(Bytes bytes) {
-    auto best = free_.end();
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      if (it->second >= bytes && (best == free_.end() || it->second < best->second)) best = it;
-    }
-    if (best == free_.end()) return Grow(bytes);
-    const Block taken{best->first, bytes};
-    const Bytes left = best->second - bytes;
-    free_.erase(best);
-    if (left.value > 0) free_.emplace(taken.offset + bytes, left);
-    return taken;
-  }
-
-  void Return(Block block) {
-    const auto next = free_.lower_bound(block.offset);
-    if (next != free_.begin()) {
-      const auto before = std::prev(next);
-      if (before->first + before->second == block.offset) {
-        block = {before->first, before->second + block.bytes};
-        free_.erase(before);
-      }
-    }
-    if (next != free_.end() && block.offset + block.bytes == next->first) {
-      block.bytes += next->second;
-      free_.erase(next);
-    }
-    free_.emplace(block.offset, block.bytes);
-  }
-
-  Bytes end() const { return end_; }
-
- private:
-  Block Grow(Bytes bytes) {
-    Block block{end_, bytes};
-    if (!free_.empty()) {
-      const auto last = std::prev(free_.end());
-      if (last->first + last->second == end_) {
-        block.offset = last->first;
-        free_.erase(last);
-      }
-    }
-    end_ = block.offset + bytes;
-    return block;
-  }
-
-  std::map<Bytes, Bytes> free_;
-  Bytes end_;
-};
-
 Bytes Padded(Bytes bytes) {
   return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
 }
 
+Bytes LivePeak(const Program& program, const std::vector<BufferInstance>& buffers) {
+  std::vector<Bytes> change(program.size() + 1);
+  for (const BufferInstance& buffer : buffers) {
+    change[static_cast<size_t>(buffer.first)] += buffer.bytes;
+    change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+  }
+  Bytes live, peak;
+  for (const Bytes by : change) {
+    live += by;
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
 }  // namespace
 
+// The pool is an arena whose buffers live from the start of their offload to the end of their reload.
 HostLayout LayOutHost(const Program& program, const StageContext& context) {
-  HostLayout layout{.offsets = std::vector<std::vector<Bytes>>(program.size()), .pool = Bytes(0)};
-  FreeBlocks free;
-  absl::flat_hash_map<BufferKey, Block> there;
+  MemoryPlan pool;
+  std::vector<std::vector<int32_t>> instances(program.size());  // of starts
+  absl::flat_hash_map<BufferKey, int32_t> current;
   for (size_t i = 0; i < program.size(); ++i) {
     const Action& action = program[i];
-    if (InfoOf(action.kind).group != Group::kHost || action.kind == ActionKind::kOffloadWait) continue;
+    if (InfoOf(action.kind).group != Group::kHost) continue;
     for (const Access& access : AccessesOf(action, context)) {
-      if (action.kind == ActionKind::kOffloadStart) there[access.key] = free.Take(Padded(access.bytes));
-      const auto block = there.find(access.key);
-      const bool known = block != there.end();
-      if (action.kind != ActionKind::kReloadWait) {
-        layout.offsets[i].push_back(known ? block->second.offset : Bytes(0));
-      } else if (known) {
-        free.Return(block->second);
-        there.erase(block);
+      if (action.kind == ActionKind::kOffloadStart || !current.contains(access.key)) {
+        current[access.key] = static_cast<int32_t>(pool.buffers.size());
+        pool.buffers.push_back({access.key, static_cast<int32_t>(i), static_cast<int32_t>(i), Padded(access.bytes), Bytes(0)});
       }
+      const int32_t instance = current.at(access.key);
+      pool.buffers[static_cast<size_t>(instance)].last = static_cast<int32_t>(i);
+      if (InfoOf(action.kind).phase == Phase::kStart) instances[i].push_back(instance);
     }
   }
-  layout.pool = free.end();
+  pool.live_peak = LivePeak(program, pool.buffers);
+  LayOut(program, Bytes(0), pool);
+  HostLayout layout{.offsets = std::vector<std::vector<Bytes>>(program.size()), .pool = pool.arena};
+  for (size_t i = 0; i < program.size(); ++i) {
+    for (const int32_t instance : instances[i]) {
+      layout.offsets[i].push_back(pool.buffers[static_cast<size_t>(instance)].offset);
+    }
+  }
   return layout;
 }
 

@@ -42,7 +42,11 @@ RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const s
                     const RankNetwork& network, const RunSettings& settings) {
   const int32_t stage = CoordinatesOf(plan.layout, rank).stage;
   const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
-  return {.job = JobId("overlap"),
+  std::vector<int32_t> cores;
+  for (int32_t i = 0; i < settings.cores_per_rank; ++i) {
+    cores.push_back(settings.cores[static_cast<size_t>(rank * settings.cores_per_rank + i) % settings.cores.size()]);
+  }
+  return {.job = JobId(spec.name),
           .generation = Generation(1),
           .rank = rank,
           .spec = spec,
@@ -52,7 +56,8 @@ RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const s
           .plan_digest = plan.digest,
           .peers = peers,
           .checkpoint_directory = settings.folder + "/checkpoint",
-          .cores = {settings.cores[static_cast<size_t>(rank) % settings.cores.size()]},
+          .threads = settings.cores_per_rank,
+          .cores = cores,
           .pacing_bytes_per_second = network.pacing_bytes_per_second()};
 }
 

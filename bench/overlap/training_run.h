@@ -16,7 +16,8 @@ namespace lynx::bench {
 struct RunSettings {
   std::string rank_binary;
   std::string folder;          // for configurations, reports and checkpoints; exists
-  std::vector<int32_t> cores;  // rank i is pinned to cores[i % count]
+  std::vector<int32_t> cores;  // rank i is pinned to so many from cores[i * cores_per_rank % count] on
+  int32_t cores_per_rank = 1;
   int64_t warmup_steps = 1;    // not counted
   Nanos limit{300'000'000'000};
 };

@@ -16,7 +16,8 @@ MeasureResult Result(const std::vector<int32_t>& tps, int64_t flops = 1000) {
   MeasureResult result{.device_kind = "cpu: test",
                        .flops_per_second = flops,
                        .memory_bytes_per_second = 2000,
-                       .op_overhead = Nanos(5)};
+                       .op_overhead = Nanos(5),
+                       .host = {Nanos(6), 600, 700, 800, 1200}};
   for (const int32_t tp : tps) result.measured.push_back({.shape = Shape(tp)});
   return result;
 }
@@ -40,6 +41,7 @@ TEST(AgentProfile, MeasuresTheLinkThenTheRatesThenShapesInOrder) {
   EXPECT_EQ(profile.Next(), std::nullopt);
 
   const HardwareProfile known = *profile.Profile();
+  EXPECT_EQ(known.host, (HostLink{Nanos(6), 600, 700, 800, 1200}));
   EXPECT_EQ(known.device_kind, "cpu: test");
   EXPECT_EQ(known.flops_per_second, 1000);
   EXPECT_EQ(known.measured.size(), 2u);

@@ -77,7 +77,7 @@ TEST(HostLayout, KeepsWhatIsThereApart) {
     }
     EXPECT_TRUE(there.empty());
     EXPECT_GE(layout.pool, most);
-    EXPECT_LE(layout.pool.value, most.value * 5 / 4);
+    EXPECT_LE(layout.pool.value, most.value * 21 / 20);
     EXPECT_EQ(PlanMemory(p.program, p.context)->host_peak, layout.pool);
   }
 }

@@ -13,8 +13,9 @@
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
 //                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
 //                   "sequence_parallel": false}
-//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns":
-//   1,
+//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns": 1,
+//                   "host": {"latency_ns": 1, "to_host_bytes_per_second": 1, "from_host_bytes_per_second": 1,
+//                            "both_bytes_per_second": 1, "op_slowdown_permille": 1000},
 //                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,
 //                                 "ops": {"qkv": {"forward_ns": 1, "backward_ns": 1, "weight_ns": 1}, ...}}]}
 //   LinkRequest    {"host": "127.0.0.1", "cores": [[0], [1]], "repetitions": 5, "budget_seconds": 10.0,
@@ -53,6 +54,7 @@ struct MeasureResult {
   int64_t flops_per_second = 0;
   int64_t memory_bytes_per_second = 0;
   Nanos op_overhead;
+  HostLink host;
   bool operator==(const MeasureResult&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include "worker/backend/backend.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/model/model_state.h"
+#include "worker/rank/measure_host.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/stopwatch.h"
 
@@ -209,6 +210,7 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request) {
     LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond(*backend, stopwatch));
     LYNX_ASSIGN_OR_RETURN(result.memory_bytes_per_second, MemoryBytesPerSecond(*backend, stopwatch));
     LYNX_ASSIGN_OR_RETURN(result.op_overhead, OpOverhead(*backend, stopwatch));
+    LYNX_ASSIGN_OR_RETURN(result.host, MeasureHost(*backend, stopwatch));
   }
   for (const LayerShape& shape : request.shapes) {
     if (stopwatch.expired()) break;

@@ -186,6 +186,26 @@ absl::StatusOr<ShapeTimes> ReadTimes(const Json& json, const std::string& path) 
   return times;
 }
 
+Json HostJson(const HostLink& host) {
+  return {{"latency_ns", host.latency.value},
+          {"to_host_bytes_per_second", host.to_host_bytes_per_second},
+          {"from_host_bytes_per_second", host.from_host_bytes_per_second},
+          {"both_bytes_per_second", host.both_bytes_per_second},
+          {"op_slowdown_permille", host.op_slowdown_permille}};
+}
+
+absl::StatusOr<HostLink> ReadHost(const Json& json, const std::string& path) {
+  HostLink host;
+  FieldReader reader(json, path);
+  reader.Time("latency_ns", host.latency);
+  reader.Number("to_host_bytes_per_second", host.to_host_bytes_per_second);
+  reader.Number("from_host_bytes_per_second", host.from_host_bytes_per_second);
+  reader.Number("both_bytes_per_second", host.both_bytes_per_second);
+  reader.Number("op_slowdown_permille", host.op_slowdown_permille);
+  LYNX_RETURN_IF_ERROR(reader.status());
+  return host;
+}
+
 }  // namespace
 
 std::string MeasureRequestText(const MeasureRequest& request) {
@@ -223,6 +243,7 @@ std::string MeasureResultText(const MeasureResult& result) {
                      {"flops_per_second", result.flops_per_second},
                      {"memory_bytes_per_second", result.memory_bytes_per_second},
                      {"op_overhead_ns", result.op_overhead.value},
+                     {"host", HostJson(result.host)},
                      {"measured", measured}};
   return json.dump(2);
 }
@@ -235,6 +256,7 @@ absl::StatusOr<MeasureResult> ParseMeasureResult(const std::string& text) {
   reader.Number("flops_per_second", result.flops_per_second);
   reader.Number("memory_bytes_per_second", result.memory_bytes_per_second);
   reader.Time("op_overhead_ns", result.op_overhead);
+  const Json& host = reader.Object("host");
   reader.Require(result.flops_per_second > 0, "flops_per_second", "positive");
   reader.Require(result.memory_bytes_per_second > 0, "memory_bytes_per_second", "positive");
   for (const Json& one : reader.List("measured")) {
@@ -243,6 +265,7 @@ absl::StatusOr<MeasureResult> ParseMeasureResult(const std::string& text) {
     result.measured.push_back(times);
   }
   LYNX_RETURN_IF_ERROR(reader.status());
+  LYNX_ASSIGN_OR_RETURN(result.host, ReadHost(host, "host"));
   return result;
 }
 

@@ -51,6 +51,9 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->device_kind, HasSubstr("cpu: "));
   EXPECT_GT(result->op_overhead, Nanos(0));
+  EXPECT_GT(result->host.to_host_bytes_per_second, 1'000'000);
+  EXPECT_GT(result->host.from_host_bytes_per_second, 1'000'000);
+  EXPECT_GE(result->host.op_slowdown_permille, 1000);
   ASSERT_EQ(result->measured.size(), request.shapes.size());
   for (size_t i = 0; i < request.shapes.size(); ++i) {
     const ShapeTimes& times = result->measured[i];

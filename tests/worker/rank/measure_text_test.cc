@@ -17,7 +17,8 @@ MeasureResult Result() {
                        .measured = {},
                        .flops_per_second = 123456789012,
                        .memory_bytes_per_second = 9876543210,
-                       .op_overhead = Nanos(77)};
+                       .op_overhead = Nanos(77),
+                       .host = {Nanos(9), 1000, 2000, 2500, 1300}};
   ShapeTimes times;
   times.shape = Shape();
   for (const OpInfo& info : LayerGraph::Of(Shape()).ops()) {
