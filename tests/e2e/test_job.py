@@ -61,6 +61,21 @@ class JobTest(ClusterTest):
         for stage, measured in zip(page["plan"]["stages"], page["measured"]):
             self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
 
+    def test_offloading_takes_less_memory_and_changes_no_bit(self):
+        pages = []
+        for name, share in (("stored", 0), ("offloaded", 1)):
+            path = self.job_file(name, steps=5, recompute=f"none\nrecomputeOptions: {{offloadShare: {share}}}")
+            result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+            self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+            pages.append(self.get(name))
+        stored, offloaded = pages
+        self.assertEqual(stored["progress"]["loss"], offloaded["progress"]["loss"])
+        first = [page["plan"]["stages"][0] for page in pages]  # the stage with two microbatches in flight
+        self.assertLess(int(first[1]["arenaBytes"]), int(first[0]["arenaBytes"]))
+        self.assertGreater(int(first[1]["hostBytes"]), 0)
+        for stage, measured in zip(offloaded["plan"]["stages"], offloaded["measured"]):
+            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+
     def test_the_server_plans_with_the_exact_solver(self):
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])
