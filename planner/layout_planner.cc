@@ -476,6 +476,12 @@ Shortfall LayoutPlanner::LeastShortfall() {
   return worst;
 }
 
+// The same program has the same layers, so the same limit too.
+const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
+  const auto at = static_cast<size_t>(stage);
+  return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
+}
+
 std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
   Plan plan{.model = request_.spec.model,
             .layout = candidate_.layout,
@@ -491,17 +497,24 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     const StageContext& context = contexts[stage];
     const StageTimes& times = draft.simulation.stages[stage];
     StagePlan part{.slices = {}, .program = std::move(draft.programs[stage])};
+    const StagePlan* known = FindRefused(stage, part.program);
     for (size_t chunk = 0; chunk < context.slices.size(); ++chunk) {
       const StageSlice& slice = context.slices[chunk];
       part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
     }
     const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage]);
     const Bytes enough = limit ? *limit + fits_.reserve(stage) : kUnlimited;
-    const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context, enough);
-    LYNX_CHECK(memory.ok());
-    part.arena = memory->arena;
-    part.live_peak = memory->live_peak;
-    part.host = memory->host_peak;
+    if (known != nullptr) {
+      part.arena = known->arena;
+      part.live_peak = known->live_peak;
+      part.host = known->host;
+    } else {
+      const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context, enough);
+      LYNX_CHECK(memory.ok());
+      part.arena = memory->arena;
+      part.live_peak = memory->live_peak;
+      part.host = memory->host_peak;
+    }
     if (const Bytes share = fits_.HostShare(stage); draft.offloading && part.host > share) {
       fits_.ReserveHost(stage, draft.policies[stage], part.host);
       fits = false;
@@ -530,6 +543,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     plan.stages.push_back(std::move(part));
   }
   if (fits) return plan;
+  refused_ = std::move(plan.stages);
   return std::nullopt;
 }
 

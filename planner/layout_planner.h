@@ -127,6 +127,7 @@ class LayoutPlanner {
   std::optional<Draft> DraftOfHeu(Nanos to_beat);
   bool OffloadingMayHelp(const std::vector<int32_t>& layers);
   std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
+  const StagePlan* FindRefused(int32_t stage, const Program& program) const;
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);
   bool Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
@@ -138,6 +139,7 @@ class LayoutPlanner {
   StageFits fits_;
   const int64_t delay_permille_;  // see LayerFloor
   int64_t simulated_actions_ = 0;
+  std::vector<StagePlan> refused_;  // of the last plan that Assemble found to be too large somewhere
 };
 
 }  // namespace lynx
