@@ -1,6 +1,7 @@
 #include "planner/cost_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 #include "common/check.h"
@@ -168,9 +169,7 @@ Nanos CostModel::OpTime(Op op, Pass pass) const {
 
 Nanos CostModel::OpSetTime(OpSet ops) const {
   Nanos sum;
-  for (int i = 0; i < kOpCount; ++i) {
-    if (Contains(ops, static_cast<Op>(i))) sum += times_[i].forward;
-  }
+  for (OpSet rest = ops; rest != 0; rest &= rest - 1) sum += times_[static_cast<size_t>(std::countr_zero(rest))].forward;
   return sum;
 }
 

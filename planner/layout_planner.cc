@@ -118,7 +118,8 @@ Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
   return Nanos(bound);
 }
 
-std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers) {
+std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,
+                                                 std::optional<Nanos> to_beat) {
   Draft draft{.candidate = candidate_, .mode = mode, .offloading = fits_.offloading(), .layers = layers};
   bool all_stored = true;
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -132,6 +133,10 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
     }
   }
   if (all_stored) draft.mode = RecomputeMode::kNone;
+  const auto known = std::find_if(steps_.begin(), steps_.end(), [&](const KnownStep& k) {
+    return k.layers == draft.layers && k.policies == draft.policies;
+  });
+  if (known != steps_.end() && to_beat && known->step >= *to_beat) return std::nullopt;
   Run(draft);
   return draft;
 }
@@ -147,6 +152,7 @@ void LayoutPlanner::Run(Draft& draft) {
   absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());
   LYNX_CHECK(simulation.ok());
   draft.simulation = *std::move(simulation);
+  steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
 }
 
 // Whether, by what is known of its stages, the partition may be faster. One that seems not to fit at all may.
@@ -359,7 +365,7 @@ std::optional<Draft> LayoutPlanner::ByOtherPartition(const Draft& draft) {
     for (const RecomputeMode mode : modes) {
       const Nanos to_beat = best ? best->simulation.step : draft.simulation.step;
       if (!MaySimulateMore() || !Promising(mode, layers, to_beat)) continue;
-      std::optional<Draft> other = TryPartition(mode, layers);
+      std::optional<Draft> other = TryPartition(mode, layers, to_beat);
       if (other && Faster(*other, best ? *best : draft)) best = std::move(other);
     }
   }
@@ -384,7 +390,7 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
   fits_.SetStalls(std::move(stalls));
   fits_.SetOffloading(draft.offloading);
-  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers);
+  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
   fits_.SetOffloading(false);
   if (better && Faster(*better, draft)) return better;
   fits_.SetStalls(std::vector<Nanos>(stages()));  // what is planned again must not count on them either

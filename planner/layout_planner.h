@@ -126,7 +126,9 @@ class LayoutPlanner {
   // HEU's, with offloading where it is offered and may be faster than without.
   std::optional<Draft> DraftOfHeu(Nanos to_beat);
   bool OffloadingMayHelp(const std::vector<int32_t>& layers);
-  std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers);
+  // nullopt also where its policies are known to take `to_beat` or longer.
+  std::optional<Draft> TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,
+                                    std::optional<Nanos> to_beat = std::nullopt);
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);
@@ -139,6 +141,12 @@ class LayoutPlanner {
   StageFits fits_;
   const int64_t delay_permille_;  // see LayerFloor
   int64_t simulated_actions_ = 0;
+  struct KnownStep {
+    std::vector<int32_t> layers;
+    std::vector<std::vector<StagePolicy>> policies;
+    Nanos step;
+  };
+  std::vector<KnownStep> steps_;  // of all that was simulated
   std::vector<StagePlan> refused_;  // of the last plan that Assemble found to be too large somewhere
 };
 
