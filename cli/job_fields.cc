@@ -319,6 +319,12 @@ const std::vector<JobField>& JobFields() {
         IntField("checkpoint.everySteps", "0: only at the end; the last one is always written", false, checkpoint,
                  &CheckpointSpec::every_steps),
         IntField("checkpoint.keep", "newest checkpoints kept", false, checkpoint, &CheckpointSpec::keep),
+        TextField("checkpoint.from",
+                  "begin with this checkpoint, or the newest whole one of this directory, whatever layout wrote it; relative to "
+                  "this file (docs/checkpoints.md)",
+                  false, [](JobSpec& s) -> std::string& { return s.checkpoint.from; }),
+        BoolField("checkpoint.weightsOnly", "take only its weights, and begin at step 0",
+                  [](JobSpec& s) -> bool& { return s.checkpoint.weights_only; }),
         IntField(
             "maxRestarts", "automatic restarts after a lost rank or node", false,
             [](JobSpec& s) -> JobSpec& { return s; }, &JobSpec::max_restarts),

@@ -137,6 +137,7 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
   for (const Override& change : overrides) LYNX_RETURN_IF_ERROR(Apply(change, spec));
   spec.data.path = Resolved(spec.data.path, folder);
   spec.checkpoint.directory = Resolved(spec.checkpoint.directory, folder);
+  spec.checkpoint.from = Resolved(spec.checkpoint.from, folder);
   Normalize(spec);
   const absl::Status valid = ValidateJobSpec(spec);
   if (!valid.ok()) {

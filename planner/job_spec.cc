@@ -287,6 +287,13 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
     return Bad("checkpoint.directory", absl::StrCat(spec.checkpoint.directory.size(), " characters long"),
                absl::StrCat("must be at most ", kMaxPathLength));
   }
+  if (spec.checkpoint.from.size() > kMaxPathLength) {
+    return Bad("checkpoint.from", absl::StrCat(spec.checkpoint.from.size(), " characters long"),
+               absl::StrCat("must be at most ", kMaxPathLength));
+  }
+  if (spec.checkpoint.weights_only && spec.checkpoint.from.empty()) {
+    return Bad("checkpoint.weightsOnly", "true", "says what to take of checkpoint.from, which is missing");
+  }
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.everySteps", spec.checkpoint.every_steps, 0, kMaxSteps));
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
   return InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts);

@@ -154,6 +154,11 @@ struct CheckpointSpec {
   std::string directory;     // "" = below the server's data directory
   int64_t every_steps = 0;   // 0 = only at the end
   int32_t keep = 2;          // newest checkpoints kept; >= 1
+  // Where the job begins: a checkpoint of another run, or a directory of them, whose newest whole one it is; "" = at initial
+  // weights. Absolute as DataSpec::path. One of step 0 gives its weights; of any other, the run goes on, unless
+  // `weights_only`.
+  std::string from;
+  bool weights_only = false;
 
   bool operator==(const CheckpointSpec&) const = default;
 };

@@ -248,6 +248,8 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_checkpoint()->set_directory(spec.checkpoint.directory);
   message.mutable_checkpoint()->set_every_steps(spec.checkpoint.every_steps);
   message.mutable_checkpoint()->set_keep(spec.checkpoint.keep);
+  message.mutable_checkpoint()->set_from(spec.checkpoint.from);
+  message.mutable_checkpoint()->set_weights_only(spec.checkpoint.weights_only);
   message.set_max_restarts(spec.max_restarts);
   return message;
 }
@@ -269,6 +271,8 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   spec.checkpoint.directory = message.checkpoint().directory();
   spec.checkpoint.every_steps = message.checkpoint().every_steps();
   spec.checkpoint.keep = message.checkpoint().keep();
+  spec.checkpoint.from = message.checkpoint().from();
+  spec.checkpoint.weights_only = message.checkpoint().weights_only();
   spec.max_restarts = message.max_restarts();
   Normalize(spec);
   LYNX_RETURN_IF_ERROR(ValidateJobSpec(spec));
@@ -277,6 +281,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.path", spec.data.path));
   if (!spec.checkpoint.directory.empty()) {
     LYNX_RETURN_IF_ERROR(CheckAbsolutePath("checkpoint.directory", spec.checkpoint.directory));
+  }
+  if (!spec.checkpoint.from.empty()) {
+    LYNX_RETURN_IF_ERROR(CheckAbsolutePath("checkpoint.from", spec.checkpoint.from));
   }
   return spec;
 }

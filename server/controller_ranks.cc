@@ -234,8 +234,9 @@ void Controller::CheckRunning(Job& job) {
   if (record.started == Nanos(0)) record.started = wall_;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   SetState(job, JobState::kRunning, "running",
-           first_step <= 0 ? "all ranks run, from initial weights"
-                           : absl::StrCat("all ranks run, from the checkpoint of step ", first_step));
+           first_step > 0                        ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
+           : record.spec->checkpoint.from.empty() ? "all ranks run, from initial weights"
+                                                  : absl::StrCat("all ranks run, from the weights in ", record.spec->checkpoint.from));
 }
 
 bool Controller::RankGone(const Job& job, int32_t rank) const {

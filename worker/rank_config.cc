@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 3;
+constexpr int32_t kFormat = 4;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -91,6 +91,8 @@ static void Describe(Fields& fields, CheckpointSpec& checkpoint) {
   fields.Field("directory", checkpoint.directory);
   fields.Field("every_steps", checkpoint.every_steps);
   fields.Field("keep", checkpoint.keep);
+  fields.Field("from", checkpoint.from);
+  fields.Field("weights_only", checkpoint.weights_only);
 }
 
 template <class Fields>

@@ -85,6 +85,8 @@ TEST(JobFile, PrintedFileReadsBackEqual) {
                            "job.yaml", "/data");
   ASSERT_TRUE(spec.ok()) << spec.status();
   spec->checkpoint.directory = "/tmp/a \"b\": #c";
+  spec->checkpoint.from = "/tmp/b";
+  spec->checkpoint.weights_only = true;
   auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << JobFileText(*spec);
   EXPECT_TRUE(*again == *spec) << JobFileText(*again) << "\nbecame\n" << JobFileText(*spec);

@@ -127,6 +127,28 @@ class CheckpointTest(ClusterTest):
         self.assertEqual(page["progress"].get("stepsDone", "0"), "0")
         self.assertEqual(self.steps_in(self.directory / "run"), [20, 30])
 
+    def test_another_job_goes_on_in_another_layout(self):
+        runs = self.directory / "runs"
+        first = self.submit(self.job_file(steps=20, every=10, ranks=2, tp=2, pp=1, extra=f", directory: {runs}/first"))
+        expected = self.await_state(first, "SUCCEEDED")
+        second = self.submit(self.job_file(steps=20, ranks=4, tp=1, pp=2,
+                                           extra=f", directory: {runs}/second, from: {runs}/first/step-00000010"))
+        page = self.await_state(second, "SUCCEEDED")
+        started = [e["reason"] for e in page["events"] if e["kind"] == "running"]
+        self.assertEqual(started, ["all ranks run, from the checkpoint of step 10"])
+        loss = float(expected["progress"]["loss"])
+        self.assertAlmostEqual(float(page["progress"]["loss"]), loss, delta=1e-4 * loss)
+
+        # Its weights as other programs have them, and back.
+        for arguments in (("export", f"{runs}/second", "--out", f"{runs}/hf"), ("import", f"{runs}/hf", "--out", f"{runs}/third")):
+            result = self.ctl("checkpoint", *arguments)
+            self.assertEqual(result.code, 0, result)
+        third = self.submit(self.job_file(steps=2, ranks=2, tp=1, pp=1, extra=f", from: {runs}/third"))
+        page = self.await_state(third, "SUCCEEDED")
+        started = [e["reason"] for e in page["events"] if e["kind"] == "running"]
+        self.assertEqual(started, [f"all ranks run, from the weights in {runs}/third"])
+        self.assertLess(float(page["progress"]["loss"]), 1.2 * loss)
+
 
 class SuccessorTest(ClusterTest):
     """A node that nobody reaches, whose ranks train on while the job goes on elsewhere."""

@@ -117,6 +117,8 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1, .cp = 1}, s.resources.min_ranks = 2; },
        "resources.ranks (least) is 2: must be at most 1"},
       {[](JobSpec& s) { s.checkpoint.directory = std::string(5000, 'd'); }, "checkpoint.directory is 5000 char"},
+      {[](JobSpec& s) { s.checkpoint.from = std::string(5000, 'd'); }, "checkpoint.from is 5000 char"},
+      {[](JobSpec& s) { s.checkpoint.weights_only = true; }, "checkpoint.weightsOnly is true"},
       {[](JobSpec& s) { s.checkpoint.every_steps = -1; }, "checkpoint.everySteps is -1"},
       {[](JobSpec& s) { s.checkpoint.keep = 0; }, "checkpoint.keep is 0"},
       {[](JobSpec& s) { s.max_restarts = -1; }, "maxRestarts is -1"},

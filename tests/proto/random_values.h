@@ -81,6 +81,10 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   if (Pick(random, 0, 1) == 0) spec.parallel = {tp, pp, dp};
   RandomModes(random, spec);
   if (Pick(random, 0, 1) == 0) spec.checkpoint.directory = "/checkpoints/here";
+  if (Pick(random, 0, 1) == 0) {
+    spec.checkpoint.from = "/checkpoints/there/step-00000010";
+    spec.checkpoint.weights_only = Pick(random, 0, 1) == 0;
+  }
   spec.checkpoint.every_steps = Pick(random, 0, 1000);
   spec.checkpoint.keep = static_cast<int32_t>(Pick(random, 1, 9));
   spec.max_restarts = static_cast<int32_t>(Pick(random, 0, 9));

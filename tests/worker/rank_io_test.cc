@@ -34,7 +34,7 @@ RankConfig SomeConfig() {
   config.spec.resources = {1, 4, Bytes(3'000'000'000)};
   config.spec.parallel = {2, 2, 0};
   config.spec.recompute = RecomputeMode::kFullKeepCollectives;
-  config.spec.checkpoint = {"checkpoints", 50, 3};
+  config.spec.checkpoint = {"checkpoints", 50, 3, "/elsewhere", true};
   config.spec.max_restarts = 5;
   config.context = {config.spec.model, {2, 2, 1}, 2, 4, 1, {SliceOf({2, 2, 1}, 1, 2, 4)}};
   config.program = *ParseProgram("1RF+0 1RF-0 1F0:2.attn 1AR+0:2.attn 1AR-0:2.attn 1OPT");
@@ -123,7 +123,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 3", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 4", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

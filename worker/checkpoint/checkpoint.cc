@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -67,6 +68,17 @@ absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdenti
   if (difference.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(there.path, " is a checkpoint of another run: ", difference, "; ", what_to_do));
+}
+
+absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool weights_only,
+                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share) {
+  if (weights_only) {
+    std::fill(state.first_moments().begin(), state.first_moments().end(), 0.0f);
+    std::fill(state.second_moments().begin(), state.second_moments().end(), 0.0f);
+  }
+  // In the layout that wrote it, all that this rank needs is in one shard.
+  const int64_t own_shard = int64_t{context.pipeline_rank} * context.layout.tp + tp_rank;
+  return TensorReader(files, std::move(checkpoint)).Read(WantedParts(state, weights_only), own_shard, share);
 }
 
 // What stands in the place where a step's checkpoint shall be.
@@ -214,10 +226,22 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
                             FileSystem& files) {
   LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, directory, identity.step));
   LYNX_RETURN_IF_ERROR(CheckSameRun(checkpoint, identity, "resume with what it was written with"));
-  // In the layout that wrote it, all that this rank needs is in one shard.
-  const int64_t own_shard = int64_t{context.pipeline_rank} * context.layout.tp + tp_rank;
-  return TensorReader(files, std::move(checkpoint))
-      .Read(WantedParts(state, /*weights_only=*/false), own_shard, share);
+  return ReadState(files, std::move(checkpoint), /*weights_only=*/false, context, tp_rank, state, share);
+}
+
+absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
+                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share,
+                       FileSystem& files) {
+  const std::optional<CheckpointPlace> one = ParseCheckpointPath(from);
+  LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, one ? one->directory : from, step));
+  const bool weights_only = with == StartWith::kWeights || step == 0;
+  const std::string difference = StartDifferenceText(checkpoint.identity, identity, !weights_only);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "this run cannot ", weights_only ? "begin with the weights of " : "go on from ", checkpoint.path, ": ",
+        difference, weights_only ? "" : "; with checkpoint.weightsOnly only the model must be the same"));
+  }
+  return ReadState(files, std::move(checkpoint), weights_only, context, tp_rank, state, share);
 }
 
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,

@@ -120,6 +120,18 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
                             const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                             FileSystem& files = PosixFileSystem());
 
+// What of a checkpoint a run begins with.
+enum class StartWith : uint8_t {
+  kAll,      // goes on from its step, with its moments; of step 0, as kWeights
+  kWeights,  // begins at step 0, with moments of zero
+};
+// The same from step `step` of what a job names as checkpoint.from: a checkpoint or a directory of them, of any job.
+// FailedPrecondition when model, seed or data are not those that the run would go on with, or, for the weights alone,
+// the models' weights differ in shape or meaning.
+absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
+                       const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
+                       FileSystem& files = PosixFileSystem());
+
 struct CheckpointSummary {
   CheckpointIdentity identity;
   std::string path;

@@ -210,6 +210,27 @@ void Compare(const char* name, const T& checkpoint, const T& here, std::vector<s
   differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
 }
 
+// What the parameters' shapes and meaning follow from.
+void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
+  Compare("model.layers", was.layers, is.layers, differences);
+  Compare("model.hidden", was.hidden, is.hidden, differences);
+  Compare("model.heads", was.heads, is.heads, differences);
+  Compare("model.ffn", was.ffn, is.ffn, differences);
+  Compare("model.vocab", was.vocab, is.vocab, differences);
+  Compare<std::string>("model.family", ModelFamilyName(was.family), ModelFamilyName(is.family), differences);
+  Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
+  Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
+  if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);  // learned positions
+}
+
+// What each step's samples follow from, but for model.seq.
+void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here,
+                    std::vector<std::string>& differences) {
+  Compare("the seed", checkpoint.seed, here.seed, differences);
+  if (checkpoint.data == here.data) return;
+  Compare("the data", FingerprintText(checkpoint.data), FingerprintText(here.data), differences);
+}
+
 }  // namespace
 
 std::string ShardFile(int32_t stage, int32_t tp_rank) {
@@ -237,8 +258,9 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
   if (Sha256Hex(Dump(root, -1)) != digest)
     return absl::DataLossError("damaged: its digest does not match its content");
   if (version != kVersion && version != kVersionOfGpt && version != kVersionOfPlainLayouts) {
-    return absl::FailedPreconditionError(absl::StrCat("has format version ", version, "; this program knows versions ",
-                                                      kVersionOfPlainLayouts, " to ", kVersion, " only"));
+    return absl::FailedPreconditionError(absl::StrCat("has format version ", version,
+                                                      "; this program knows versions ", kVersionOfPlainLayouts,
+                                                      " to ", kVersion, " only"));
   }
   CheckpointIndex index;
   DecodeIdentity(root, version, fields, index.identity);
@@ -251,24 +273,28 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text) {
 std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here) {
   std::vector<std::string> differences;
   Compare("the job", checkpoint.job.value, here.job.value, differences);
-  Compare("the seed", checkpoint.seed, here.seed, differences);
+  CompareSamples(checkpoint, here, differences);
   const ModelSpec& was = checkpoint.model;
   const ModelSpec& is = here.model;
-  Compare("model.layers", was.layers, is.layers, differences);
-  Compare("model.hidden", was.hidden, is.hidden, differences);
-  Compare("model.heads", was.heads, is.heads, differences);
-  Compare("model.ffn", was.ffn, is.ffn, differences);
-  Compare("model.seq", was.seq, is.seq, differences);
-  Compare("model.vocab", was.vocab, is.vocab, differences);
+  CompareWeights(was, is, differences);
+  if (was.family != ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);
   Compare("model.dropout", was.dropout, is.dropout, differences);
-  Compare<std::string>("model.family", ModelFamilyName(was.family), ModelFamilyName(is.family), differences);
-  Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
-  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention), differences);
-  Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
+  Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention),
+                       differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
-  if (!(checkpoint.data == here.data)) {
-    Compare("the data", FingerprintText(checkpoint.data), FingerprintText(here.data), differences);
+  return absl::StrJoin(differences, "; ");
+}
+
+std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here,
+                                bool continues) {
+  std::vector<std::string> differences;
+  CompareWeights(checkpoint.model, here.model, differences);
+  if (continues) {
+    CompareSamples(checkpoint, here, differences);
+    if (here.model.family != ModelFamily::kGpt) {
+      Compare("model.seq", checkpoint.model.seq, here.model.seq, differences);
+    }
   }
   return absl::StrJoin(differences, "; ");
 }

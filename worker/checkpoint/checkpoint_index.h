@@ -27,9 +27,14 @@ std::string EncodeIndex(const CheckpointIndex& index);
 // know.
 absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text);
 
-// "" when both are of one run (generation, step and layout do not matter), else in what they differ, with both values:
-// "model.hidden is 64 in the checkpoint, 128 here; ...".
+// "" when both are of one run (generation, step and layout do not matter), else in what they differ, with both
+// values: "model.hidden is 64 in the checkpoint, 128 here; ...".
 std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here);
+
+// "" when a run may begin with what is in the checkpoint, else in what they differ: with all of it (`continues`) when
+// model, seed, data and samples are the same, with its weights when those of the models have the same shapes and
+// meaning. Dropout and the kernel of attention may differ, and so may job and layout.
+std::string StartDifferenceText(const CheckpointIdentity& checkpoint, const CheckpointIdentity& here, bool continues);
 
 }  // namespace lynx
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "worker/checkpoint/offline.h"
 #include "worker/rank/checkpoint_writer.h"
 
 namespace lynx {
@@ -16,7 +17,22 @@ namespace {
 
 constexpr int64_t kInitialStates = -1;
 
-// Rank 0's view of the directory.
+// What all ranks load next. Plain bytes: rank 0 tells the others.
+struct NextLoad {
+  int64_t step = kInitialStates;
+  int64_t start = 0;  // 1: of checkpoint.from, not of the job's own directory
+};
+
+StartWith StartWithOf(const CheckpointSpec& checkpoint) {
+  return checkpoint.weights_only ? StartWith::kWeights : StartWith::kAll;
+}
+
+// Steps done when it has been loaded.
+int64_t StepsDone(const CheckpointSpec& checkpoint, const NextLoad& next) {
+  return next.start == 1 && StartWithOf(checkpoint) == StartWith::kWeights ? 0 : next.step;
+}
+
+// Rank 0's view of the directory, and of where the job begins.
 class Search {
  public:
   static absl::StatusOr<Search> Begin(const RankConfig& config, const CheckpointIdentity& run) {
@@ -28,26 +44,31 @@ class Search {
                           ListCheckpoints(config.checkpoint_directory, &search.reasons_));
     for (const std::string& reason : search.reasons_) search.Tell(reason);
     for (CheckpointSummary& summary : found) {
-      (summary.identity.job == run.job ? search.own_ : search.foreign_).push_back(std::move(summary));
+      (summary.identity.job == run.job ? search.candidates_ : search.foreign_).push_back(std::move(summary));
     }
+    // What cannot be read may be this job's, unless this generation is its first.
+    const bool first = config.generation == Generation(1);
+    search.anew_ = config.resume_step < 0 && search.candidates_.empty() && (first || search.reasons_.empty());
+    search.starts_ = search.anew_ && !config.spec.checkpoint.from.empty();
+    if (search.starts_) LYNX_RETURN_IF_ERROR(search.FindStarts());
     return search;
   }
 
-  // The step to load next, or kInitialStates; an error when there is none and should be.
-  absl::StatusOr<int64_t> Next() const {
-    if (next_ < own_.size()) {
-      const int64_t step = own_[next_].identity.step;
-      LYNX_RETURN_IF_ERROR(CheckWayAhead(step));
-      return step;
+  // What to load next, or kInitialStates; an error when there is nothing and should be.
+  absl::StatusOr<NextLoad> Next() const {
+    if (next_ < candidates_.size()) {
+      const NextLoad next{candidates_[next_].identity.step, starts_ ? 1 : 0};
+      LYNX_RETURN_IF_ERROR(CheckWayAhead(StepsDone(config_->spec.checkpoint, next)));
+      if (starts_) LYNX_RETURN_IF_ERROR(CheckStepsLeft(next));
+      return next;
     }
-    // What cannot be read may be this job's, unless this generation is its first.
-    const bool first = config_->generation == Generation(1);
-    if (config_->resume_step < 0 && own_.empty() && (first || reasons_.empty())) {
+    if (anew_ && !starts_) {
       LYNX_RETURN_IF_ERROR(CheckWayAhead(0));
-      return kInitialStates;
+      return NextLoad{};
     }
     const std::string where =
-        absl::StrCat("checkpoint of job ", config_->job.value, " in ", config_->checkpoint_directory);
+        starts_ ? absl::StrCat("checkpoint in ", config_->spec.checkpoint.from)
+                : absl::StrCat("checkpoint of job ", config_->job.value, " in ", config_->checkpoint_directory);
     if (reasons_.empty()) {
       return absl::NotFoundError(absl::StrCat("there is no ", where, ", though one of step ", config_->resume_step,
                                               " was published; bring it back, or submit the job again"));
@@ -58,14 +79,23 @@ class Search {
 
   void PassOver(const absl::Status& reason) {
     reasons_.push_back(std::string(reason.message()));
-    Tell(absl::StrCat(own_[next_].path, ": ", reasons_.back()));
+    Tell(absl::StrCat(candidates_[next_].path, ": ", reasons_.back()));
     ++next_;
   }
 
-  const CheckpointSummary& Current() const { return own_[next_]; }
+  const CheckpointSummary& Current() const { return candidates_[next_]; }
 
  private:
   explicit Search(const RankConfig& config) : config_(&config) {}
+
+  absl::Status FindStarts() {
+    absl::StatusOr<FoundCheckpoints> found = FindCheckpoints(config_->spec.checkpoint.from);
+    if (!found.ok()) return Annotate(found.status(), "checkpoint.from");
+    for (const std::string& reason : found->damaged) Tell(reason);
+    candidates_ = std::move(found->checkpoints);
+    reasons_ = std::move(found->damaged);
+    return absl::OkStatus();
+  }
 
   // FailedPrecondition when another job's checkpoint is in the way of one that this run will write.
   absl::Status CheckWayAhead(int64_t steps_done) const {
@@ -80,36 +110,51 @@ class Search {
     return absl::OkStatus();
   }
 
+  // FailedPrecondition when another run has done all the steps of this one: it would leave nothing.
+  absl::Status CheckStepsLeft(const NextLoad& start) const {
+    const int64_t steps = config_->spec.train.steps;
+    if (StepsDone(config_->spec.checkpoint, start) < steps) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("train.steps is ", steps, ", and ", Current().path, " has done as many; ask for more steps"));
+  }
+
   static void Tell(const std::string& reason) {
     std::fprintf(stderr, "a checkpoint is passed over: %s\n", reason.c_str());
   }
 
   const RankConfig* config_;
-  std::vector<CheckpointSummary> own_, foreign_;  // newest first
-  std::vector<std::string> reasons_;              // why those that are passed over are
-  size_t next_ = 0;                               // of own_
+  std::vector<CheckpointSummary> candidates_;  // to resume from, or to begin with; newest first
+  std::vector<CheckpointSummary> foreign_;     // of other jobs in the job's own directory
+  std::vector<std::string> reasons_;           // why those that are passed over are
+  bool anew_ = false;                          // nothing of this job was ever there
+  bool starts_ = false;                        // the candidates are those of checkpoint.from
+  size_t next_ = 0;                            // of candidates_
 };
 
 // A damaged checkpoint, or one that not every rank can see; anything else would befall an older one as well.
 bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
-// The step to try next, on every rank what rank 0's search says.
-absl::StatusOr<int64_t> AgreeOnStep(const std::optional<Search>& search, const Seat& seat) {
-  int64_t own = kInitialStates;
+// What to try next, on every rank what rank 0's search says.
+absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, const Seat& seat) {
+  NextLoad own;
   if (search.has_value()) {
     LYNX_ASSIGN_OR_RETURN(own, search->Next());
   }
-  LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, GatherValues(own, seat));
-  return steps[0];
+  LYNX_ASSIGN_OR_RETURN(const std::vector<NextLoad> all, GatherValues(own, seat));
+  return all[0];
 }
 
 // How each rank fared with its part of the checkpoint.
 absl::StatusOr<std::vector<absl::Status>> LoadStep(const RankConfig& config, CheckpointIdentity identity,
-                                                   int64_t step, const Seat& seat, ModelState& state) {
-  identity.step = step;
+                                                   const NextLoad& next, const Seat& seat, ModelState& state) {
+  identity.step = next.step;
   const int32_t tp_rank = CoordinatesOf(config.context.layout, config.rank).tp;
   const ReadShare share{seat.rank, seat.ranks};
-  return GatherStatuses(LoadCheckpoint(config.checkpoint_directory, identity, config.context, tp_rank, state, share),
+  const CheckpointSpec& checkpoint = config.spec.checkpoint;
+  return GatherStatuses(next.start == 1 ? LoadStart(checkpoint.from, next.step, StartWithOf(checkpoint), identity,
+                                                      config.context, tp_rank, state, share)
+                                          : LoadCheckpoint(config.checkpoint_directory, identity, config.context,
+                                                           tp_rank, state, share),
                         seat);
 }
 
@@ -133,15 +178,15 @@ absl::StatusOr<int64_t> LoadResumePoint(const RankConfig& config, const Checkpoi
     LYNX_ASSIGN_OR_RETURN(search, Search::Begin(config, run));
   }
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const int64_t step, AgreeOnStep(search, seat));
-    if (step == kInitialStates) return 0;
-    LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, LoadStep(config, run, step, seat, state));
+    LYNX_ASSIGN_OR_RETURN(const NextLoad next, Agree(search, seat));
+    if (next.step == kInitialStates) return 0;
+    LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, LoadStep(config, run, next, seat, state));
     const absl::Status failure = FirstFailure(loaded);
     const auto may_pass = [](const absl::Status& status) { return status.ok() || IsLoss(status); };
     if (!std::all_of(loaded.begin(), loaded.end(), may_pass)) return failure;
     if (failure.ok()) {
-      if (search.has_value()) ReportNewer(config, search->Current(), reports);
-      return step;
+      if (search.has_value() && next.start == 0) ReportNewer(config, search->Current(), reports);
+      return StepsDone(config.spec.checkpoint, next);
     }
     if (search.has_value()) search->PassOver(failure);
   }

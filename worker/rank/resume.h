@@ -7,6 +7,9 @@
 // with a machine. So the directory decides, and the server learns by a report. No generation begins afresh where
 // there was a checkpoint: if none is whole, that is an error.
 //
+// A job that has none, nor ever had, begins with what its checkpoint.from names, if it names anything: the newest whole
+// checkpoint there, of whatever job.
+//
 // Collective; runs on the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_RESUME_H_
 #define LYNX_WORKER_RANK_RESUME_H_
@@ -22,10 +25,11 @@
 
 namespace lynx {
 
-// Returns the number of steps done: 0 with `state` as it was, or that of the checkpoint loaded into it. `run` is the
-// job's identity, whatever its step. Errors: FailedPrecondition when a newer generation has begun, or another job's
-// checkpoint stands where this run will come to write one; NotFound or DataLoss when there should be a checkpoint and
-// none is whole (naming what is wrong with each); the communicator's; others as errno says.
+// Returns the number of steps done: 0 with `state` as it was or with weights of another run, or that of the
+// checkpoint loaded into it. `run` is the job's identity, whatever its step. Errors: FailedPrecondition when a newer
+// generation has begun, another job's checkpoint stands where this run will come to write one, or the run cannot
+// begin with what checkpoint.from names; NotFound or DataLoss when there should be a checkpoint and none is whole
+// (naming what is wrong with each); the communicator's; others as errno says.
 absl::StatusOr<int64_t> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
                                         ModelState& state, ReportFile& reports);
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -192,6 +193,47 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   here.model.dtype = DataType::kBfloat16;  // the index has no field for it: nothing with it was ever written
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());
+}
+
+// With what another run may begin: with all, and with the weights alone.
+TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
+  const TestFolder folder;
+  CheckpointWorld world({.tp = 2});
+  ASSERT_EQ(world.WriteAndPublish(folder.path(), world.Identity(10), 2), absl::OkStatus());
+  CheckpointIdentity here = world.Identity(0, 7);
+  here.job = JobId("job-2");
+  here.layout = {};
+  CheckpointWorld reader({});
+  WorldRank& rank = reader.ranks()[0];
+  const auto load = [&](StartWith with) {
+    const absl::Status status = LoadStart(folder.path(), 10, with, here, rank.context, 0, rank.state);
+    EXPECT_EQ(LoadStart(folder.path() + "/step-00000010/", 10, with, here, rank.context, 0, rank.state), status);
+    return status;
+  };
+  here.model.dropout = 0.5;
+  here.model.attention = AttentionKernel::kFused;
+  reader.Poison();
+  EXPECT_EQ(load(StartWith::kAll), absl::OkStatus());
+  EXPECT_TRUE(reader.Holds(10));
+
+  here.seed = 4;
+  here.data.bytes = Bytes(1001);
+  const absl::Status refused = load(StartWith::kAll);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(Message(refused),
+              AllOf(HasSubstr("cannot go on from"), HasSubstr("step-00000010"), HasSubstr("the seed"),
+                    HasSubstr("the data"), HasSubstr("checkpoint.weightsOnly")));
+  reader.Poison();
+  EXPECT_EQ(load(StartWith::kWeights), absl::OkStatus());
+  for (const std::span<float> moments : {rank.state.first_moments(), rank.state.second_moments()}) {
+    EXPECT_TRUE(std::all_of(moments.begin(), moments.end(), [](float value) { return value == 0; }));
+  }
+  EXPECT_FALSE(std::all_of(rank.state.weights().begin(), rank.state.weights().end(), [](float v) { return v <= 0; }));
+
+  here.model.heads = 4;  // the same shapes, another meaning
+  const absl::Status other = load(StartWith::kWeights);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other)) << other;
+  EXPECT_THAT(Message(other), AllOf(HasSubstr("cannot begin with the weights of"), HasSubstr("model.heads is 2")));
 }
 
 // A shard that its index vouches for, but that says itself that it is of another job or step.

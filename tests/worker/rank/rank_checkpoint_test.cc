@@ -237,6 +237,86 @@ TEST(RankCheckpoint, AnotherJobsCheckpointInTheWayIsFoundBeforeTheFirstStep) {
   for (const int64_t step : {4, 8, 9, 10}) EXPECT_TRUE(fs::exists(CheckpointPath(DirectoryOf(folder), step))) << step;
 }
 
+// Another job, in another layout, with a directory of its own.
+void GoOnFromTheFirst(const TestFolder& folder, RankConfig& config) {
+  EveryFour(config);
+  config.job = JobId("second");
+  config.spec.checkpoint.from = DirectoryOf(folder);
+  config.checkpoint_directory += "-of-second";
+}
+
+TEST(RankCheckpoint, AnotherJobGoesOnInAnotherLayout) {
+  const TestFolder folder;
+  const std::vector<double> losses = TrainTen(folder);
+  fs::remove_all(CheckpointPath(DirectoryOf(folder), 10));
+  Damage(folder, 8);
+  const ParallelLayout layout{.tp = 1, .pp = 4, .dp = 1};
+  const auto configs = [&] {
+    return Configs(
+        folder, 10, [&](RankConfig& config) { GoOnFromTheFirst(folder, config); }, layout);
+  };
+  RankProcesses second(folder, configs(), /*generation=*/2);
+  second.ExpectAllExit(kRankExitOk);
+  ASSERT_EQ(Only<RankReady>(second.Reports(0)).size(), 1u);
+  EXPECT_EQ(Only<RankReady>(second.Reports(0))[0].next_step, 4);
+  EXPECT_THAT(second.Log(0), AllOf(HasSubstr("is passed over"), HasSubstr("step-00000008")));
+  // What it began with is not its own.
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(second.Reports(0))), (std::vector<int64_t>{8, 10}));
+  const std::vector<double> continued = second.Losses();
+  ASSERT_EQ(continued.size(), 6u);
+  for (size_t i = 0; i < continued.size(); ++i) {
+    EXPECT_NEAR(continued[i], losses[i + 4], 1e-4 * losses[i + 4]);  // relative, as between all layouts
+  }
+  // From then on it resumes from its own.
+  fs::remove_all(DirectoryOf(folder));
+  RankProcesses again(folder, configs(), /*generation=*/3);
+  again.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(Only<RankReady>(again.Reports(0)).at(0).next_step, 10);
+}
+
+TEST(RankCheckpoint, AnotherJobBeginsWithTheWeightsAlone) {
+  const TestFolder folder;
+  const std::vector<double> losses = TrainTen(folder);
+  const auto begin = [&](RankConfig& config) {
+    GoOnFromTheFirst(folder, config);
+    config.spec.checkpoint.from += "/step-00000010";
+    config.spec.checkpoint.weights_only = true;
+    config.spec.train.seed = 99;  // other samples, in another order
+  };
+  RankProcesses second(folder, Configs(folder, 3, begin), /*generation=*/2);
+  second.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(Only<RankReady>(second.Reports(0)).at(0).next_step, 0);
+  const std::vector<double> begun = second.Losses();
+  ASSERT_EQ(begun.size(), 3u);
+  EXPECT_LT(begun[0], losses[5]);  // the first run began at losses[0]
+}
+
+TEST(RankCheckpoint, WhatARunCannotBeginWithIsRefusedByName) {
+  const TestFolder folder;
+  TrainTen(folder);
+  const auto expect_refused = [&](const std::string& part, int64_t steps,
+                                  const std::function<void(RankConfig&)>& change) {
+    static int64_t generation = 1;
+    RankProcesses second(folder,
+                         Configs(folder, steps,
+                                 [&](RankConfig& config) {
+                                   GoOnFromTheFirst(folder, config);
+                                   change(config);
+                                 }),
+                         ++generation);
+    ExpectRefused(second, part);
+  };
+  expect_refused("the seed is 1234 in the checkpoint, 4 here; with checkpoint.weightsOnly", 20,
+                 [](RankConfig& config) { config.spec.train.seed = 4; });
+  const std::string other = folder.Write("other", std::string(1000, 'x'));
+  expect_refused("the data is text of", 20, [&](RankConfig& config) { config.spec.data.path = other; });
+  expect_refused("train.steps is 10, and ", 10, [](RankConfig&) {});
+  expect_refused("checkpoint.from: there is no checkpoint", 20,
+                 [](RankConfig& config) { config.spec.checkpoint.from += "/step-00000011"; });
+  for (const int64_t step : {4, 8, 10}) Damage(folder, step);
+  expect_refused("is whole: ", 20, [](RankConfig&) {});
+}
+
 TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
   const TestFolder folder;
   const std::string blocked = folder.Write("a-file", "") + "/checkpoints";
