@@ -255,6 +255,15 @@ std::vector<JobField> TrainFields() {
       IntField("train.warmupSteps", "steps of linear warm-up", false, train, &TrainSpec::warmup_steps),
       DoubleField("train.minLr", "where linear and cosine end", [](D s) -> double& { return s.train.min_lr; }),
       IntField("train.seed", "of weights, dropout and the order of samples", false, train, &TrainSpec::seed),
+      EnumField(
+          "train.onNonFinite",
+          "when the loss or the gradient norm is not a finite number: end the run, or go on without the step's update",
+          "stop or skip", [](D s) -> NonFinitePolicy& { return s.train.on_non_finite; }, ParseNonFinitePolicy,
+          NonFinitePolicyName),
+      IntField("train.evalEvery", "steps between evaluations of the validation loss; 0: never", false, train,
+               &TrainSpec::eval_every),
+      IntField("train.evalBatches", "global batches of an evaluation, the same ones each time", false, train,
+               &TrainSpec::eval_batches),
   };
 }
 
@@ -276,6 +285,8 @@ const std::vector<JobField>& JobFields() {
             [](JobSpec& s) -> DataKind& { return s.data.kind; }, ParseDataKind, DataKindName),
         TextField("data.path", "a text file, or the prefix of a .bin/.idx pair; relative to this file", true,
                   [](JobSpec& s) -> std::string& { return s.data.path; }),
+        TextField("data.validationPath", "held-out data of the same kind, for train.evalEvery; relative to this file",
+                  false, [](JobSpec& s) -> std::string& { return s.data.validation_path; }),
     });
     append(TrainFields());
     append({

@@ -136,6 +136,7 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
   LYNX_RETURN_IF_ERROR(reader.Read(root, "", JobFields(), spec, optional));
   for (const Override& change : overrides) LYNX_RETURN_IF_ERROR(Apply(change, spec));
   spec.data.path = Resolved(spec.data.path, folder);
+  spec.data.validation_path = Resolved(spec.data.validation_path, folder);
   spec.checkpoint.directory = Resolved(spec.checkpoint.directory, folder);
   spec.checkpoint.from = Resolved(spec.checkpoint.from, folder);
   Normalize(spec);

@@ -102,6 +102,10 @@ std::string Outcome(const v1::Job& job) {
     absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",
                                           progress.first_loss(), progress.loss(), progress.steps_done()));
   }
+  if (progress.validation_step() > 0) {
+    absl::StrAppend(&out, absl::StrFormat("validation loss %.4f after step %d\n", progress.validation_loss(),
+                                          progress.validation_step()));
+  }
   absl::StrAppend(&out, "checkpoint ", job.checkpoint_path().empty() ? "none yet" : job.checkpoint_path(), "\n");
   return out;
 }
@@ -220,6 +224,7 @@ std::string ProgressLine(const v1::Job& job, int width) {
   const double share = std::min(1.0, static_cast<double>(p.steps_done()) / static_cast<double>(total));
   std::string tail = absl::StrFormat(" %3.0f%%", 100 * share);
   if (p.steps_done() > 0) absl::StrAppend(&tail, absl::StrFormat("  loss %.3f", p.loss()));
+  if (p.validation_step() > 0) absl::StrAppend(&tail, absl::StrFormat("  validation %.3f", p.validation_loss()));
   if (p.tokens_per_second() > 0) absl::StrAppend(&tail, "  ", Count(p.tokens_per_second()), " tok/s");
   if (p.eta_ns() > 0 && p.steps_done() < total) absl::StrAppend(&tail, "  ETA ", Duration(p.eta_ns()));
   const std::string head = absl::StrCat("step ", p.steps_done(), "/", total, " ");

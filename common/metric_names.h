@@ -24,6 +24,8 @@ inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", "Automatic resta
 inline constexpr Metric kJobSteps{"lynx_job_steps_total", "Training steps that the job has done."};
 inline constexpr Metric kJobTokens{"lynx_job_tokens_total", "Tokens that the job has trained on."};
 inline constexpr Metric kJobLoss{"lynx_job_loss", "Loss of the newest step, in nats per token."};
+inline constexpr Metric kJobValidationLoss{"lynx_job_validation_loss",
+                                           "Loss of the newest evaluation on held-out data, in nats per token."};
 inline constexpr Metric kJobGradientNorm{"lynx_job_gradient_norm", "Global gradient norm of the newest step."};
 inline constexpr Metric kJobStepSeconds{"lynx_job_step_seconds", "Duration of steps on rank 0."};
 inline constexpr Metric kJobPhaseSeconds{

@@ -26,6 +26,7 @@ constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
 constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
 constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
+constexpr std::array<const char*, 2> kNonFinitePolicies = {"stop", "skip"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
 
 // Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
@@ -118,6 +119,10 @@ absl::Status ValidateData(const DataSpec& data, const ModelSpec& model) {
     return Bad("data.path", absl::StrCat("\"", data.path.substr(0, 64), "\""),
                absl::StrCat("must name a file in 1 to ", kMaxPathLength, " characters"));
   }
+  if (data.validation_path.size() > kMaxPathLength) {
+    return Bad("data.validationPath", absl::StrCat("\"", data.validation_path.substr(0, 64), "\""),
+               absl::StrCat("must name a file in at most ", kMaxPathLength, " characters"));
+  }
   if (data.kind == DataKind::kText && model.vocab < 256) {
     return Bad("model.vocab", model.vocab, "must be at least 256 for data.kind text, whose tokens are bytes");
   }
@@ -151,6 +156,16 @@ absl::Status ValidateTrain(const TrainSpec& train) {
   LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
   LYNX_RETURN_IF_ERROR(InRange("train.warmupSteps", train.warmup_steps, 0, train.steps));
   return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
+}
+
+absl::Status ValidateEvaluation(const JobSpec& spec) {
+  const TrainSpec& train = spec.train;
+  LYNX_RETURN_IF_ERROR(InRange("train.evalEvery", train.eval_every, 0, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("train.evalBatches", train.eval_batches, 1, kMaxBatch));
+  if ((train.eval_every > 0) != spec.data.validation_path.empty()) return absl::OkStatus();
+  return Bad("train.evalEvery", train.eval_every,
+             train.eval_every > 0 ? "needs held-out data: data.validationPath"
+                                  : "must be above 0 where there is a data.validationPath");
 }
 
 absl::Status ValidateResources(const ResourceSpec& resources) {
@@ -281,6 +296,7 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
   LYNX_RETURN_IF_ERROR(ValidateModel(spec.model));
   LYNX_RETURN_IF_ERROR(ValidateData(spec.data, spec.model));
   LYNX_RETURN_IF_ERROR(ValidateTrain(spec.train));
+  LYNX_RETURN_IF_ERROR(ValidateEvaluation(spec));
   LYNX_RETURN_IF_ERROR(ValidateResources(spec.resources));
   LYNX_RETURN_IF_ERROR(ValidateParallel(spec));
   if (spec.checkpoint.directory.size() > kMaxPathLength) {
@@ -328,6 +344,12 @@ bool ParsePartitionMethod(const std::string& name, PartitionMethod& method) {
 const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
   return ParseName(kLrSchedules, name, schedule);
+}
+const char* NonFinitePolicyName(NonFinitePolicy policy) {
+  return kNonFinitePolicies.at(static_cast<size_t>(policy));
+}
+bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
+  return ParseName(kNonFinitePolicies, name, policy);
 }
 const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
 bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }

@@ -55,11 +55,16 @@ struct DataSpec {
   // kText: a file, one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx.
   // Absolute after the CLI has resolved it against the job file's folder.
   std::string path;
+  std::string validation_path;  // of held-out data of the same kind; "" without evaluation
 
   bool operator==(const DataSpec&) const = default;
 };
 
 enum class LrSchedule : uint8_t { kConstant, kLinear, kCosine };
+
+// What becomes of a step whose loss or gradient norm is not finite. kStop: the run ends before it changes a weight. kSkip: no
+// rank updates its weights in that step, and training goes on.
+enum class NonFinitePolicy : uint8_t { kStop, kSkip };
 
 struct OptimizerSpec {  // AdamW
   double lr = 3e-4;
@@ -81,6 +86,9 @@ struct TrainSpec {
   int64_t warmup_steps = 0;
   double min_lr = 0;         // where linear and cosine end
   uint64_t seed = 1234;
+  NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
+  int64_t eval_every = 0;    // steps between evaluations of the validation loss; 0 = never
+  int32_t eval_batches = 8;  // global batches of an evaluation, the same ones each time
 
   bool operator==(const TrainSpec&) const = default;
 };
@@ -210,6 +218,8 @@ const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "c
 bool ParsePartitionMethod(const std::string& name, PartitionMethod& method);
 const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "cosine"
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
+const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
+bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
 const char* DataKindName(DataKind kind);            // "text", "megatron"
 bool ParseDataKind(const std::string& name, DataKind& kind);
 

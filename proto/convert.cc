@@ -51,6 +51,11 @@ constexpr std::array<std::pair<v1::LrSchedule, LrSchedule>, 3> kLrSchedules = {{
     {v1::LR_SCHEDULE_COSINE, LrSchedule::kCosine},
 }};
 
+constexpr std::array<std::pair<v1::NonFinitePolicy, NonFinitePolicy>, 2> kNonFinitePolicies = {{
+    {v1::NON_FINITE_POLICY_STOP, NonFinitePolicy::kStop},
+    {v1::NON_FINITE_POLICY_SKIP, NonFinitePolicy::kSkip},
+}};
+
 constexpr std::array<std::pair<v1::ModelFamily, ModelFamily>, 2> kModelFamilies = {{
     {v1::MODEL_FAMILY_GPT, ModelFamily::kGpt},
     {v1::MODEL_FAMILY_LLAMA, ModelFamily::kLlama},
@@ -168,6 +173,9 @@ v1::TrainSpec TrainToProto(const TrainSpec& train) {
   message.set_warmup_steps(train.warmup_steps);
   message.set_min_lr(train.min_lr);
   message.set_seed(train.seed);
+  message.set_on_non_finite(ToTable(kNonFinitePolicies, train.on_non_finite));
+  message.set_eval_every(train.eval_every);
+  message.set_eval_batches(train.eval_batches);
   return message;
 }
 
@@ -185,6 +193,10 @@ absl::StatusOr<TrainSpec> TrainFromProto(const v1::TrainSpec& message) {
   train.warmup_steps = message.warmup_steps();
   train.min_lr = message.min_lr();
   train.seed = message.seed();
+  LYNX_ASSIGN_OR_RETURN(train.on_non_finite, FromTable(kNonFinitePolicies, message.on_non_finite(),
+                                                       "train.on_non_finite", "stop (0), skip (1)"));
+  train.eval_every = message.eval_every();
+  if (message.eval_batches() != 0) train.eval_batches = message.eval_batches();
   return train;
 }
 
@@ -238,6 +250,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   *message.mutable_model() = ToProto(spec.model);
   message.mutable_data()->set_kind(ToTable(kDataKinds, spec.data.kind));
   message.mutable_data()->set_path(spec.data.path);
+  message.mutable_data()->set_validation_path(spec.data.validation_path);
   *message.mutable_train() = TrainToProto(spec.train);
   message.mutable_resources()->set_min_ranks(spec.resources.min_ranks);
   message.mutable_resources()->set_max_ranks(spec.resources.max_ranks);
@@ -261,6 +274,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   LYNX_ASSIGN_OR_RETURN(spec.data.kind,
                         FromTable(kDataKinds, message.data().kind(), "data.kind", "text (1), megatron (2)"));
   spec.data.path = message.data().path();
+  spec.data.validation_path = message.data().validation_path();
   LYNX_ASSIGN_OR_RETURN(spec.train, TrainFromProto(message.train()));
   spec.resources.min_ranks = message.resources().min_ranks();
   spec.resources.max_ranks = message.resources().max_ranks();
@@ -279,6 +293,9 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   LYNX_RETURN_IF_ERROR(CheckRange("resources.activationMemoryPerRank",
                                   spec.resources.activation_memory_per_rank.value, 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.path", spec.data.path));
+  if (!spec.data.validation_path.empty()) {
+    LYNX_RETURN_IF_ERROR(CheckAbsolutePath("data.validation_path", spec.data.validation_path));
+  }
   if (!spec.checkpoint.directory.empty()) {
     LYNX_RETURN_IF_ERROR(CheckAbsolutePath("checkpoint.directory", spec.checkpoint.directory));
   }

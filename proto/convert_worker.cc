@@ -159,6 +159,15 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     m.set_backend(ready->backend);
   } else if (const auto* step = std::get_if<StepReport>(&report)) {
     SetStep(*step, *message.mutable_step());
+  } else if (const auto* skipped = std::get_if<StepSkipped>(&report)) {
+    message.mutable_skipped()->set_step(skipped->step);
+    message.mutable_skipped()->set_reason(skipped->reason);
+  } else if (const auto* evaluation = std::get_if<EvaluationReport>(&report)) {
+    v1::EvaluationReport& m = *message.mutable_evaluation();
+    m.set_step(evaluation->step);
+    m.set_loss(evaluation->loss);
+    m.set_tokens(evaluation->tokens);
+    m.set_duration_ns(evaluation->duration.value);
   } else if (const auto* checkpoint = std::get_if<CheckpointReport>(&report)) {
     v1::CheckpointReport& m = *message.mutable_checkpoint();
     m.set_step(checkpoint->step);
@@ -183,6 +192,21 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
       return StepOf(message.step(), FieldPath(path, "step"));
     case v1::RankReport::kCheckpoint:
       return CheckpointOf(message.checkpoint(), FieldPath(path, "checkpoint"));
+    case v1::RankReport::kSkipped: {
+      const std::string at = FieldPath(path, "skipped");
+      const v1::StepSkipped& m = message.skipped();
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "step"), m.step(), 0, kMaxWireSteps));
+      LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(at, "reason"), m.reason().size(), 0, kMaxReasonLength, "characters"));
+      return StepSkipped{m.step(), m.reason()};
+    }
+    case v1::RankReport::kEvaluation: {
+      const std::string at = FieldPath(path, "evaluation");
+      const v1::EvaluationReport& m = message.evaluation();
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "step"), m.step(), 0, kMaxWireSteps));
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "tokens"), m.tokens(), 0, kMaxTokens));
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "duration_ns"), m.duration_ns(), 0, kMaxWireNanos));
+      return EvaluationReport{m.step(), m.loss(), m.tokens(), Nanos(m.duration_ns())};
+    }
     case v1::RankReport::kCheckpointFailure: {
       const std::string at = FieldPath(path, "checkpoint_failure");
       const v1::CheckpointFailure& m = message.checkpoint_failure();

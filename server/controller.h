@@ -192,6 +192,7 @@ class Controller {
   void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
   void FoldStarted(Job& job, int32_t rank, const RankStarted& started);
   void FoldStep(Job& job, int32_t rank, const RankStep& step);
+  void FoldEvaluation(Job& job, const RankEvaluation& evaluation);
   void FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint);
   void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);
   void ObserveMissing(Job& job, const Node& node);

@@ -44,6 +44,11 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
     FoldStarted(job, rank, *started);
   } else if (const auto* step = std::get_if<RankStep>(&message.body)) {
     FoldStep(job, rank, *step);
+  } else if (const auto* skipped = std::get_if<RankSkippedStep>(&message.body)) {
+    AddEvent(job, "step-skipped", absl::StrCat("step ", skipped->step, " changed no weight: ", skipped->reason));
+    Touch(job);
+  } else if (const auto* evaluation = std::get_if<RankEvaluation>(&message.body)) {
+    FoldEvaluation(job, *evaluation);
   } else if (const auto* checkpoint = std::get_if<RankCheckpoint>(&message.body)) {
     FoldCheckpoint(job, *checkpoint);
   } else if (const auto* unsaved = std::get_if<RankCheckpointFailed>(&message.body)) {
@@ -91,6 +96,13 @@ void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
     job.persist_at = job.persisted + options_.progress_interval;
   }
   CheckRunning(job);
+}
+
+void Controller::FoldEvaluation(Job& job, const RankEvaluation& evaluation) {
+  job.record.progress.validation_loss = evaluation.loss;
+  job.record.progress.validation_step = evaluation.step;
+  effects_.push_back(EvaluationRecorded{job.record.id, evaluation.loss});
+  Touch(job);
 }
 
 void Controller::FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint) {

@@ -111,6 +111,8 @@ void ServerCore::Carry(Effect& effect) {
     CarryNotice(*notice);
   } else if (auto* reply = std::get_if<Reply>(&effect)) {
     Complete(*reply);
+  } else if (auto* evaluation = std::get_if<EvaluationRecorded>(&effect)) {
+    if (const JobRecord* job = controller_.Find(evaluation->job)) metrics_.Evaluated(*evaluation, job->spec->name);
   } else if (auto* step = std::get_if<StepRecorded>(&effect)) {
     if (const JobRecord* job = controller_.Find(step->job)) metrics_.Step(*step, job->spec->name);
   }

@@ -138,6 +138,17 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
       message.body = RankCheckpoint{made.step(), made.path(), Bytes(made.bytes())};
       return absl::OkStatus();
     }
+    case v1::RankReport::kSkipped:
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "skipped.step"), m.skipped().step(), 0, kMaxWireSteps));
+      LYNX_RETURN_IF_ERROR(
+          CheckSize(FieldPath(path, "skipped.reason"), m.skipped().reason().size(), 0, kMaxReason, "characters"));
+      message.body = RankSkippedStep{m.skipped().step(), m.skipped().reason()};
+      return absl::OkStatus();
+    case v1::RankReport::kEvaluation:
+      // The loss may be infinite or NaN, as a step's.
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "evaluation.step"), m.evaluation().step(), 0, kMaxWireSteps));
+      message.body = RankEvaluation{m.evaluation().step(), m.evaluation().loss()};
+      return absl::OkStatus();
     case v1::RankReport::kCheckpointFailure: {
       const v1::CheckpointFailure& failed = m.checkpoint_failure();
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "checkpoint_failure.step"), failed.step(), 0, kMaxWireSteps));

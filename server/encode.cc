@@ -98,6 +98,8 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
   progress.set_step_ns(job.progress.step.value);
   progress.set_eta_ns(Eta(job).value);
   progress.set_first_step_time_unix_ns(job.progress.first_step_time.value);
+  progress.set_validation_loss(job.progress.validation_loss);
+  progress.set_validation_step(job.progress.validation_step);
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     const StageMeasurement& from = job.measured[stage];
     v1::StageMeasurement& to = *message.add_measured();
@@ -124,7 +126,8 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
   job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),
                   .gradient_norm = progress.gradient_norm(), .lr = progress.lr(),
                   .tokens_per_second = progress.tokens_per_second(), .step = Nanos(progress.step_ns()),
-                  .first_step_time = Nanos(progress.first_step_time_unix_ns())};
+                  .first_step_time = Nanos(progress.first_step_time_unix_ns()),
+                  .validation_loss = progress.validation_loss(), .validation_step = progress.validation_step()};
   job.measured.clear();
   for (const v1::StageMeasurement& from : message.measured()) {
     job.measured.push_back({.steps = from.steps(), .step = Nanos(from.step_ns()),

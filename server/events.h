@@ -139,8 +139,14 @@ struct StepRecorded {
   RankStep step;
 };
 
+// For metrics.
+struct EvaluationRecorded {
+  JobId job;
+  double loss = 0;
+};
+
 using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, DeleteJob, PlanJob, SendAgent,
-                            SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded>;
+                            SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded, EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
   return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||

@@ -57,6 +57,8 @@ struct Progress {
   double tokens_per_second = 0;
   Nanos step;
   Nanos first_step_time;  // wall clock; 0 = no step yet
+  double validation_loss = 0;   // of the newest evaluation
+  int64_t validation_step = 0;  // steps done then; 0 = none yet
   bool operator==(const Progress&) const = default;
 };
 

@@ -29,6 +29,7 @@ ServerMetrics::ServerMetrics()
       steps_(Register(prometheus::BuildCounter(), metric::kJobSteps, *registry_)),
       tokens_(Register(prometheus::BuildCounter(), metric::kJobTokens, *registry_)),
       loss_(Register(prometheus::BuildGauge(), metric::kJobLoss, *registry_)),
+      validation_loss_(Register(prometheus::BuildGauge(), metric::kJobValidationLoss, *registry_)),
       gradient_norm_(Register(prometheus::BuildGauge(), metric::kJobGradientNorm, *registry_)),
       step_seconds_(Register(prometheus::BuildHistogram(), metric::kJobStepSeconds, *registry_)),
       phase_seconds_(Register(prometheus::BuildCounter(), metric::kJobPhaseSeconds, *registry_)),
@@ -109,6 +110,11 @@ void ServerMetrics::Step(const StepRecorded& recorded, const std::string& name) 
   for (const auto& [phase, time] : phases) CounterOf(series, phase_seconds_, {{"phase", phase}}).Increment(Seconds(time));
   prometheus::Gauge& peak = GaugeOf(series, memory_measured_, {{"stage", std::to_string(recorded.stage)}});
   peak.Set(std::max(peak.Value(), static_cast<double>(step.arena_peak.value)));
+}
+
+void ServerMetrics::Evaluated(const EvaluationRecorded& recorded, const std::string& name) {
+  std::lock_guard lock(mutex_);
+  GaugeOf(SeriesOf(recorded.job, name), validation_loss_).Set(recorded.loss);
 }
 
 void ServerMetrics::Restarted(const JobId& job, const std::string& name) {

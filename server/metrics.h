@@ -33,6 +33,7 @@ class ServerMetrics {
   void Committed(Nanos took, bool ok);
 
   void Step(const StepRecorded& step, const std::string& name);
+  void Evaluated(const EvaluationRecorded& recorded, const std::string& name);
   void Restarted(const JobId& job, const std::string& name);
   void Planned(const JobId& job, const std::string& name, const Plan& plan);
   void Ended(const JobId& job, Nanos now);
@@ -63,6 +64,7 @@ class ServerMetrics {
   Counters& steps_;
   Counters& tokens_;
   Gauges& loss_;
+  Gauges& validation_loss_;
   Gauges& gradient_norm_;
   Histograms& step_seconds_;
   Counters& phase_seconds_;

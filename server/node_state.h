@@ -75,6 +75,14 @@ struct RankStep {
   Nanos optimizer, checkpoint;
   Bytes arena_peak;
 };
+struct RankSkippedStep {
+  int64_t step = 0;
+  std::string reason;
+};
+struct RankEvaluation {
+  int64_t step = 0;
+  double loss = 0;
+};
 struct RankCheckpoint {
   int64_t step = 0;
   std::string path;
@@ -94,7 +102,9 @@ struct RankFault {
 struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
-  std::variant<RankStarted, RankStep, RankCheckpoint, RankCheckpointFailed, RankFinished, RankFault> body;
+  std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankCheckpoint, RankCheckpointFailed, RankFinished,
+               RankFault>
+      body;
 };
 
 struct RankLogLines {

@@ -41,6 +41,7 @@ template <class Fields>
 static void Describe(Fields& fields, DataSpec& data) {
   fields.Named("kind", data.kind, &DataKindName, &ParseDataKind);
   fields.Field("path", data.path);
+  fields.Field("validation_path", data.validation_path);
 }
 
 template <class Fields>
@@ -63,6 +64,9 @@ static void Describe(Fields& fields, TrainSpec& train) {
   fields.Field("warmup_steps", train.warmup_steps);
   fields.Field("min_lr", train.min_lr);
   fields.Field("seed", train.seed);
+  fields.Named("on_non_finite", train.on_non_finite, &NonFinitePolicyName, &ParseNonFinitePolicy);
+  fields.Field("eval_every", train.eval_every);
+  fields.Field("eval_batches", train.eval_batches);
 }
 
 template <class Fields>

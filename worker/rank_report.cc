@@ -12,6 +12,8 @@ constexpr const char* kWhat = "rank report";
 
 const char* TypeName(const RankReady&) { return "ready"; }
 const char* TypeName(const StepReport&) { return "step"; }
+const char* TypeName(const StepSkipped&) { return "skipped"; }
+const char* TypeName(const EvaluationReport&) { return "evaluation"; }
 const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
 const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
 const char* TypeName(const RankDone&) { return "done"; }
@@ -51,6 +53,20 @@ static void Describe(Fields& fields, StepReport& step) {
   fields.Field("arena_peak_bytes", step.arena_peak);
   fields.Field("bytes_sent", step.bytes_sent);
   fields.Field("communication_cpu_ns", step.communication_cpu);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, StepSkipped& skipped) {
+  fields.Field("step", skipped.step);
+  fields.Field("reason", skipped.reason);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, EvaluationReport& evaluation) {
+  fields.Field("step", evaluation.step);
+  fields.Field("loss", evaluation.loss);
+  fields.Field("tokens", evaluation.tokens);
+  fields.Field("duration_ns", evaluation.duration);
 }
 
 template <class Fields>

@@ -39,6 +39,23 @@ struct StepReport {
   bool operator==(const StepReport&) const = default;
 };
 
+// From rank 0, after a step whose loss or gradient norm was not finite and whose update was left out: see
+// train.onNonFinite.
+struct StepSkipped {
+  int64_t step = 0;        // 0-based
+  std::string reason;
+  bool operator==(const StepSkipped&) const = default;
+};
+
+// From rank 0, of the validation data.
+struct EvaluationReport {
+  int64_t step = 0;        // number of steps done
+  double loss = 0;         // mean over the evaluation's tokens, nats per token
+  int64_t tokens = 0;
+  Nanos duration;
+  bool operator==(const EvaluationReport&) const = default;
+};
+
 // From rank 0, when a checkpoint is visible; before its RankReady, of the one that it resumes from, if the server may not
 // know that one.
 struct CheckpointReport {
@@ -67,7 +84,8 @@ struct RankFailure {
   bool operator==(const RankFailure&) const = default;
 };
 
-using RankReport = std::variant<RankReady, StepReport, CheckpointReport, CheckpointFailure, RankDone, RankFailure>;
+using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, CheckpointReport, CheckpointFailure,
+                                RankDone, RankFailure>;
 
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);

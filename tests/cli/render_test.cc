@@ -40,6 +40,14 @@ TEST(ProgressLine, NeverExceedsTheWidth) {
   for (int width = 0; width < 60; ++width) EXPECT_LE(ProgressLine(RunningJob(), width).size(), static_cast<size_t>(width));
 }
 
+TEST(ProgressLine, HasTheValidationLossOnceThereIsOne) {
+  v1::Job job = RunningJob();
+  EXPECT_THAT(ProgressLine(job, 100), Not(HasSubstr("validation")));
+  job.mutable_progress()->set_validation_step(100);
+  job.mutable_progress()->set_validation_loss(2.5);
+  EXPECT_THAT(ProgressLine(job, 100), HasSubstr("loss 2.310  validation 2.500"));
+}
+
 TEST(ProgressLine, FullAtTheEnd) {
   v1::Job job = RunningJob();
   job.mutable_progress()->set_steps_done(400);

@@ -99,6 +99,11 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[=](JobSpec& s) { s.train.optimizer.clip_norm = nan; }, "train.optimizer.clipNorm is nan"},
       {[](JobSpec& s) { s.train.warmup_steps = 11; }, "train.warmupSteps is 11: must be from 0 to 10"},
       {[](JobSpec& s) { s.train.min_lr = 1; }, "train.minLr is 1"},
+      {[](JobSpec& s) { s.train.eval_every = -1; }, "train.evalEvery is -1"},
+      {[](JobSpec& s) { s.train.eval_batches = 0; }, "train.evalBatches is 0"},
+      {[](JobSpec& s) { s.train.eval_every = 5; }, "train.evalEvery is 5: needs held-out data: data.validationPath"},
+      {[](JobSpec& s) { s.data.validation_path = "/held/out"; }, "train.evalEvery is 0: must be above 0"},
+      {[](JobSpec& s) { s.data.validation_path = std::string(5000, 'v'); }, "data.validationPath is "},
       {[](JobSpec& s) { s.resources.min_ranks = 0; }, "resources.ranks (least) is 0"},
       {[](JobSpec& s) { s.resources.min_ranks = 9; }, "resources.ranks (most) is 8: must be from 9"},
       {[](JobSpec& s) { s.resources.activation_memory_per_rank = Bytes(-1); },
@@ -142,6 +147,11 @@ TEST(JobSpecTest, EnumNamesParseBack) {
     LrSchedule schedule;
     ASSERT_TRUE(ParseLrSchedule(name, schedule));
     EXPECT_STREQ(LrScheduleName(schedule), name);
+  }
+  for (const char* name : {"stop", "skip"}) {
+    NonFinitePolicy policy;
+    ASSERT_TRUE(ParseNonFinitePolicy(name, policy));
+    EXPECT_STREQ(NonFinitePolicyName(policy), name);
   }
   for (const char* name : {"text", "megatron"}) {
     DataKind kind;

@@ -75,6 +75,10 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.train.warmup_steps = Pick(random, 0, spec.train.steps);
   spec.train.min_lr = spec.train.optimizer.lr / 10;
   spec.train.seed = random();
+  spec.train.on_non_finite = static_cast<NonFinitePolicy>(Pick(random, 0, 1));
+  spec.train.eval_every = Pick(random, 0, 2);
+  spec.train.eval_batches = static_cast<int32_t>(Pick(random, 1, 9));
+  if (spec.train.eval_every > 0) spec.data.validation_path = "/data/held out";
   spec.resources.max_ranks = tp * pp * dp;
   spec.resources.min_ranks = static_cast<int32_t>(Pick(random, 1, spec.resources.max_ranks));
   spec.resources.activation_memory_per_rank = Bytes(Pick(random, 0, int64_t{1} << 40));

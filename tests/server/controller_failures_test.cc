@@ -401,6 +401,29 @@ TEST(ControllerFailuresTest, ACheckpointFailureIsAnEvent) {
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("No space left on device"));
 }
 
+TEST(ControllerFailuresTest, AStepWithoutItsUpdateIsAnEvent) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.Say(job, 0, RankSkippedStep{10, "the loss is nan, by what rank 2 adds to it"});
+  EXPECT_EQ(cluster.State(job), JobState::kRunning);
+  EXPECT_EQ(cluster.Events(job).back().kind, "step-skipped");
+  EXPECT_EQ(cluster.Events(job).back().reason,
+            "step 10 changed no weight: the loss is nan, by what rank 2 adds to it");
+}
+
+TEST(ControllerFailuresTest, TheNewestEvaluationIsPartOfTheProgress) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.Say(job, 0, RankEvaluation{20, 3.5});
+  EXPECT_EQ(cluster.Record(job).progress.validation_step, 20);
+  EXPECT_EQ(cluster.Record(job).progress.validation_loss, 3.5);
+  cluster.Say(job, 0, RankEvaluation{40, 3.25});
+  EXPECT_EQ(cluster.Record(job).progress.validation_step, 40);
+  EXPECT_EQ(cluster.Record(job).progress.validation_loss, 3.25);
+}
+
 TEST(ControllerFailuresTest, ADoneRankThatDoesNotExitDoesNotHoldTheJob) {
   Cluster cluster({.exit_grace = Nanos(10'000'000'000)});
   JobId job;

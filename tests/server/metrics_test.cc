@@ -23,7 +23,9 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
                  .arena_peak = Bytes(1000 + rank)};
     metrics.Step(step, "gpt");
   }
+  metrics.Evaluated({.job = JobId("j1"), .loss = 3.5}, "gpt");
   const std::string page = Page(metrics);
+  EXPECT_THAT(page, HasSubstr("lynx_job_validation_loss{job=\"j1\",name=\"gpt\"} 3.5\n"));
   EXPECT_THAT(page, HasSubstr("lynx_job_steps_total{job=\"j1\",name=\"gpt\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("lynx_job_tokens_total{job=\"j1\",name=\"gpt\"} 512\n"));
   EXPECT_THAT(page, HasSubstr("lynx_job_loss{job=\"j1\",name=\"gpt\"} 2.5\n"));

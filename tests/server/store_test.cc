@@ -94,7 +94,8 @@ TEST_F(StoreTest, EverythingComesBack) {
     job.checkpoint_path = "/c/step-6";
     job.checkpoint_step = 6;
     job.progress = {.steps_done = 9, .loss = std::nan(""), .first_loss = 5, .gradient_norm = INFINITY, .lr = 0.1,
-                    .tokens_per_second = 12, .step = Nanos(7), .first_step_time = Nanos(8)};
+                    .tokens_per_second = 12, .step = Nanos(7), .first_step_time = Nanos(8),
+                    .validation_loss = 4.5, .validation_step = 6};
     job.measured = {{.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4),
                      .states = Bytes(5)}};
     job.plan_digest = plan->digest;
@@ -139,6 +140,8 @@ TEST_F(StoreTest, EverythingComesBack) {
   EXPECT_TRUE(std::isnan(back.progress.loss));
   EXPECT_TRUE(std::isinf(back.progress.gradient_norm));
   EXPECT_EQ(back.progress.steps_done, 9);
+  EXPECT_EQ(back.progress.validation_loss, 4.5);
+  EXPECT_EQ(back.progress.validation_step, 6);
   EXPECT_EQ(back.measured, job.measured);
   ASSERT_NE(jobs[0].plan, nullptr);
   EXPECT_EQ(PlanText(*jobs[0].plan), PlanText(*plan));

@@ -201,6 +201,8 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
   const std::vector<RankReport> reports = {
       RankReady{100, Bytes(1 << 20), Bytes(int64_t{3} << 32), "cpu: OpenBLAS 0.3.21 Zen"},
       SomeStep(),
+      StepSkipped{41, "the loss is nan"},
+      EvaluationReport{42, 5.25, int64_t{1} << 45, Nanos(17)},
       CheckpointReport{50, "/ckpt/step-00000050", Bytes(12345)},
       CheckpointFailure{50, "write: No space left on device"},
       RankDone{1000},

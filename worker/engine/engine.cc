@@ -19,6 +19,25 @@ bool IsReduceScatter(ActionKind kind) {
          kind == ActionKind::kRecomputeReduceScatterStart;
 }
 
+bool IsForward(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+    case ActionKind::kAllReduceStart:
+    case ActionKind::kAllReduceWait:
+    case ActionKind::kAllGatherStart:
+    case ActionKind::kAllGatherWait:
+    case ActionKind::kReduceScatterStart:
+    case ActionKind::kReduceScatterWait:
+    case ActionKind::kSendForwardStart:
+    case ActionKind::kSendForwardWait:
+    case ActionKind::kRecvForwardStart:
+    case ActionKind::kRecvForwardWait:
+      return true;
+    default:
+      return false;
+  }
+}
+
 double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
@@ -184,7 +203,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
   LYNX_RETURN_IF_ERROR(BeginStep(step));
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     trace_[i].begin = clock_.Monotonic();
-    const absl::Status status = RunAction(i);
+    const absl::Status status = RunAction(i, batch_);
     trace_[i].end = clock_.Monotonic();
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));
@@ -206,6 +225,35 @@ absl::Status Engine::BeginStep(int64_t step) {
   return Annotate(batch_.Load(step), absl::StrCat("step ", step));
 }
 
+absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
+  StepBatch batch(config_.context, coordinates_.dp, held_out);
+  ops_.BeginEvaluation();
+  const int32_t batches = config_.train.eval_batches;
+  for (int32_t i = 0; i < batches; ++i) {
+    LYNX_RETURN_IF_ERROR(Annotate(batch.Load(i), absl::StrCat("evaluation, batch ", i)));
+    LYNX_RETURN_IF_ERROR(Annotate(RunForward(batch), absl::StrCat("evaluation, batch ", i)));
+  }
+  const StepSums own{.loss = coordinates_.tp == 0 ? ops_.loss_sum() : 0};
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
+  LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
+  if (config_.dead_buffers == DeadBuffers::kPoison) watch_.Mark(arena_);
+  LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
+  return world_sum_.Sums().loss / (TokensOf(config_.train, config_.context) * batches);
+}
+
+// What is left of the program without its backward pass. Forward actions depend on forward actions alone, and each rank
+// keeps their order, so this ends where the program does; a buffer lives no longer than it does there, so each keeps its
+// place in the arena.
+absl::Status Engine::RunForward(const StepBatch& batch) {
+  for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
+    const Action& action = config_.program[i];
+    if (!IsForward(action.kind)) continue;
+    const absl::Status status = RunAction(i, batch);
+    if (!status.ok()) return Annotate(status, absl::StrCat("action ", ActionText(action)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Engine::LookAtArena() {
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
   // Every buffer has died and been marked again.
@@ -215,22 +263,22 @@ absl::Status Engine::LookAtArena() {
   return absl::OkStatus();
 }
 
-absl::Status Engine::RunAction(int32_t index) {
+absl::Status Engine::RunAction(int32_t index, const StepBatch& batch) {
   const Action& action = config_.program[index];
   const ResolvedAction& resolved = resolved_[index];
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kRecompute:
-      for (Op op : resolved.ops) ops_.Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_.Forward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kBackward:
-      for (Op op : resolved.ops) ops_.Backward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_.Backward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kWeight:
       for (Op op : resolved.ops) ops_.Weight(op, action.layer, resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kOptimizer:
-      UpdateWeights();
+      if (skip_reason_.empty()) UpdateWeights();
       return absl::OkStatus();
     case ActionKind::kNormWait:
       LYNX_RETURN_IF_ERROR(Wait(index));
@@ -353,15 +401,30 @@ absl::Status Engine::TakeSums() {
   const StepSums sums = world_sum_.Sums();
   loss_ = sums.loss / TokensOf(config_.train, config_.context);
   gradient_norm_ = std::sqrt(sums.squared_norm);
-  if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) return absl::OkStatus();
+  skip_reason_.clear();
+  if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) {
+    skips_in_a_row_ = 0;
+    return absl::OkStatus();
+  }
+  if (config_.train.on_non_finite == NonFinitePolicy::kStop) {
+    return absl::OutOfRangeError(absl::StrCat(NotFiniteText(),
+                                              "; the weights are as the step before left them. A lower learning rate "
+                                              "or a longer warm-up may help, or train.onNonFinite: skip"));
+  }
+  if (++skips_in_a_row_ >= kMostSkipsInARow) {
+    return absl::OutOfRangeError(absl::StrCat(NotFiniteText(), "; that is the ", kMostSkipsInARow,
+                                              "th step in a row without an update, so the run does not recover. A lower "
+                                              "learning rate or a longer warm-up may help"));
+  }
+  skip_reason_ = NotFiniteText();
+  return absl::OkStatus();
+}
+
+std::string Engine::NotFiniteText() const {
   const int32_t rank = world_sum_.FirstNotFinite();
   const std::string where = rank < 0 ? "" : absl::StrCat(", by what rank ", rank, " adds to it");
-  const std::string what = !std::isfinite(loss_) ? absl::StrCat("the loss is ", loss_, where)
-                                                 : absl::StrCat("the gradient norm is ", gradient_norm_, where,
-                                                                " (the loss is ", loss_, ")");
-  return absl::OutOfRangeError(absl::StrCat(what,
-                                            "; the weights are as the step before left them. A lower learning rate or a "
-                                            "longer warm-up may help"));
+  if (!std::isfinite(loss_)) return absl::StrCat("the loss is ", loss_, where);
+  return absl::StrCat("the gradient norm is ", gradient_norm_, where, " (the loss is ", loss_, ")");
 }
 
 void Engine::UpdateWeights() {

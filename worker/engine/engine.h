@@ -50,6 +50,9 @@ struct EngineConfig {
   DeadBuffers dead_buffers = DeadBuffers::kLeave;
 };
 
+// Steps without an update that a run comes through.
+inline constexpr int32_t kMostSkipsInARow = 100;
+
 class Engine {
  public:
   // Validates the program again. FailedPrecondition: the program breaks a rule, needs another arena than planned
@@ -60,10 +63,20 @@ class Engine {
 
   // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
   // `checkpoint` field is left 0; its `arena_peak` is measured in the first step that is run, as all run the same
-  // program. Internal when something was written beyond the arena. OutOfRange when the loss or the gradient norm is not finite: every rank finds it in
-  // the same step, with no weight changed by it; but the first to find it may abort the communication before the others
-  // do. Errors of the communicator keep their code; the message names step and action.
+  // program. Internal when something was written beyond the arena. Where the loss or the gradient norm is not finite,
+  // every rank finds it in the same step, with no weight changed by it. By train.on_non_finite that is OutOfRange (but the
+  // first to find it may abort the communication before the others do), or a step without an update; kMostSkipsInARow of
+  // these in a row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
+
+  // Why the last step's update was left out; empty: it was not.
+  const std::string& skip_reason() const { return skip_reason_; }
+
+  // The mean loss over train.eval_batches global batches of held-out data, the first ones of its first epoch, without
+  // dropout, in nats per token. Runs the forward actions of the program, so in any schedule; collective, between steps,
+  // and no step is other than without it. `held_out` is the same data on every rank and as the constructor's in kind.
+  // Errors as RunStep's; a loss that is not finite is none.
+  absl::StatusOr<double> Evaluate(const Dataset& held_out);
 
   Bytes arena() const { return Bytes(static_cast<int64_t>(arena_.size_bytes())); }
   const Program& program() const { return config_.program; }
@@ -92,7 +105,8 @@ class Engine {
 
   absl::Status BeginStep(int64_t step);
   absl::Status LookAtArena();
-  absl::Status RunAction(int32_t index);
+  absl::Status RunAction(int32_t index, const StepBatch& batch);
+  absl::Status RunForward(const StepBatch& batch);
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
@@ -102,6 +116,7 @@ class Engine {
   void UpdateWeights();
   StepSums OwnSums();
   absl::Status TakeSums();
+  std::string NotFiniteText() const;
   StepReport MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos communication_cpu_before);
 
   const EngineConfig config_;
@@ -132,6 +147,8 @@ class Engine {
   double lr_ = 0;
   double loss_ = 0;
   double gradient_norm_ = 0;
+  std::string skip_reason_;
+  int32_t skips_in_a_row_ = 0;
 };
 
 }  // namespace lynx

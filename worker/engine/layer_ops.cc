@@ -38,6 +38,12 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
 
 void LayerOps::BeginStep(int64_t step) {
   step_ = step;
+  drops_ = true;
+  loss_sum_ = 0;
+}
+
+void LayerOps::BeginEvaluation() {
+  drops_ = false;
   loss_sum_ = 0;
 }
 
@@ -59,7 +65,7 @@ void LayerOps::NormBackward(int32_t layer, const float* x, Parameter weight, Par
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
   // Fused attention draws what unfused attention does, and both work on whole sequences.
   const bool attention = op == Op::kContext || op == Op::kFlash;
-  return {.rate = dropout_rate_,
+  return {.rate = drops_ ? dropout_rate_ : 0,
           .seed = seed_,
           .step = step_,
           .layer = layer,

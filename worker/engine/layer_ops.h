@@ -43,6 +43,8 @@ class LayerOps {
 
   // Dropout draws for this step from now on; the loss sum starts at 0.
   void BeginStep(int64_t step);
+  // Nothing is dropped from now on, until a step begins; the loss sum starts at 0.
+  void BeginEvaluation();
   // Sum over the tokens seen in this step of the cross-entropy, unscaled.
   double loss_sum() const { return loss_sum_; }
 
@@ -75,6 +77,7 @@ class LayerOps {
   Backend& backend_;
   ModelState& state_;
   int64_t step_ = 0;
+  bool drops_ = true;
   double loss_sum_ = 0;
 
   // Sizes, as in the backend's comments.

@@ -78,12 +78,49 @@ CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) 
 struct Training {
   const RankConfig& config;
   Engine& engine;
+  const Dataset* held_out;  // null without evaluation
   IdleLimit& idle_limit;
   Bytes checkpoint_bytes;
   CheckpointWriter& checkpoints;
   ReportFile& reports;
   RunLog* log;  // null but on rank 0
 };
+
+bool Evaluates(const TrainSpec& train, int64_t steps_done) {
+  return train.eval_every > 0 && steps_done % train.eval_every == 0;
+}
+
+// After so many steps, on every rank.
+absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t steps_done) {
+  const RealClock clock;
+  const Nanos begin = clock.Monotonic();
+  const TrainSpec& train = training.config.spec.train;
+  const absl::StatusOr<double> loss = training.engine.Evaluate(*training.held_out);
+  if (!loss.ok()) return Annotate(loss.status(), absl::StrCat("after ", steps_done, " steps"));
+  return EvaluationReport{
+      .step = steps_done,
+      .loss = *loss,
+      .tokens = int64_t{train.eval_batches} * train.global_batch * training.config.context.model.seq,
+      .duration = clock.Monotonic() - begin};
+}
+
+// One step with what is reported of it, and the evaluation that may follow.
+absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
+  const bool tells = training.config.rank == 0;
+  LYNX_ASSIGN_OR_RETURN(StepReport report, training.engine.RunStep(step));
+  report.checkpoint = checkpoint_time;
+  training.idle_limit.Took(report.duration);
+  training.reports.Append(report);
+  const std::string& skip_reason = training.engine.skip_reason();
+  if (tells && !skip_reason.empty()) training.reports.Append(StepSkipped{.step = step, .reason = skip_reason});
+  std::optional<EvaluationReport> evaluation;
+  if (Evaluates(training.config.spec.train, step + 1)) {
+    LYNX_ASSIGN_OR_RETURN(evaluation, Evaluate(training, step + 1));
+    if (tells) training.reports.Append(*evaluation);
+  }
+  if (training.log != nullptr) training.log->Add(report, evaluation);
+  return absl::OkStatus();
+}
 
 // The steps from `first` on, with their checkpoints.
 absl::Status Train(const Training& training, int64_t first) {
@@ -92,11 +129,7 @@ absl::Status Train(const Training& training, int64_t first) {
   const int64_t steps = spec.train.steps;
   Nanos checkpoint_time;
   for (int64_t step = first; step < steps; ++step) {
-    LYNX_ASSIGN_OR_RETURN(StepReport report, training.engine.RunStep(step));
-    report.checkpoint = std::exchange(checkpoint_time, Nanos(0));
-    training.idle_limit.Took(report.duration);
-    training.reports.Append(report);
-    if (training.log != nullptr) training.log->Add(report);
+    LYNX_RETURN_IF_ERROR(TrainStep(training, step, std::exchange(checkpoint_time, Nanos(0))));
     const int64_t done = step + 1;
     if (!WritesCheckpoint(spec, done)) continue;
     const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
@@ -106,6 +139,13 @@ absl::Status Train(const Training& training, int64_t first) {
   }
   training.reports.Append(RankDone{.steps = steps});
   return absl::OkStatus();
+}
+
+// Of the job's held-out data; null without evaluation.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
+  if (config.spec.train.eval_every == 0) return std::unique_ptr<Dataset>();
+  const DataSpec held_out{.kind = config.spec.data.kind, .path = config.spec.data.validation_path};
+  return OpenDataset(held_out, config.context.model.seq, config.context.model.vocab, config.spec.train.seed);
 }
 
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
@@ -124,8 +164,10 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
                                                                               .arena = config.arena,
                                                                               .train = config.spec.train},
                                                                              backend, communicator, state, *dataset));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, OpenHeldOut(config));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
+  if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
   IdleLimit idle_limit(communicator);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   int64_t first = 0;
@@ -141,6 +183,7 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   if (config.rank == 0) log.emplace(config, first, clock);
   return Train({.config = config,
                 .engine = *engine,
+                .held_out = held_out.get(),
                 .idle_limit = idle_limit,
                 .checkpoint_bytes = checkpoint_bytes,
                 .checkpoints = checkpoints,

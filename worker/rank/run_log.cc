@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kHeader = "step,loss,learning_rate,gradient_norm\n";
+constexpr std::string_view kHeader = "step,loss,learning_rate,gradient_norm,validation_loss\n";
 
 // The shortest text that reads back as the same number.
 std::string NumberText(double value) {
@@ -96,13 +96,15 @@ absl::Status RunLog::Open(const RankConfig& config, int64_t first) {
   return WriteAll(events_fd_, EventRecord(VersionEvent(wall)) + EventRecord(StartEvent(wall, first + 1)), events);
 }
 
-void RunLog::Add(const StepReport& step) {
+void RunLog::Add(const StepReport& step, const std::optional<EvaluationReport>& evaluation) {
   if (csv_fd_ < 0) return;
   const int64_t done = step.step + 1;
-  const std::string line = absl::StrCat(done, ",", NumberText(step.loss), ",", NumberText(step.lr), ",",
-                                        NumberText(step.gradient_norm), "\n");
-  const std::vector<Scalar> scalars = {
+  const std::string line =
+      absl::StrCat(done, ",", NumberText(step.loss), ",", NumberText(step.lr), ",", NumberText(step.gradient_norm), ",",
+                   evaluation ? NumberText(evaluation->loss) : "", "\n");
+  std::vector<Scalar> scalars = {
       {"loss", step.loss}, {"learning_rate", step.lr}, {"gradient_norm", step.gradient_norm}};
+  if (evaluation) scalars.push_back({"validation_loss", evaluation->loss});
   absl::Status written = WriteAll(csv_fd_, line, folder_ + "/metrics.csv");
   if (written.ok()) {
     written = WriteAll(events_fd_, EventRecord(ScalarsEvent(clock_.Wall(), done, scalars)), folder_ + "/events.out");

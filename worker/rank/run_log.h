@@ -1,10 +1,11 @@
 // RunLog: the figures of a run's steps as files beside its checkpoints, for people and their tools:
 //
-//   DIRECTORY/metrics-JOB/metrics.csv               step,loss,learning_rate,gradient_norm
+//   DIRECTORY/metrics-JOB/metrics.csv               step,loss,learning_rate,gradient_norm,validation_loss
 //   DIRECTORY/metrics-JOB/events.out.tfevents.*     the same for TensorBoard, a file for each generation
 //
-// A line is of so many steps done. Numbers survive exactly in the CSV. A generation that resumes goes on behind the step
-// that it resumes from: later lines of an earlier generation are dropped, and so each step is there once.
+// A line is of so many steps done; the validation loss is there where the model was evaluated then. Numbers survive
+// exactly in the CSV. A generation that resumes goes on behind the step that it resumes from: later lines of an
+// earlier generation are dropped, and so each step is there once.
 //
 // Training never waits for these files or ends because of them: what cannot be written is said once on stderr and
 // left out. Owned by rank 0's compute thread.
@@ -12,6 +13,7 @@
 #define LYNX_WORKER_RANK_RUN_LOG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,7 +35,7 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  void Add(const StepReport& step);
+  void Add(const StepReport& step, const std::optional<EvaluationReport>& evaluation);
 
  private:
   absl::Status Open(const RankConfig& config, int64_t first);

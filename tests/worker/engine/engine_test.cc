@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -124,6 +125,58 @@ TEST(Engine, EndsWhenTheLossIsNotANumber) {
     EXPECT_THAT(std::string(end.message()), HasSubstr("step 1"));
     EXPECT_THAT(std::string(end.message()), HasSubstr("the loss is nan, by what rank "));
   }
+}
+
+// Every rank leaves out the same step's update, and the next step is a step as any other.
+TEST(Engine, SkipsTheUpdateOfALossThatIsNotANumberWhereItIsTold) {
+  TinyJob job = SmallJob({2, 2, 1});
+  job.train.on_non_finite = NonFinitePolicy::kSkip;
+  std::vector<std::string> reasons(job.layout.ranks());
+  const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
+    const auto states = [&] {
+      std::vector<float> all(rank.state->weights().begin(), rank.state->weights().end());
+      all.insert(all.end(), rank.state->first_moments().begin(), rank.state->first_moments().end());
+      all.insert(all.end(), rank.state->second_moments().begin(), rank.state->second_moments().end());
+      return all;
+    };
+    LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
+    EXPECT_EQ(rank.engine->skip_reason(), "");
+    float* const weight = rank.rank == 0 ? rank.state->Weight(0, Parameter::kQkvWeight) : nullptr;
+    const float good = weight == nullptr ? 0 : *weight;
+    if (weight != nullptr) *weight = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> before = states();
+    LYNX_ASSIGN_OR_RETURN(const StepReport skipped, rank.engine->RunStep(1));
+    EXPECT_TRUE(std::isnan(skipped.loss));
+    reasons[rank.rank] = rank.engine->skip_reason();
+    const std::vector<float> after = states();
+    EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);
+    if (weight != nullptr) *weight = good;
+    LYNX_ASSIGN_OR_RETURN(const StepReport next, rank.engine->RunStep(2));
+    EXPECT_TRUE(std::isfinite(next.loss));
+    EXPECT_EQ(rank.engine->skip_reason(), "");
+    EXPECT_TRUE(states() != before);
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  for (const std::string& reason : reasons) {
+    EXPECT_EQ(reason, reasons[0]);
+    EXPECT_THAT(reason, HasSubstr("the loss is nan, by what rank "));
+  }
+}
+
+TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
+  TinyJob job = SmallJob(kSingle);
+  job.train.on_non_finite = NonFinitePolicy::kSkip;
+  const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    *rank.state->Weight(0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
+    for (int64_t step = 0; step + 1 < kMostSkipsInARow; ++step) {
+      const absl::Status skipped = rank.engine->RunStep(step).status();
+      EXPECT_TRUE(skipped.ok()) << skipped;
+    }
+    return rank.engine->RunStep(kMostSkipsInARow - 1).status();
+  })[0];
+  EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the 100th step in a row without an update"));
 }
 
 TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <bit>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/worker/rank/rank_processes.h"
@@ -123,18 +126,46 @@ TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
   EXPECT_GE(own, 1);
 }
 
-TEST(RankFaults, AGradientThatIsInfiniteEndsTheRunAndNamesStepAndRank) {
-  const TestFolder folder;
-  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{},
-                      {{2, {"infinite-gradient", 4}}});
+// All ranks' losses as bits, since not-a-number is not equal to itself.
+std::vector<uint64_t> LossBits(const RankProcesses& ranks) {
+  std::vector<uint64_t> bits;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
-    const int exit_code = ranks.ExitCode(rank);
-    EXPECT_TRUE(exit_code == kRankExitFailure || exit_code == kRankExitPeerLost) << exit_code;
-    const auto failures = Only<RankFailure>(ranks.Reports(rank));
-    ASSERT_EQ(failures.size(), 1u);
-    EXPECT_THAT(
-        failures[0].reason,
-        AllOf(HasSubstr("step 4"), HasSubstr("the gradient norm is inf, by what rank 2 adds to it (the loss")));
+    std::vector<uint64_t> own;
+    for (const StepReport& step : Only<StepReport>(ranks.Reports(rank)))
+      own.push_back(std::bit_cast<uint64_t>(step.loss));
+    if (rank == 0) bits = own;
+    EXPECT_EQ(own, bits) << "rank " << rank;
+  }
+  return bits;
+}
+
+TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
+  const std::pair<RankProcesses::RankFault, const char*> cases[] = {
+      {{"nan-loss", 4}, "the loss is nan, by what rank 2 adds to it"},
+      {{"infinite-gradient", 4}, "the gradient norm is inf, by what rank 2 adds to it (the loss is "}};
+  for (const auto& [fault, reason] : cases) {
+    SCOPED_TRACE(fault.name);
+    std::vector<std::vector<uint64_t>> runs;
+    for (int run = 0; run < 2; ++run) {
+      const TestFolder folder;
+      RankProcesses ranks(
+          folder,
+          Configs(folder, kSteps,
+                  [](RankConfig& config) { config.spec.train.on_non_finite = NonFinitePolicy::kSkip; }),
+          /*generation=*/1, /*absent=*/{}, {{2, fault}});
+      ranks.ExpectAllExit(kRankExitOk);
+      runs.push_back(LossBits(ranks));
+      for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+        const auto skipped = Only<StepSkipped>(ranks.Reports(rank));
+        ASSERT_EQ(skipped.size(), rank == 0 ? 1u : 0u);
+        if (rank != 0) continue;
+        EXPECT_EQ(skipped[0].step, 4);
+        EXPECT_THAT(skipped[0].reason, HasSubstr(reason));
+      }
+    }
+    ASSERT_EQ(runs[0].size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(runs[0], runs[1]);
+    EXPECT_TRUE(std::isfinite(std::bit_cast<double>(runs[0].back())));
   }
 }
 
