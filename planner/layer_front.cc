@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "planner/packed_numbers.h"
 
 namespace lynx {
 namespace {
@@ -63,18 +64,21 @@ class EarlyTimes {
     possible_ |= allowed;
     room_ += capacity;
     Window& window = windows_.emplace_back(Window{placement, std::vector<ItemSet>(exposed_.size())});
-    // Subsets of a set come before it, so the sets are looked at in falling order.
-    for (unsigned set = possible_;; set = (set - 1) & possible_) {
+    // Without this window.
+    const std::vector<Nanos> without = exposed_;
+    // Subsets of a set come before it.
+    for (unsigned set = possible_ & -possible_; set != 0; set = (set - possible_) & possible_) {
       Nanos& best = exposed_[set];
-      const Nanos least = Excess(cost_[set], room_);
+      // Fewer items never expose more.
+      Nanos least = Excess(cost_[set], room_);
+      for (unsigned rest = set; rest != 0; rest &= rest - 1) least = std::max(least, exposed_[set & ~(rest & -rest)]);
       for (unsigned here = set & allowed; here != 0 && best > least; here = (here - 1) & set & allowed) {
         const unsigned before = set & ~here;
-        const Nanos exposed = exposed_[before] + Excess(cost_[here], capacity);
+        const Nanos exposed = without[before] + Excess(cost_[here], capacity);
         if (exposed >= best || (inputs[before] & here) != 0) continue;
         best = exposed;
         window.taken[set] = static_cast<ItemSet>(here);
       }
-      if (set == 0) break;
     }
   }
 
@@ -270,6 +274,55 @@ class KeptSearch {
   std::vector<Kept> kept_;
 };
 
+// What a policy of a layer is worth.
+struct Value {
+  Nanos exposed;
+  Bytes held, stored, transient;
+
+  auto operator<=>(const Value&) const = default;
+};
+
+// Values of policies, and which of them betters another one.
+class Values {
+ public:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+  // `most`: hardly any is larger. Without `or_more` what is stored does not matter.
+  Values(const Value& most, bool or_more) : or_more_(or_more), packing_(Numbers(most)) {}
+
+  void Add(const Value& value) {
+    values_.push_back(value);
+    packed_.push_back(packing_.Pack(Numbers(value)));
+  }
+  void Swap(size_t a, size_t b) {
+    std::swap(values_[a], values_[b]);
+    std::swap(packed_[a], packed_[b]);
+  }
+  bool Betters(size_t a, const Value& b) const { return Betters(values_[a], b); }
+  // The first that betters `value`, or is equal to it.
+  size_t FindBetter(const Value& value) const {
+    const uint64_t packed = packing_.Pack(Numbers(value));
+    for (size_t i = 0; i < packed_.size(); ++i) {
+      if (PackedNumbers::MayAllBeAtMost(packed_[i], packed) && Betters(values_[i], value)) return i;
+    }
+    return kNone;
+  }
+
+ private:
+  PackedNumbers::Numbers Numbers(const Value& value) const {
+    return {value.exposed.value, value.held.value, or_more_ ? value.stored.value : 0, value.transient.value};
+  }
+  bool Betters(const Value& a, const Value& b) const {
+    return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed &&
+           (!or_more_ || a.stored <= b.stored);
+  }
+
+  const bool or_more_;
+  const PackedNumbers packing_;
+  std::vector<Value> values_;
+  std::vector<uint64_t> packed_;
+};
+
 // Joins the two halves: late items' fronts, of inner and of top layers, and the ways to keep the others.
 class Search {
  public:
@@ -282,13 +335,19 @@ class Search {
   // One result for each of `fronts`.
   std::vector<std::vector<LayerPoint>> Run(std::span<LateFronts* const> fronts) {
     std::vector<Joined> joined;
-    for (LateFronts* const front : fronts) joined.push_back({.late = front});
-    for (const ItemSet late : InOrder(*fronts.front())) {
-      const Kept floor = kept_.FloorOf(late);
-      if (std::all_of(joined.begin(), joined.end(), [&](Joined& of) { return Hopeless(late, {&floor, 1}, of); })) continue;
+    for (LateFronts* const front : fronts) joined.push_back({.late = front, .values = NoValues()});
+    for (const auto& [exposed, transient, late] : InOrder(*fronts.front())) {
+      const Kept least = kept_.FloorOf(late);
+      bool hopeless = true;
+      for (Joined& of : joined) {
+        of.floor = &of == &joined.front() ? LateFronts::Floor{transient, exposed} : of.late->FloorOf(late);
+        of.hopeless = Hopeless({&least, 1}, of);
+        hopeless = hopeless && of.hopeless;
+      }
+      if (hopeless) continue;
       const std::vector<Kept>& kept = kept_.Of(late);
       for (Joined& of : joined) {
-        if (!Hopeless(late, kept, of)) Join(late, kept, of);
+        if (!of.hopeless && !Hopeless(kept, of)) Join(late, kept, of);
       }
     }
     std::vector<std::vector<LayerPoint>> points;
@@ -299,44 +358,58 @@ class Search {
  private:
   // A way to treat a layer.
   struct Found {
-    Nanos exposed;
-    Bytes held, stored, transient;
+    Value value;
     ItemSet late = 0, early = 0, offloaded = 0;
     uint16_t late_point = 0;  // of the late items' front
 
-    auto key() const { return std::tie(exposed, held, stored, transient, late, early, offloaded); }
+    auto key() const { return std::tie(value, late, early, offloaded); }
   };
 
   // What was found of inner layers, or of the top layer.
   struct Joined {
     LateFronts* late;
+    Values values;                 // of what was found
+    LateFronts::Floor floor = {};  // of the set of late items that is looked at
+    bool hopeless = false;         // so is that set
     std::vector<Found> found = {};
     size_t last = 0;  // what bettered another one last: likely to better the next one too
+    // What nothing bettered when so much had been found: bounds are often met.
+    Value open = {};
+    size_t open_at = std::numeric_limits<size_t>::max();
   };
 
-  // The sets of late items, what may expose least first.
-  std::vector<ItemSet> InOrder(const LateFronts& front) const {
+  Values NoValues() const {
+    Value most;
+    for (const RecomputeItem& item : problem_.items) {
+      most.exposed += item.cost;
+      most.transient += item.bytes * 2;
+      most.stored += item.bytes;
+    }
+    most.held = most.stored * problem_.in_flight;
+    return {most, or_more_};
+  }
+
+  // The sets of late items with their floors, what may expose least first.
+  std::vector<std::tuple<Nanos, Bytes, ItemSet>> InOrder(const LateFronts& front) const {
     std::vector<std::tuple<Nanos, Bytes, ItemSet>> order;
+    order.reserve(tables_.bytes.size());
     for (unsigned late = 0; late < tables_.bytes.size(); ++late) {
       if ((late & ~(front.possible() & (tables_.read | tables_.inputs[late]))) != 0) continue;
       const LateFronts::Floor floor = front.FloorOf(static_cast<ItemSet>(late));
       order.emplace_back(floor.exposed, floor.transient, static_cast<ItemSet>(late));
     }
     std::sort(order.begin(), order.end());
-    std::vector<ItemSet> sets;
-    for (const auto& [exposed, transient, late] : order) sets.push_back(late);
-    return sets;
+    return order;
   }
 
-  static Found Join(ItemSet late, const Kept& kept, Nanos exposed, Bytes transient) {
-    return {kept.exposed + exposed, kept.held, kept.stored, transient, late, kept.early, kept.offloaded};
+  static Value Join(const Kept& kept, Nanos exposed, Bytes transient) {
+    return {kept.exposed + exposed, kept.held, kept.stored, transient};
   }
 
   // Whether something found betters whatever these make with the late items.
-  bool Hopeless(ItemSet late, std::span<const Kept> kept, Joined& of) const {
-    const LateFronts::Floor floor = of.late->FloorOf(late);
+  bool Hopeless(std::span<const Kept> kept, Joined& of) const {
     return std::all_of(kept.begin(), kept.end(), [&](const Kept& with) {
-      return Bettered(Join(late, with, floor.exposed, floor.transient), of);
+      return Bettered(Join(with, of.floor.exposed, of.floor.transient), of);
     });
   }
 
@@ -344,39 +417,40 @@ class Search {
     uint16_t index = 0;
     for (const LatePoint& point : of.late->Of(late)) {
       for (const Kept& with : kept) {
-        Found next = Join(late, with, point.exposed, point.transient);
-        next.late_point = index;
-        if (!Bettered(next, of)) of.found.push_back(next);
+        const Value value = Join(with, point.exposed, point.transient);
+        if (Bettered(value, of)) continue;
+        of.found.push_back({value, late, with.early, with.offloaded, index});
+        of.values.Add(value);
       }
       ++index;
     }
   }
 
-  bool Bettered(const Found& by, Joined& of) const {
-    if (of.found.empty()) return false;
-    if (Betters(of.found[of.last], by)) return true;
-    const auto known = std::find_if(of.found.begin(), of.found.end(), [&](const Found& a) { return Betters(a, by); });
-    if (known == of.found.end()) return false;
+  bool Bettered(const Value& by, Joined& of) const {
+    if (of.found.empty() || (of.open_at == of.found.size() && of.open == by)) return false;
+    if (of.values.Betters(of.last, by)) return true;
+    const size_t known = of.values.FindBetter(by);
+    if (known == Values::kNone) {
+      of.open = by;
+      of.open_at = of.found.size();
+      return false;
+    }
     // What betters much comes forward.
-    of.last = static_cast<size_t>(known - of.found.begin()) / 2;
-    std::swap(*known, of.found[of.last]);
+    of.last = known / 2;
+    std::swap(of.found[known], of.found[of.last]);
+    of.values.Swap(known, of.last);
     return true;
-  }
-
-  bool Betters(const Found& a, const Found& b) const {
-    return a.held <= b.held && a.transient <= b.transient && a.exposed <= b.exposed &&
-           (!or_more_ || a.stored <= b.stored);
   }
 
   std::vector<LayerPoint> PointsOf(std::vector<Found>& found, LateFronts& front) const {
     std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.key() < b.key(); });
-    size_t count = 0;
+    Values values = NoValues();
     std::vector<LayerPoint> points;
+    points.reserve(found.size());
     for (const Found& next : found) {
-      const auto end = found.begin() + static_cast<ptrdiff_t>(count);
-      if (std::any_of(found.begin(), end, [&](const Found& by) { return Betters(by, next); })) continue;
+      if (values.FindBetter(next.value) != Values::kNone) continue;
       points.push_back(PointOf(next, front));
-      found[count++] = next;
+      values.Add(next.value);
     }
     return points;
   }
@@ -396,10 +470,10 @@ class Search {
       const int i = std::countr_zero(rest);
       if (point.policy[i] == Placement::kCritical) point.kept_exposed -= problem_.items[i].cost;
     }
-    point.stored = found.stored;
+    point.stored = found.value.stored;
     point.once = tables_.bytes[found.early];
     point.offloaded = tables_.bytes[found.offloaded];
-    point.transient = found.transient;
+    point.transient = found.value.transient;
     point.exposed = point.kept_exposed + late.exposed;
     return point;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "planner/packed_numbers.h"
 
 namespace lynx {
 namespace {
@@ -62,14 +63,25 @@ struct ItemTables {
 struct LateState {
   LatePart part;
   ItemSet set = 0;    // late items
+  ItemSet inputs = 0;  // what making them again reads
   ItemNumbers due;    // of undecided items: the last moment that serves what reads them
   ItemNumbers last;   // of undecided items: the last phase in which something reads them, plus one
+
+  void Forget(int i) {
+    due.Set(i, 0);
+    last.Set(i, 0);
+  }
 };
 
 class LateMaking {
  public:
-  LateMaking(const RecomputeProblem& problem, const ItemTables& tables, bool top)
-      : problem_(problem), tables_(tables), top_(top), windows_(static_cast<int>(problem.backward.size())) {}
+  LateMaking(const RecomputeProblem& problem, bool top)
+      : problem_(problem), top_(top), windows_(static_cast<int>(problem.backward.size())) {
+    for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
+      possible_[i] = PossiblePlacements(problem, i, top);
+      if (problem.items[i].read_by != 0) read_ |= ItemBit(i);
+    }
+  }
 
   int windows() const { return windows_; }
 
@@ -86,9 +98,9 @@ class LateMaking {
   // Calls visit(state) for every moment at which item i can be made again after `state`.
   template <class Visit>
   void ForEachMoment(int i, const LateState& state, const Visit& visit) const {
-    if (!Has(tables_.read | tables_.inputs[state.set], i)) return;
+    if (!Has(read_ | state.inputs, i)) return;
     const int due = state.due.Get(i);
-    const PlacementSet possible = tables_.possible[i];
+    const PlacementSet possible = possible_[i];
     for (int w = 0; w < windows_ && w <= due; ++w) {
       if (Contains(possible, AboveWindow(w))) visit(Make(i, AboveWindow(w), w, state));
     }
@@ -108,8 +120,8 @@ class LateMaking {
     const RecomputeItem& item = problem_.items[i];
     const int phase = PhaseOf(moment);
     next.set |= ItemBit(i);
-    next.due.Set(i, 0);
-    next.last.Set(i, 0);
+    next.inputs |= item.inputs;
+    next.Forget(i);
     part.policy[i] = placement;
     for (int k = phase; k <= std::max(phase, state.last.Get(i) - 1); ++k) part.live[k] += item.bytes;
     if (placement == Placement::kCritical) {
@@ -130,9 +142,10 @@ class LateMaking {
   }
 
   const RecomputeProblem& problem_;
-  const ItemTables& tables_;
   const bool top_;
   const int windows_;
+  std::array<PlacementSet, kMaxItems> possible_{};
+  ItemSet read_ = 0;  // by segments
 };
 
 // The late parts of every set: all states of one item are found before the next item is decided,
@@ -140,30 +153,25 @@ class LateMaking {
 class LateFrontSearch {
  public:
   LateFrontSearch(const RecomputeProblem& problem, const LateMaking& making, bool top)
-      : problem_(problem), items_(static_cast<int>(problem.items.size())), making_(making), top_(top) {}
+      : problem_(problem),
+        items_(static_cast<int>(problem.items.size())),
+        making_(making),
+        top_(top),
+        packing_(MostNumbers(problem)) {}
 
-  // Indexed by the set of late items: of all sets, or of `only` one. At most about `beam` states go on from item to item.
-  std::vector<std::vector<LatePart>> Run(std::optional<ItemSet> only = std::nullopt,
-                                         size_t beam = std::numeric_limits<size_t>::max()) {
-    std::vector<Node> nodes{{making_.Root()}};
-    for (int i = items_ - 1; i >= 0; --i) {
-      grown_.clear();
-      heads_.clear();
-      for (const Node& node : nodes) {
-        if (node.dominated) continue;
-        LateState not_late = node.state;
-        not_late.due.Set(i, 0);
-        not_late.last.Set(i, 0);
-        if (!only || !Has(*only, i)) Add(not_late);
-        if (only && !Has(*only, i)) continue;
-        making_.ForEachMoment(i, node.state, [&](const LateState& state) { Add(state); });
-      }
-      nodes.swap(grown_);
-      if (nodes.size() > beam) Narrow(nodes, beam);
-    }
+  // Indexed by the set of late items.
+  std::vector<std::vector<LatePart>> OfAllSets() {
     std::vector<std::vector<LatePart>> parts(size_t{1} << items_);
-    for (const Node& node : nodes) {
+    for (const Node& node : Grow(std::nullopt, std::numeric_limits<size_t>::max())) {
       if (!node.dominated) parts[node.state.set].push_back(node.state.part);
+    }
+    return parts;
+  }
+  // At most about `beam` states go on from item to item.
+  std::vector<LatePart> Of(ItemSet late, size_t beam) {
+    std::vector<LatePart> parts;
+    for (const Node& node : Grow(late, beam)) {
+      if (!node.dominated) parts.push_back(node.state.part);
     }
     return parts;
   }
@@ -172,8 +180,53 @@ class LateFrontSearch {
   struct Node {
     LateState state;
     bool dominated = false;
-    int32_t next = -1;  // in grown_: another of the same group
   };
+  // Beside each of grown_.
+  struct Link {
+    uint64_t packed;  // see NumbersOf
+    int32_t next;     // in grown_: another of the same group; -1: none
+  };
+
+  // What must be no more of a part that dominates another one.
+  static PackedNumbers::Numbers NumbersOf(const LatePart& part) {
+    PackedNumbers::Numbers numbers{};
+    for (const Bytes bytes : part.live) numbers[0] += bytes.value;
+    for (const Bytes bytes : part.above) numbers[1] += bytes.value;
+    numbers[2] = part.exposed.value;
+    return numbers;
+  }
+  static PackedNumbers::Numbers MostNumbers(const RecomputeProblem& problem) {
+    PackedNumbers::Numbers most{};
+    for (const RecomputeItem& item : problem.items) {
+      most[0] += item.bytes.value * problem.segments();
+      most[1] += item.bytes.value * problem.segments();
+      most[2] += item.cost.value;
+    }
+    return most;
+  }
+
+  // Of all sets, or of `only` one.
+  std::vector<Node> Grow(std::optional<ItemSet> only, size_t beam) {
+    std::vector<Node> nodes{{making_.Root()}};
+    for (int i = items_ - 1; i >= 0; --i) {
+      grown_.clear();
+      links_.clear();
+      heads_.clear();
+      for (const Node& node : nodes) {
+        if (node.dominated) continue;
+        if (!only || !Has(*only, i)) {
+          LateState not_late = node.state;
+          not_late.Forget(i);
+          Add(not_late);
+        }
+        if (only && !Has(*only, i)) continue;
+        making_.ForEachMoment(i, node.state, [&](const LateState& state) { Add(state); });
+      }
+      nodes.swap(grown_);
+      if (nodes.size() > beam) Narrow(nodes, beam);
+    }
+    return nodes;
+  }
 
   // Keeps the states that expose least, and then live least, if the neighbours are alike.
   void Narrow(std::vector<Node>& nodes, size_t beam) const {
@@ -193,33 +246,40 @@ class LateFrontSearch {
   void Add(const LateState& state) {
     const auto [head, inserted] =
         heads_.try_emplace(std::tuple(state.set, state.due.bits(), state.last.bits()), -1);
-    for (int32_t n = head->second; n >= 0; n = grown_[n].next) {
+    const uint64_t packed = packing_.Pack(NumbersOf(state.part));
+    for (int32_t n = head->second; n >= 0; n = links_[n].next) {
+      if (!PackedNumbers::MayAllBeAtMost(links_[n].packed, packed)) continue;
       if (!grown_[n].dominated && Dominates(grown_[n].state.part, state.part)) return;
     }
-    for (int32_t n = head->second; n >= 0; n = grown_[n].next) {
+    for (int32_t n = head->second; n >= 0; n = links_[n].next) {
+      if (!PackedNumbers::MayAllBeAtMost(packed, links_[n].packed)) continue;
       if (Dominates(state.part, grown_[n].state.part)) grown_[n].dominated = true;
     }
-    grown_.push_back({state, false, head->second});
+    grown_.push_back({state, false});
+    links_.push_back({packed, head->second});
     head->second = static_cast<int32_t>(grown_.size()) - 1;
   }
 
+  // The same items, so what is not exposed is in windows: who exposes less does more in some of them, and if that is
+  // to be paid as exposed time, less in none.
   bool Dominates(const LatePart& a, const LatePart& b) const {
-    Nanos exposed = a.exposed + Positive(b.early - a.early);
-    if (exposed > b.exposed) return false;
+    if (a.exposed > b.exposed || a.early < b.early) return false;
+    for (int w = 0; w < making_.windows(); ++w) {
+      if (a.above_work[w] < b.above_work[w] || a.own_work[w] < b.own_work[w]) return false;
+    }
     for (int k = 0; k <= making_.windows(); ++k) {
       if (a.live[k] > b.live[k] || a.above[k] > b.above[k]) return false;
     }
-    for (int w = 0; w < making_.windows(); ++w) {
-      exposed += Positive(a.above_work[w] - b.above_work[w]) + Positive(a.own_work[w] - b.own_work[w]);
-    }
-    return exposed <= b.exposed;
+    return true;
   }
 
   const RecomputeProblem& problem_;
   const int items_;
   const LateMaking& making_;
   const bool top_;
+  const PackedNumbers packing_;
   std::vector<Node> grown_;
+  std::vector<Link> links_;
   absl::flat_hash_map<std::tuple<ItemSet, uint64_t, uint64_t>, int32_t> heads_;
 };
 
@@ -422,8 +482,8 @@ namespace {
 // `known`: parts of another layer of the stage; kept parts are the same for all layers.
 std::vector<PartsOfSet> PartsWith(const RecomputeProblem& problem, const ItemTables& tables, bool top, KeptSearch& kept,
                                   const std::vector<PartsOfSet>& known) {
-  const LateMaking making(problem, tables, top);
-  std::vector<std::vector<LatePart>> late = LateFrontSearch(problem, making, top).Run();
+  const LateMaking making(problem, top);
+  std::vector<std::vector<LatePart>> late = LateFrontSearch(problem, making, top).OfAllSets();
   auto next_known = known.begin();
   std::vector<PartsOfSet> parts;
   for (size_t set = 0; set < tables.bytes.size(); ++set) {
@@ -455,9 +515,8 @@ StageParts PartsOfStage(const RecomputeProblem& problem) {
 }
 
 std::vector<LatePart> LatePartsOf(const RecomputeProblem& problem, bool top, ItemSet late_items, size_t beam) {
-  const ItemTables tables(problem, top);
-  const LateMaking making(problem, tables, top);
-  return std::move(LateFrontSearch(problem, making, top).Run(late_items, beam)[late_items]);
+  const LateMaking making(problem, top);
+  return LateFrontSearch(problem, making, top).Of(late_items, beam);
 }
 
 }  // namespace lynx

@@ -1,6 +1,7 @@
 #include "planner/recompute_problem.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <tuple>
 
@@ -14,17 +15,8 @@ constexpr bool Has(unsigned set, int i) { return (set >> i & 1) != 0; }
 
 int Segments(const RecomputeProblem& problem) { return problem.segments(); }
 
-int LastReader(SegmentSet set) {
-  int last = -1;
-  for (int k = 0; k < kMaxPhases; ++k) last = Has(set, k) ? k : last;
-  return last;
-}
-int FirstReader(SegmentSet set, int none) {
-  for (int k = 0; k < kMaxPhases; ++k) {
-    if (Has(set, k)) return k;
-  }
-  return none;
-}
+int LastReader(SegmentSet set) { return static_cast<int>(std::bit_width(set)) - 1; }
+int FirstReader(SegmentSet set, int none) { return set == 0 ? none : std::countr_zero(set); }
 
 // Moments of the header's list as numbers in the order of time.
 constexpr int kStallMoment = kMaxWindows;
@@ -58,6 +50,7 @@ absl::Status Refuse(int item, Placement placement, const char* why) {
 absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const LayerPolicy& policy, bool top) {
   Remaking schedule;
   const int count = static_cast<int>(problem.items.size());
+  ItemSet recomputed = 0;
   // Readers come after what they read, so they are scheduled first.
   for (int i = count - 1; i >= 0; --i) {
     const RecomputeItem& item = problem.items[i];
@@ -65,8 +58,9 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
     schedule.read[i] = item.read_by != 0;
     schedule.last_phases[i] = LastReader(item.read_by);
     int deadline = CriticalMoment(FirstReader(item.read_by, Segments(problem) - 1));
-    for (int reader = i + 1; reader < count; ++reader) {
-      if (!Has(problem.items[reader].inputs, i) || !IsRecomputed(policy[reader])) continue;
+    for (unsigned rest = recomputed; rest != 0; rest &= rest - 1) {
+      const int reader = std::countr_zero(rest);
+      if (!Has(problem.items[reader].inputs, i)) continue;
       schedule.read[i] = true;
       deadline = std::min(deadline, schedule.moments[reader]);
       if (schedule.moments[reader] > kStallMoment) {
@@ -80,6 +74,7 @@ absl::StatusOr<Remaking> RemakingOf(const RecomputeProblem& problem, const Layer
     const std::optional<int> moment = MomentOf(placement, deadline);
     if (!moment || *moment > deadline) return Refuse(i, placement, "what reads it comes earlier");
     schedule.moments[i] = *moment;
+    recomputed |= static_cast<ItemSet>(1 << i);
   }
   return schedule;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -257,8 +258,9 @@ class StageHeu::Placing {
     Bytes transient;
   };
   struct Pairing {
-    std::vector<PairCost> pairs;  // [lower * upper parts + upper]
+    std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not yet asked for
   };
+  static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
   // Does not depend on budget, layers and microbatches in flight.
   struct Cache {
     std::map<std::pair<bool, ItemSet>, Choices> choices;
@@ -276,23 +278,38 @@ class StageHeu::Placing {
     std::vector<const Choices*> choices(layers);
     for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
     // least[a]: of this layer and all above it, if this one has its part a. above[l][a]: then the part of layer l + 1.
-    std::vector<Nanos> least = choices[layers - 1]->exposed;
+    std::vector<Nanos> least = choices[layers - 1]->exposed, next;
     std::vector<std::vector<int32_t>> above(layers);
+    std::vector<int32_t> order;   // of the upper layer's parts, by `least`
+    std::optional<Nanos> steady;  // what the last layer added to each of `least`, if it was like the one above it
     for (size_t l = layers - 1; l-- > 0;) {
-      const Pairing& pairing = PairingOf(*choices[l + 1], *choices[l]);
-      std::vector<Nanos> next(choices[l]->parts.size(), kNever);
+      if (steady && choices[l] == choices[l + 1]) {
+        above[l] = above[l + 1];
+        for (Nanos& exposed : least) exposed = exposed < kNever ? exposed + *steady : kNever;
+        continue;
+      }
+      const std::vector<LatePart>&upper_parts = choices[l + 1]->parts, &lower_parts = choices[l]->parts;
+      std::vector<PairCost>& pairs = PairingOf(*choices[l + 1], *choices[l]).pairs;
+      order.resize(upper_parts.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(),
+                [&](int32_t a, int32_t b) { return std::tie(least[a], a) < std::tie(least[b], b); });
+      next.assign(lower_parts.size(), kNever);
       above[l].assign(next.size(), -1);
       for (size_t lower = 0; lower < next.size(); ++lower) {
-        const auto* pair = &pairing.pairs[lower * least.size()];
-        for (size_t upper = 0; upper < least.size(); ++upper) {
-          const Nanos exposed = least[upper] + pair[upper].exposed;
-          if (exposed >= next[lower] || pair[upper].transient > cap) continue;
+        for (const int32_t upper : order) {
+          if (least[upper] > next[lower] || least[upper] >= kNever) break;
+          PairCost& pair = pairs[lower * upper_parts.size() + upper];
+          if (pair.exposed == kUnknown.exposed) pair = PairValue(upper_parts[upper], lower_parts[lower]);
+          const Nanos exposed = least[upper] + pair.exposed;
+          if (pair.transient > cap || std::tie(exposed, upper) >= std::tie(next[lower], above[l][lower])) continue;
           next[lower] = exposed;
-          above[l][lower] = static_cast<int32_t>(upper);
+          above[l][lower] = upper;
         }
         next[lower] = std::min(kNever, next[lower] + choices[l]->exposed[lower]);
       }
-      least = std::move(next);
+      steady = choices[l] == choices[l + 1] ? Difference(next, least) : std::nullopt;
+      least.swap(next);
     }
     int32_t part = -1;
     Nanos best = kNever;
@@ -347,13 +364,21 @@ class StageHeu::Placing {
     return cost;
   }
 
-  const Pairing& PairingOf(const Choices& upper, const Choices& lower) {
-    auto [it, inserted] = cache_.pairings.try_emplace({&upper, &lower});
-    if (!inserted) return it->second;
-    it->second.pairs.reserve(upper.parts.size() * lower.parts.size());
-    for (const LatePart& below : lower.parts) {
-      for (const LatePart& above : upper.parts) it->second.pairs.push_back(PairValue(above, below));
+  // What was added to each that is possible; nullopt if that is not the same for all.
+  static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
+    std::optional<Nanos> difference;
+    for (size_t i = 0; i < to.size(); ++i) {
+      if ((to[i] < kNever) != (from[i] < kNever)) return std::nullopt;
+      if (to[i] >= kNever) continue;
+      if (difference && to[i] - from[i] != *difference) return std::nullopt;
+      difference = to[i] - from[i];
     }
+    return difference;
+  }
+
+  Pairing& PairingOf(const Choices& upper, const Choices& lower) {
+    auto [it, inserted] = cache_.pairings.try_emplace({&upper, &lower});
+    if (inserted) it->second.pairs.assign(upper.parts.size() * lower.parts.size(), kUnknown);
     return it->second;
   }
 
