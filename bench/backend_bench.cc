@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "worker/backend/backend.h"
@@ -22,15 +23,33 @@ Backend& TheBackend() {
   return *backend;
 }
 
+template <class T>
+LayerBackend<T>& Ops() {
+  if constexpr (std::is_same_v<T, float>) {
+    return TheBackend();
+  } else {
+    return TheBackend().bfloat16();
+  }
+}
+
 // Values in [-1, 1), from memory of the backend's own so that alignment is the engine's.
-float* Values(int64_t count) {
-  float* data = TheBackend().Allocate(Bytes(count * 4), "a benchmark's tensor").value().data();
+template <class T = float>
+T* Values(int64_t count) {
+  const Bytes bytes((count * static_cast<int64_t>(sizeof(T)) + 3) / 4 * 4);
+  T* data = reinterpret_cast<T*>(TheBackend().Allocate(bytes, "a benchmark's tensor").value().data());
   uint32_t state = 1;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525u + 1013904223u;
     data[i] = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
   }
   return data;
+}
+
+// As large as any of attention's.
+float* Workspace() {
+  static float* const workspace =
+      Values(2 * kS * kS + kB * kA * kS + WideHeadFloats<Bfloat16>(kAttention, /*whole=*/4, /*rows=*/3));
+  return workspace;
 }
 
 std::vector<int32_t> Tokens() {
@@ -43,30 +62,35 @@ void ReportFlops(benchmark::State& state, double flops) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// `tensors` times `count` floats are read or written by one call.
+// `tensors` times `count` elements are read or written by one call.
+template <class T = float>
 void ReportBytes(benchmark::State& state, int64_t tensors, int64_t count) {
-  const double bytes = static_cast<double>(tensors * count) * sizeof(float);
+  const double bytes = static_cast<double>(tensors * count) * sizeof(T);
   state.counters["GB/s"] = benchmark::Counter(bytes * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+template <class T>
 void LinearForward(benchmark::State& state) {
   const int64_t in = state.range(0), out = state.range(1);
-  float *x = Values(kN * in), *w = Values(out * in), *bias = Values(out), *y = Values(kN * out);
-  for (auto _ : state) TheBackend().LinearForward(x, w, bias, kN, in, out, y);
+  T *x = Values<T>(kN * in), *w = Values<T>(out * in), *bias = Values<T>(out), *y = Values<T>(kN * out);
+  for (auto _ : state) Ops<T>().LinearForward(x, w, bias, kN, in, out, y);
   ReportFlops(state, 2.0 * kN * static_cast<double>(in * out));
 }
 
+template <class T>
 void LinearBackward(benchmark::State& state) {
   const int64_t in = state.range(0), out = state.range(1);
-  float *dx = Values(kN * in), *w = Values(out * in), *dy = Values(kN * out);
-  for (auto _ : state) TheBackend().LinearBackward(dy, w, kN, in, out, dx);
+  T *dx = Values<T>(kN * in), *w = Values<T>(out * in), *dy = Values<T>(kN * out);
+  for (auto _ : state) Ops<T>().LinearBackward(dy, w, kN, in, out, dx);
   ReportFlops(state, 2.0 * kN * static_cast<double>(in * out));
 }
 
+template <class T>
 void LinearWeight(benchmark::State& state) {
   const int64_t in = state.range(0), out = state.range(1);
-  float *x = Values(kN * in), *dw = Values(out * in), *dbias = Values(out), *dy = Values(kN * out);
-  for (auto _ : state) TheBackend().LinearWeight(x, dy, kN, in, out, dw, dbias);
+  T *x = Values<T>(kN * in), *dy = Values<T>(kN * out);
+  float *dw = Values(out * in), *dbias = Values(out);
+  for (auto _ : state) Ops<T>().LinearWeight(x, dy, kN, in, out, dw, dbias);
   ReportFlops(state, 2.0 * kN * static_cast<double>(in * out));
 }
 
@@ -78,179 +102,233 @@ void LinearWeight(benchmark::State& state) {
       ->Args({kH, kF})     \
       ->Args({kF, kH})     \
       ->Unit(benchmark::kMillisecond)
-BENCHMARK(LinearForward)->LYNX_LINEAR_SHAPES;
-BENCHMARK(LinearBackward)->LYNX_LINEAR_SHAPES;
-BENCHMARK(LinearWeight)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearForward, float)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearForward, Bfloat16)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearBackward, float)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearBackward, Bfloat16)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearWeight, float)->LYNX_LINEAR_SHAPES;
+BENCHMARK_TEMPLATE(LinearWeight, Bfloat16)->LYNX_LINEAR_SHAPES;
 
 // One (rows, d) x (d, columns) product per visible block.
 constexpr double kCausalProductFlops = 2.0 * kB * kA * kS * kS * kD / 2;
 
+template <class T>
 void ProbsForward(benchmark::State& state) {
-  float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS);
-  for (auto _ : state) TheBackend().ProbsForward(kAttention, qkv, probs);
+  T *qkv = Values<T>(kN * 3 * kH), *probs = Values<T>(kB * kA * kS * kS);
+  for (auto _ : state) Ops<T>().ProbsForward(kAttention, qkv, Workspace(), probs);
   ReportFlops(state, kCausalProductFlops);
 }
-BENCHMARK(ProbsForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ProbsForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ProbsForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void ContextForward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
-  float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS), *context = Values(kN * kH);
-  float* workspace = Values(kS * kS);
-  for (auto _ : state) TheBackend().ContextForward(kAttention, probs, qkv, key, workspace, context);
+  T *qkv = Values<T>(kN * 3 * kH), *probs = Values<T>(kB * kA * kS * kS), *context = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().ContextForward(kAttention, probs, qkv, key, Workspace(), context);
   ReportFlops(state, kCausalProductFlops);
 }
-BENCHMARK(ContextForward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ContextForward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(ContextForward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void AttentionBackward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
-  float *qkv = Values(kN * 3 * kH), *probs = Values(kB * kA * kS * kS), *dcontext = Values(kN * kH);
-  float *workspace = Values(2 * kS * kS), *dqkv = Values(kN * 3 * kH);
+  T *qkv = Values<T>(kN * 3 * kH), *probs = Values<T>(kB * kA * kS * kS), *dcontext = Values<T>(kN * kH);
+  T* dqkv = Values<T>(kN * 3 * kH);
   for (auto _ : state) {
-    TheBackend().AttentionBackward(kAttention, probs, qkv, dcontext, key, workspace, dqkv);
+    Ops<T>().AttentionBackward(kAttention, probs, qkv, dcontext, key, Workspace(), dqkv);
   }
   ReportFlops(state, 4 * kCausalProductFlops);
 }
-BENCHMARK(AttentionBackward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(AttentionBackward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(AttentionBackward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void FlashForward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
-  float *qkv = Values(kN * 3 * kH), *context = Values(kN * kH), *lse = Values(kB * kA * kS);
-  for (auto _ : state) TheBackend().FlashForward(kAttention, qkv, key, context, lse);
+  T *qkv = Values<T>(kN * 3 * kH), *context = Values<T>(kN * kH);
+  float* lse = Values(kB * kA * kS);
+  for (auto _ : state) Ops<T>().FlashForward(kAttention, qkv, key, Workspace(), context, lse);
   ReportFlops(state, 2 * kCausalProductFlops);
 }
-BENCHMARK(FlashForward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(FlashForward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(FlashForward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void FlashBackward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
-  float *qkv = Values(kN * 3 * kH), *context = Values(kN * kH), *dcontext = Values(kN * kH), *lse = Values(kB * kA * kS);
-  float *workspace = Values(kB * kA * kS), *dqkv = Values(kN * 3 * kH);
-  TheBackend().FlashForward(kAttention, qkv, key, context, lse);
+  T *qkv = Values<T>(kN * 3 * kH), *context = Values<T>(kN * kH), *dcontext = Values<T>(kN * kH);
+  float* lse = Values(kB * kA * kS);
+  T* dqkv = Values<T>(kN * 3 * kH);
+  Ops<T>().FlashForward(kAttention, qkv, key, Workspace(), context, lse);
   for (auto _ : state) {
-    TheBackend().FlashBackward(kAttention, qkv, context, lse, dcontext, key, workspace, dqkv);
+    Ops<T>().FlashBackward(kAttention, qkv, context, lse, dcontext, key, Workspace(), dqkv);
   }
   ReportFlops(state, 5 * kCausalProductFlops);
 }
-BENCHMARK(FlashBackward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(FlashBackward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(FlashBackward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void LayerNormForward(benchmark::State& state) {
-  float *x = Values(kN * kH), *gamma = Values(kH), *beta = Values(kH), *y = Values(kN * kH);
-  for (auto _ : state) TheBackend().LayerNormForward(x, gamma, beta, kN, kH, y);
-  ReportBytes(state, 2, kN * kH);
+  T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *beta = Values<T>(kH), *y = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().LayerNormForward(x, gamma, beta, kN, kH, y);
+  ReportBytes<T>(state, 2, kN * kH);
 }
-BENCHMARK(LayerNormForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LayerNormForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LayerNormForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void LayerNormBackward(benchmark::State& state) {
-  float *x = Values(kN * kH), *gamma = Values(kH), *dy = Values(kN * kH), *dx = Values(kN * kH);
+  T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *dy = Values<T>(kN * kH), *dx = Values<T>(kN * kH);
   float *dgamma = Values(kH), *dbeta = Values(kH);
-  for (auto _ : state) TheBackend().LayerNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma, dbeta);
-  ReportBytes(state, 3, kN * kH);
+  for (auto _ : state) Ops<T>().LayerNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma, dbeta);
+  ReportBytes<T>(state, 3, kN * kH);
 }
-BENCHMARK(LayerNormBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LayerNormBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LayerNormBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void RmsNormForward(benchmark::State& state) {
-  float *x = Values(kN * kH), *gamma = Values(kH), *y = Values(kN * kH);
-  for (auto _ : state) TheBackend().RmsNormForward(x, gamma, kN, kH, y);
-  ReportBytes(state, 2, kN * kH);
+  T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *y = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().RmsNormForward(x, gamma, kN, kH, y);
+  ReportBytes<T>(state, 2, kN * kH);
 }
-BENCHMARK(RmsNormForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RmsNormForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RmsNormForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void RmsNormBackward(benchmark::State& state) {
-  float *x = Values(kN * kH), *gamma = Values(kH), *dy = Values(kN * kH), *dx = Values(kN * kH), *dgamma = Values(kH);
-  for (auto _ : state) TheBackend().RmsNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma);
-  ReportBytes(state, 3, kN * kH);
+  T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *dy = Values<T>(kN * kH), *dx = Values<T>(kN * kH);
+  float* dgamma = Values(kH);
+  for (auto _ : state) Ops<T>().RmsNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma);
+  ReportBytes<T>(state, 3, kN * kH);
 }
-BENCHMARK(RmsNormBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RmsNormBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RmsNormBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void RopeForward(benchmark::State& state) {
-  float* qkv = Values(kN * 3 * kH);
-  for (auto _ : state) TheBackend().RopeForward(kAttention, qkv);
-  ReportBytes(state, 2, kN * 2 * kH);
+  T* qkv = Values<T>(kN * 3 * kH);
+  for (auto _ : state) Ops<T>().RopeForward(kAttention, qkv);
+  ReportBytes<T>(state, 2, kN * 2 * kH);
 }
-BENCHMARK(RopeForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RopeForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(RopeForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void SiluForward(benchmark::State& state) {
-  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF);
-  for (auto _ : state) TheBackend().SiluForward(gated, kN, kF, silu);
-  ReportBytes(state, 2, kN * kF);
+  T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF);
+  for (auto _ : state) Ops<T>().SiluForward(gated, kN, kF, silu);
+  ReportBytes<T>(state, 2, kN * kF);
 }
-BENCHMARK(SiluForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SiluForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SiluForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void SwigluForward(benchmark::State& state) {
-  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF), *y = Values(kN * kF);
-  for (auto _ : state) TheBackend().SwigluForward(gated, silu, kN, kF, y);
-  ReportBytes(state, 3, kN * kF);
+  T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF), *y = Values<T>(kN * kF);
+  for (auto _ : state) Ops<T>().SwigluForward(gated, silu, kN, kF, y);
+  ReportBytes<T>(state, 3, kN * kF);
 }
-BENCHMARK(SwigluForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SwigluForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SwigluForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 // Both backward ops.
+template <class T>
 void SwigluBackward(benchmark::State& state) {
-  float *gated = Values(kN * 2 * kF), *silu = Values(kN * kF), *dy = Values(kN * kF), *dgated = Values(kN * 2 * kF);
+  T *gated = Values<T>(kN * 2 * kF), *silu = Values<T>(kN * kF), *dy = Values<T>(kN * kF),
+    *dgated = Values<T>(kN * 2 * kF);
   for (auto _ : state) {
-    TheBackend().SwigluBackward(gated, silu, dy, kN, kF, dgated);
-    TheBackend().SiluBackward(gated, kN, kF, dgated);
+    Ops<T>().SwigluBackward(gated, silu, dy, kN, kF, dgated);
+    Ops<T>().SiluBackward(gated, kN, kF, dgated);
   }
-  ReportBytes(state, 9, kN * kF);
+  ReportBytes<T>(state, 9, kN * kF);
 }
-BENCHMARK(SwigluBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SwigluBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(SwigluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void GeluForward(benchmark::State& state) {
-  float *x = Values(kN * kF), *y = Values(kN * kF);
-  for (auto _ : state) TheBackend().GeluForward(x, kN * kF, y);
-  ReportBytes(state, 2, kN * kF);
+  T *x = Values<T>(kN * kF), *y = Values<T>(kN * kF);
+  for (auto _ : state) Ops<T>().GeluForward(x, kN * kF, y);
+  ReportBytes<T>(state, 2, kN * kF);
 }
-BENCHMARK(GeluForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(GeluForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(GeluForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void GeluBackward(benchmark::State& state) {
-  float *x = Values(kN * kF), *dy = Values(kN * kF);
-  for (auto _ : state) TheBackend().GeluBackward(x, kN * kF, dy);
-  ReportBytes(state, 3, kN * kF);
+  T *x = Values<T>(kN * kF), *dy = Values<T>(kN * kF);
+  for (auto _ : state) Ops<T>().GeluBackward(x, kN * kF, dy);
+  ReportBytes<T>(state, 3, kN * kF);
 }
-BENCHMARK(GeluBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(GeluBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(GeluBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void BiasDropoutAddForward(benchmark::State& state) {
   const DropoutKey& key = state.range(0) != 0 ? kDropout : kNoDropout;
-  float *residual = Values(kN * kH), *bias = Values(kH), *y = Values(kN * kH);
-  for (auto _ : state) TheBackend().BiasDropoutAddForward(residual, bias, kS, kN, kH, key, y);
-  ReportBytes(state, 3, kN * kH);
+  T *residual = Values<T>(kN * kH), *bias = Values<T>(kH), *y = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().BiasDropoutAddForward(residual, bias, kS, kN, kH, key, y);
+  ReportBytes<T>(state, 3, kN * kH);
 }
-BENCHMARK(BiasDropoutAddForward)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasDropoutAddForward, float)->ArgName("dropout")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasDropoutAddForward, Bfloat16)
+    ->ArgName("dropout")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMillisecond);
 
+template <class T>
 void BiasDropoutAddBackward(benchmark::State& state) {
-  float *dout = Values(kN * kH), *dy = Values(kN * kH);
-  for (auto _ : state) TheBackend().BiasDropoutAddBackward(dout, kS, kN, kH, kDropout, dy);
-  ReportBytes(state, 2, kN * kH);
+  T *dout = Values<T>(kN * kH), *dy = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().BiasDropoutAddBackward(dout, kS, kN, kH, kDropout, dy);
+  ReportBytes<T>(state, 2, kN * kH);
 }
-BENCHMARK(BiasDropoutAddBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasDropoutAddBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasDropoutAddBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void BiasGradient(benchmark::State& state) {
-  float *dy = Values(kN * kF), *dbias = Values(kF);
-  for (auto _ : state) TheBackend().BiasGradient(dy, kN, kF, dbias);
-  ReportBytes(state, 1, kN * kF);
+  T* dy = Values<T>(kN * kF);
+  float* dbias = Values(kF);
+  for (auto _ : state) Ops<T>().BiasGradient(dy, kN, kF, dbias);
+  ReportBytes<T>(state, 1, kN * kF);
 }
-BENCHMARK(BiasGradient)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasGradient, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(BiasGradient, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void EmbeddingForward(benchmark::State& state) {
   const std::vector<int32_t> tokens = Tokens();
-  float *tok = Values(kV * kH), *out = Values(kN * kH);
-  for (auto _ : state) TheBackend().EmbeddingForward(tokens.data(), tok, 0, kN, kH, kV, out);
-  ReportBytes(state, 2, kN * kH);
+  T *tok = Values<T>(kV * kH), *out = Values<T>(kN * kH);
+  for (auto _ : state) Ops<T>().EmbeddingForward(tokens.data(), tok, 0, kN, kH, kV, out);
+  ReportBytes<T>(state, 2, kN * kH);
 }
-BENCHMARK(EmbeddingForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(EmbeddingForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(EmbeddingForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void EmbeddingBackward(benchmark::State& state) {
   const std::vector<int32_t> tokens = Tokens();
-  float *dtok = Values(kV * kH), *dout = Values(kN * kH);
-  for (auto _ : state) TheBackend().EmbeddingBackward(tokens.data(), dout, 0, kN, kH, kV, dtok);
-  ReportBytes(state, 3, kN * kH);
+  T* dout = Values<T>(kN * kH);
+  float* dtok = Values(kV * kH);
+  for (auto _ : state) Ops<T>().EmbeddingBackward(tokens.data(), dout, 0, kN, kH, kV, dtok);
+  ReportBytes<T>(state, 3, kN * kH);
 }
-BENCHMARK(EmbeddingBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(EmbeddingBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(EmbeddingBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void PositionForward(benchmark::State& state) {
-  float *x = Values(kN * kH), *pos = Values(kS * kH);
-  for (auto _ : state) TheBackend().PositionForward(x, pos, kB * kS, kS, kH, kDropout);
-  ReportBytes(state, 3, kN * kH);
+  T *x = Values<T>(kN * kH), *pos = Values<T>(kS * kH);
+  for (auto _ : state) Ops<T>().PositionForward(x, pos, kB * kS, kS, kH, kDropout);
+  ReportBytes<T>(state, 3, kN * kH);
 }
-BENCHMARK(PositionForward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(PositionForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(PositionForward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 void LossStats(benchmark::State& state) {
   const std::vector<int32_t> tokens = Tokens();
@@ -260,14 +338,17 @@ void LossStats(benchmark::State& state) {
 }
 BENCHMARK(LossStats)->Unit(benchmark::kMillisecond);
 
+template <class T>
 void LossBackward(benchmark::State& state) {
   const std::vector<int32_t> tokens = Tokens();
   float *logits = Values(kN * kV), *stats = Values(kN * 3);
   TheBackend().LossStats(logits, tokens.data(), 0, kN, kV, kV, stats);
-  for (auto _ : state) TheBackend().LossBackward(stats, tokens.data(), 0, 1, kN, kV, kV, 1.0 / kN, logits);
-  ReportBytes(state, 2, kN * kV);
+  for (auto _ : state)
+    Ops<T>().LossBackward(stats, tokens.data(), 0, 1, kN, kV, kV, 1.0 / kN, logits, reinterpret_cast<T*>(logits));
+  ReportBytes<T>(state, 2, kN * kV);
 }
-BENCHMARK(LossBackward)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LossBackward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(LossBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 constexpr int64_t kLayerParameters = 12 * kH * kH;
 

@@ -59,7 +59,7 @@ void LayerOps::Backward(Op op, int32_t layer, const MicrobatchInput& input, cons
       return backend_.LinearBackward(t[kLogits], weight(Parameter::kHeadOutWeight), n_, h_, v_shard_, t[kGradLnf]);
     case Op::kLoss:
       return backend_.LossBackward(t[kLossStats], input.targets, v_first_, shape_.tp, n_, v_shard_, v_valid_,
-                                   loss_scale_, t[kLogits]);
+                                   loss_scale_, t[kLogits], t[kLogits]);
     default:
       break;
   }

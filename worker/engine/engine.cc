@@ -38,6 +38,8 @@ bool IsForward(ActionKind kind) {
   }
 }
 
+Bytes SizeOf(int64_t floats) { return Bytes(floats * static_cast<int64_t>(sizeof(float))); }
+
 double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
@@ -312,7 +314,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kAllGatherStart:
     case ActionKind::kBackwardAllGatherStart:
     case ActionKind::kRecomputeAllGatherStart:
-      if (resolved.source != nullptr) backend_.Copy(resolved.source, resolved.count, ShareOf(resolved.transfer, resolved));
+      if (resolved.source != nullptr) backend_.Copy(resolved.source, SizeOf(resolved.count), ShareOf(resolved.transfer, resolved));
       return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
     case ActionKind::kReduceScatterStart:
     case ActionKind::kBackwardReduceScatterStart:
@@ -342,7 +344,7 @@ absl::Status Engine::Wait(int32_t index) {
   trace_[start].transfer_end = times.completed;
   const ResolvedAction& resolved = resolved_[start];
   if (resolved.source != nullptr && IsReduceScatter(config_.program[start].kind)) {
-    backend_.Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
+    backend_.Copy(ShareOf(resolved.source, resolved), SizeOf(resolved.count), resolved.transfer);
   }
   return absl::OkStatus();
 }
@@ -364,12 +366,12 @@ absl::Status Engine::SumReplicated() {
       at += slot.count;
     }
   };
-  for_slots([&](const float* gradient, int64_t count, float* at) { backend_.Copy(gradient, count, at); });
+  for_slots([&](const float* gradient, int64_t count, float* at) { backend_.Copy(gradient, SizeOf(count), at); });
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                         communicator_.StartAllReduce(Group::kTensor, replicated_.data(),
                                                      static_cast<int64_t>(replicated_.size())));
   LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
-  for_slots([&](float* gradient, int64_t count, const float* at) { backend_.Copy(at, count, gradient); });
+  for_slots([&](float* gradient, int64_t count, const float* at) { backend_.Copy(at, SizeOf(count), gradient); });
   return absl::OkStatus();
 }
 

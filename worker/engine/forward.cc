@@ -21,12 +21,12 @@ void LayerOps::Forward(Op op, int32_t layer, const MicrobatchInput& input, const
     case Op::kRope:
       return backend_.RopeForward(attention_, t[kQkv]);
     case Op::kProbs:
-      return backend_.ProbsForward(attention_, t[kQkv], t[kProbs]);
+      return backend_.ProbsForward(attention_, t[kQkv], t[kWorkspace], t[kProbs]);
     case Op::kContext:
       return backend_.ContextForward(attention_, t[kProbs], t[kQkv], KeyOf(op, layer, input), t[kWorkspace],
                                      t[kContext]);
     case Op::kFlash:
-      return backend_.FlashForward(attention_, t[kQkv], KeyOf(op, layer, input), t[kContext], t[kLse]);
+      return backend_.FlashForward(attention_, t[kQkv], KeyOf(op, layer, input), t[kWorkspace], t[kContext], t[kLse]);
     case Op::kProj:  // a partial sum: the bias comes after the collective, in add1
       return backend_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, h_shard_, h_,
                                     t[sharded_ ? kProjSum : kX1]);

@@ -46,7 +46,7 @@ class Attention : public testing::TestWithParam<Case> {
 
 TEST_P(Attention, ForwardEqualsTheFormula) {
   float* context = memory.Output(context_count);
-  backend->ProbsForward(shape, qkv, probs);
+  backend->ProbsForward(shape, qkv, nullptr, probs);
   backend->ContextForward(shape, probs, qkv, key, ForwardWorkspace(), context);
   const Vector probs_d = reference::Probs(shape, qkv_d);
   ExpectClose(probs, probs_d, 2e-6, "probs");
@@ -62,7 +62,7 @@ TEST_P(Attention, ForwardEqualsTheFormula) {
 TEST_P(Attention, FusedForwardEqualsTheFormula) {
   float* context = memory.Output(context_count);
   float* lse = memory.Output(b * a * s);
-  backend->FlashForward(shape, qkv, key, context, lse);
+  backend->FlashForward(shape, qkv, key, nullptr, context, lse);
   const Vector probs_d = reference::Probs(shape, qkv_d);
   ExpectClose(context, reference::Context(shape, probs_d, qkv_d, key), 4e-6, "context");
   ExpectClose(lse, reference::LogSumExp(shape, qkv_d), 2e-6, "lse");
@@ -74,7 +74,7 @@ TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
   AttentionShape all = shape;
   all.first_head = 0;
   float* whole = memory.Output(context_count);
-  backend->ProbsForward(all, qkv, probs);
+  backend->ProbsForward(all, qkv, nullptr, probs);
   backend->ContextForward(all, probs, qkv, key, ForwardWorkspace(), whole);
   for (int64_t rank = 0; rank < 2; ++rank) {
     AttentionShape half = all;
@@ -92,7 +92,7 @@ TEST_P(Attention, SplitOverRanksGivesTheSameContext) {
     const float* shard_qkv = memory.Copy(shard);
     float* shard_probs = memory.Output(b * half.a * s * s);
     float* shard_context = memory.Output(b * s * half.a * d);
-    backend->ProbsForward(half, shard_qkv, shard_probs);
+    backend->ProbsForward(half, shard_qkv, nullptr, shard_probs);
     backend->ContextForward(half, shard_probs, shard_qkv, key, ForwardWorkspace(), shard_context);
     Vector want;
     for (int64_t row = 0; row < b * s; ++row) {
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
 class AttentionGradient : public Attention {};
 
 TEST_P(AttentionGradient, EqualsFiniteDifferences) {
-  backend->ProbsForward(shape, qkv, probs);
+  backend->ProbsForward(shape, qkv, nullptr, probs);
   float* dqkv = memory.Output(qkv_count);
   backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * std::min(kAttentionRows, s) * s), dqkv);
   const Vector dcontext_d = ToDouble(dcontext, context_count);
@@ -132,7 +132,7 @@ TEST_P(AttentionGradient, OfFusedAttentionEqualsFiniteDifferences) {
   float* context = memory.Output(context_count);
   float* lse = memory.Output(b * a * s);
   float* dqkv = memory.Output(qkv_count);
-  backend->FlashForward(shape, qkv, key, context, lse);
+  backend->FlashForward(shape, qkv, key, nullptr, context, lse);
   backend->FlashBackward(shape, qkv, context, lse, dcontext, key, memory.Output(b * a * s), dqkv);
   const Vector dcontext_d = ToDouble(dcontext, context_count);
   const Vector want = reference::Gradient(
@@ -158,10 +158,10 @@ TEST_P(LongAttention, FusedAndUnfusedAgree) {
   float *context = memory.Output(context_count), *fused_context = memory.Output(context_count);
   float *dqkv = memory.Output(qkv_count), *fused_dqkv = memory.Output(qkv_count);
   float* lse = memory.Output(b * a * s);
-  backend->ProbsForward(shape, qkv, probs);
+  backend->ProbsForward(shape, qkv, nullptr, probs);
   backend->ContextForward(shape, probs, qkv, key, ForwardWorkspace(), context);
   backend->AttentionBackward(shape, probs, qkv, dcontext, key, memory.Output(2 * std::min(kAttentionRows, s) * s), dqkv);
-  backend->FlashForward(shape, qkv, key, fused_context, lse);
+  backend->FlashForward(shape, qkv, key, nullptr, fused_context, lse);
   backend->FlashBackward(shape, qkv, fused_context, lse, dcontext, key, memory.Output(b * a * s), fused_dqkv);
   ExpectClose(fused_context, ToDouble(context, context_count), 4e-6, "context");
   ExpectClose(fused_dqkv, ToDouble(dqkv, qkv_count), 1e-5, "dqkv");
@@ -182,7 +182,7 @@ TEST(FusedAttention, LargeScoresAreFinite) {
   float* context = memory.Output(300 * 4);
   float* lse = memory.Output(300);
   float* dqkv = memory.Output(300 * shape.width());
-  backend->FlashForward(shape, qkv, {}, context, lse);
+  backend->FlashForward(shape, qkv, {}, nullptr, context, lse);
   backend->FlashBackward(shape, qkv, context, lse, memory.Random(300 * 4, 2), {}, memory.Output(300), dqkv);
   for (int64_t i = 0; i < 300 * 4; ++i) ASSERT_LE(std::fabs(context[i]), 301.0f);  // a mean of values
   for (int64_t i = 0; i < 300 * shape.width(); ++i) ASSERT_TRUE(std::isfinite(dqkv[i]));

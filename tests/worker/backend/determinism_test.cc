@@ -100,8 +100,8 @@ const OpCase kCases[] = {
     {"RmsNormBackward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Random((kN + 1) * kH, 4);
-       backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH, true,
-                               out, out + kN * kH);
+       backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
+                               true, out, out + kN * kH);
        return Take(out, (kN + 1) * kH);
      }},
     {"RopeForward",
@@ -119,7 +119,7 @@ const OpCase kCases[] = {
     {"ProbsForward",
      [](Backend& backend, TestMemory& memory) {
        float* probs = memory.Output(kB * kA * kS * kS);
-       backend.ProbsForward(kAttention, memory.Random(kQkv, 1), probs);
+       backend.ProbsForward(kAttention, memory.Random(kQkv, 1), nullptr, probs);
        return Take(probs, kB * kA * kS * kS);
      }},
     {"ContextForward",
@@ -139,7 +139,7 @@ const OpCase kCases[] = {
     {"FlashForward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Output(kN * kA * kD + kB * kA * kS);
-       backend.FlashForward(kAttention, memory.Random(kQkv, 1), kKey, out, out + kN * kA * kD);
+       backend.FlashForward(kAttention, memory.Random(kQkv, 1), kKey, nullptr, out, out + kN * kA * kD);
        return Take(out, kN * kA * kD + kB * kA * kS);
      }},
     {"FlashBackward",
@@ -183,8 +183,8 @@ const OpCase kCases[] = {
     {"SwigluBackward",
      [](Backend& backend, TestMemory& memory) {
        float* dgated = memory.Output(kN * 2 * kF);
-       backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN, kF,
-                              dgated);
+       backend.SwigluBackward(memory.Random(kN * 2 * kF, 1), memory.Random(kN * kF, 2), memory.Random(kN * kF, 3), kN,
+                              kF, dgated);
        return Take(dgated, kN * 2 * kF);
      }},
     {"BiasDropoutAddForward",
@@ -219,7 +219,7 @@ const OpCase kCases[] = {
      [](Backend& backend, TestMemory& memory) {
        float* logits = memory.Random(kN * kV, 1, 5);
        backend.LossBackward(memory.Copy(std::vector<float>(2 * kN * 3, 5.5f)), memory.Tokens(kN, kV + 9, 2), 4, 2, kN,
-                            kV, kV - 3, 0.01, logits);
+                            kV, kV - 3, 0.01, logits, logits);
        return Take(logits, kN * kV);
      }},
     {"SumOfSquares",

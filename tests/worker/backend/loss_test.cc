@@ -57,7 +57,7 @@ TEST_P(Loss, BackwardEqualsFiniteDifferences) {
   const Vector want = reference::Gradient(
       [&](const Vector& v) { return kScale * reference::CrossEntropy(v, targets, n, vocab); }, all_logits);
   for (int64_t shard = 0; shard < t; ++shard) {
-    backend->LossBackward(stats, targets, FirstRow(shard), t, n, columns, Valid(shard), kScale, shards[shard]);
+    backend->LossBackward(stats, targets, FirstRow(shard), t, n, columns, Valid(shard), kScale, shards[shard], shards[shard]);
     for (int64_t token = 0; token < n; ++token) {
       for (int64_t i = 0; i < columns; ++i) {
         const float got = shards[shard][token * columns + i];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "common/check.h"
 #include "common/rng.h"
@@ -48,6 +49,22 @@ float* TestMemory::Copy(const std::vector<float>& values) {
   return data;
 }
 
+Bfloat16* TestMemory::RandomBfloat16(int64_t count, uint64_t seed, float scale) {
+  return CopyBfloat16(RandomFloats(count, seed, scale));
+}
+
+Bfloat16* TestMemory::OutputBfloat16(int64_t count) {
+  return CopyBfloat16(std::vector<float>(static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN()));
+}
+
+Bfloat16* TestMemory::CopyBfloat16(const std::vector<float>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  auto* data = reinterpret_cast<Bfloat16*>(Place((count + 1) / 2));
+  std::copy(values.begin(), values.end(), data);
+  if (count % 2 != 0) odd_ends_.push_back(data + count);
+  return data;
+}
+
 int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
   auto* data = reinterpret_cast<int32_t*>(Place(count));
   for (int64_t i = 0; i < count; ++i) {
@@ -57,6 +74,8 @@ int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
 }
 
 void TestMemory::ExpectGuardsIntact() const {
+  constexpr auto kGuardEnd = static_cast<uint16_t>(std::bit_cast<uint32_t>(kGuard) >> 16);
+  for (const Bfloat16* end : odd_ends_) EXPECT_EQ(end->bits, kGuardEnd) << "after an odd number of elements";
   int64_t guard = 0;  // start of the guard before the next buffer
   for (size_t i = 0; i <= buffers_.size(); ++i) {
     const int64_t guard_end = i < buffers_.size() ? buffers_[i].first : kMemoryFloats;
@@ -81,18 +100,34 @@ std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale) {
 }
 
 std::vector<double> ToDouble(const float* x, int64_t count) { return std::vector<double>(x, x + count); }
+std::vector<double> ToDouble(const Bfloat16* x, int64_t count) { return std::vector<double>(x, x + count); }
 
-void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what) {
+namespace {
+
+// `rounding`: relative, of what is stored.
+template <class T>
+void ExpectAllClose(const T* got, const std::vector<double>& want, double rounding, double tolerance,
+                    const std::string& what) {
   double largest = 0;
   for (double x : want) largest = std::max(largest, std::fabs(x));
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = std::fabs(got[i] - want[i]);
-    if (!(error <= tolerance * (std::fabs(want[i]) + largest))) {
+    if (!(error <= rounding * std::fabs(want[i]) + tolerance * (std::fabs(want[i]) + largest))) {
       ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", expected " << want[i] << " (error " << error
                     << ")";
       return;
     }
   }
+}
+
+}  // namespace
+
+void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what) {
+  ExpectAllClose(got, want, 0, tolerance, what);
+}
+
+void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double tolerance, const std::string& what) {
+  ExpectAllClose(got, want, kBfloat16Rounding, tolerance, what);
 }
 
 }  // namespace lynx

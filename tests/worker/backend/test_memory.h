@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/bfloat16.h"
+
 namespace lynx {
 
 class TestMemory {
@@ -20,6 +22,10 @@ class TestMemory {
   float* Output(int64_t count) { return Constant(count, std::numeric_limits<float>::quiet_NaN()); }
   float* Constant(int64_t count, float value);
   float* Copy(const std::vector<float>& values);
+  // The same in bfloat16; Random and Copy round.
+  Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
+  Bfloat16* OutputBfloat16(int64_t count);
+  Bfloat16* CopyBfloat16(const std::vector<float>& values);
   int32_t* Tokens(int64_t count, int32_t end, uint64_t seed);  // in [0, end)
 
   // Fails the test if anything wrote outside of the buffers.
@@ -34,14 +40,18 @@ class TestMemory {
   std::vector<float> memory_;
   int64_t next_;  // float in memory_; a multiple of 256 bytes in the address space
   std::vector<Buffer> buffers_;
+  std::vector<const Bfloat16*> odd_ends_;  // behind buffers of an odd number of elements, within a float
 };
 
 // The same numbers as TestMemory::Random.
 std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1);
 std::vector<double> ToDouble(const float* x, int64_t count);
+std::vector<double> ToDouble(const Bfloat16* x, int64_t count);
 
 // |got - want| <= tolerance * (|want| + largest |want|), for each element; at most one failure is printed.
 void ExpectClose(const float* got, const std::vector<double>& want, double tolerance, const std::string& what);
+// The same, and beside it what one rounding to bfloat16 may do.
+void ExpectClose(const Bfloat16* got, const std::vector<double>& want, double tolerance, const std::string& what);
 
 }  // namespace lynx
 

@@ -3,15 +3,16 @@
 // dK = dS^T Q / sqrt(d).
 //
 // Work goes by blocks of rows, each only as wide as its last row may look, so most of the masked half costs nothing.
-// Q, K and V are read where they lie, as columns of qkv's rows (a + 2k, d). Heads that share keys and values add up
-// their gradients in the order of heads.
+// Q, K and V are read where they lie, as columns of qkv's rows (a + 2k, d), or of bfloat16 copied into fp32 first: K
+// and V once, Q a block at a time. Heads that share keys and values add up their gradients in the order of heads, in
+// fp32.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <initializer_list>
 
 #include "worker/backend/cpu/attention_view.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/conversion.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
@@ -35,13 +36,15 @@ LYNX_SIMD void SoftmaxRow(float* row, int64_t visible, int64_t s) {
   std::memset(row + visible, 0, static_cast<size_t>(s - visible) * sizeof(float));
 }
 
-LYNX_SIMD void Multiply(const float* x, const float* factors, int64_t count, float* out) {
+template <class T>
+LYNX_SIMD void Multiply(const T* x, const float* factors, int64_t count, float* out) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) out[i] = x[i] * factors[i];
 }
 
 // dS = P (dP - rowsum(dP P)), in place of dP.
-LYNX_SIMD void SoftmaxBackwardRow(const float* probs, int64_t count, float* gradient) {
+template <class T>
+LYNX_SIMD void SoftmaxBackwardRow(const T* probs, int64_t count, float* gradient) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; ++i) sum += probs[i] * gradient[i];
@@ -57,104 +60,170 @@ struct ProbsRow {
   int64_t first_element() const { return (head * s + row) * s; }
 };
 
-struct DroppedRow {
-  const float* in;
-  float* out;  // may be `in`
-};
+void ClearFrom(int64_t visible, int64_t end, float* row) {
+  std::memset(row + visible, 0, static_cast<size_t>(end - visible) * sizeof(float));
+}
 
-// out = in M over the visible columns and 0 in the others before `end`, for each of `rows` with the same M.
-void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, std::initializer_list<DroppedRow> rows) {
+// dropped = probs M over the visible columns and 0 in the others before `end`; and so gradient, unless null, in
+// place.
+template <class T>
+void DropRow(DropoutStream& dropout, const ProbsRow& where, int64_t end, const T* probs, float* dropped,
+             float* gradient) {
   for (int64_t at = 0; at < where.visible(); at += DropoutStream::kChunk) {
     const int64_t count = std::min(DropoutStream::kChunk, where.visible() - at);
     const float* factors = dropout.Factors(where.sample, where.first_element() + at, count);
-    for (const DroppedRow& row : rows) Multiply(row.in + at, factors, count, row.out + at);
+    Multiply(probs + at, factors, count, dropped + at);
+    if (gradient != nullptr) Multiply(gradient + at, factors, count, gradient + at);
   }
-  for (const DroppedRow& row : rows) {
-    std::memset(row.out + where.visible(), 0, static_cast<size_t>(end - where.visible()) * sizeof(float));
-  }
+  ClearFrom(where.visible(), end, dropped);
+  if (gradient != nullptr) ClearFrom(where.visible(), end, gradient);
 }
+
+int64_t BlockRows(const AttentionShape& shape) { return std::min(kAttentionRows, shape.s); }
 
 }  // namespace
 
-void CpuBackend::ProbsForward(const AttentionShape& shape, const float* qkv, float* probs) {
+template <class T>
+void CpuOps<T>::ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) {
   CheckShape(shape);
   const int64_t s = shape.s, d = shape.d;
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  WideHead<T> wide(shape, workspace, BlockRows(shape) * s);
+  float *const wide_keys = wide.Whole(), *const wide_queries = wide.Rows();
+  MatrixView<const float> keys;
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < shape.a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, shape, sample, head);
+      const HeadView<const T> in(qkv, shape, sample, head);
+      if (IsFirstOfKeys(shape, head)) keys = Widened(in.k, s, d, wide_keys);
       for (int64_t first = 0; first < s; first += kAttentionRows) {
-        const int64_t end = std::min(first + kAttentionRows, s);
-        Gemm(Transpose::kNo, Transpose::kYes, end - first, end, d, scale, FromRow(in.q, first), in.k, 0.0f,
-             {probs + first * s, s});
-        for (int64_t row = first; row < end; ++row) SoftmaxRow(probs + row * s, row + 1, s);
+        const int64_t rows = std::min(kAttentionRows, s - first);
+        const MatrixView<T> out{probs + first * s, s};
+        const MatrixView<float> scores = Accumulator(out, s, workspace);
+        Gemm(Transpose::kNo, Transpose::kYes, rows, first + rows, d, scale,
+             Widened(FromRow(in.q, first), rows, d, wide_queries), keys, 0.0f, scores);
+        for (int64_t row = 0; row < rows; ++row) SoftmaxRow(scores.data + row * s, first + row + 1, s);
+        Store(scores, rows, s, out);
       }
     }
   }
 }
 
-void CpuBackend::ContextForward(const AttentionShape& shape, const float* probs, const float* qkv,
-                                const DropoutKey& key, float* workspace, float* context) {
+template <class T>
+void CpuOps<T>::ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
+                               float* workspace, T* context) {
   CheckShape(shape);
   const int64_t s = shape.s, a = shape.a, d = shape.d;
   DropoutStream dropout(key);
+  WideHead<T> wide(shape, workspace, BlockRows(shape) * s);
+  float *const wide_values = wide.Whole(), *const wide_context = wide.Rows();
+  MatrixView<const float> values;
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, shape, sample, head);
-      const MatrixView<float> out = ContextView(context, shape, sample, head);
+      const HeadView<const T> in(qkv, shape, sample, head);
+      if (IsFirstOfKeys(shape, head)) values = Widened(in.v, s, d, wide_values);
       for (int64_t first = 0; first < s; first += kAttentionRows) {
         const int64_t end = std::min(first + kAttentionRows, s);
-        const float* weights = probs + first * s;
-        if (!dropout.identity()) {
+        const MatrixView<const T> block{probs + first * s, s};
+        MatrixView<const float> weights{workspace, s};
+        if (dropout.identity()) {
+          weights = Widened(block, end - first, end, workspace);
+        } else {
           for (int64_t row = first; row < end; ++row) {
-            DropRow(dropout, {sample, shape.first_head + head, row, s}, end,
-                    {{probs + row * s, workspace + (row - first) * s}});
+            DropRow(dropout, {sample, shape.first_head + head, row, s}, end, probs + row * s,
+                    workspace + (row - first) * s, nullptr);
           }
-          weights = workspace;
         }
-        Gemm(Transpose::kNo, Transpose::kNo, end - first, d, end, 1.0f, {weights, s}, in.v, 0.0f,
-             FromRow(out, first));
+        const MatrixView<T> out = FromRow(ContextView(context, shape, sample, head), first);
+        const MatrixView<float> sum = Accumulator(out, d, wide_context);
+        Gemm(Transpose::kNo, Transpose::kNo, end - first, d, end, 1.0f, weights, values, 0.0f, sum);
+        Store(sum, end - first, d, out);
       }
     }
   }
 }
 
-void CpuBackend::AttentionBackward(const AttentionShape& shape, const float* probs, const float* qkv,
-                                   const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) {
+namespace {
+
+// The gradients of one block of rows of one head.
+template <class T>
+struct BlockGradient {
+  DropoutStream& dropout;
+  float* dropped;  // (block rows, s): P M
+  float* dscores;  // (block rows, s): dP, then dS
+  float scale;
+  int64_t s, d;
+  MatrixView<const float> keys, values;
+  MatrixView<float> dkeys, dvalues;
+
+  // probs, queries, dout, dqueries: from the block's first row on. `where`: that row. `beta`: of what it adds to the
+  // gradients of keys and values.
+  void Add(ProbsRow where, int64_t rows, float beta, MatrixView<const T> probs, MatrixView<const float> queries,
+           MatrixView<const float> dout, MatrixView<float> dqueries) const {
+    const int64_t end = where.row + rows;
+    MatrixView<const float> weights{dropped, s};
+    Gemm(Transpose::kNo, Transpose::kYes, rows, end, d, 1.0f, dout, values, 0.0f, {dscores, s});
+    for (int64_t row = 0; row < rows; ++row, ++where.row) {
+      float* const gradient = dscores + row * s;
+      if (!dropout.identity()) DropRow(dropout, where, end, probs.data + row * s, dropped + row * s, gradient);
+      SoftmaxBackwardRow(probs.data + row * s, end, gradient);
+    }
+    if (dropout.identity()) weights = Widened(probs, rows, end, dropped);
+    Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, 1.0f, weights, dout, beta, dvalues);
+    Gemm(Transpose::kNo, Transpose::kNo, rows, d, end, scale, {dscores, s}, keys, 0.0f, dqueries);
+    Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, scale, {dscores, s}, queries, beta, dkeys);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void CpuOps<T>::AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
+                                  const DropoutKey& key, float* workspace, T* dqkv) {
   CheckShape(shape);
-  const int64_t s = shape.s, a = shape.a, d = shape.d;
+  const int64_t s = shape.s, d = shape.d;
   DropoutStream dropout(key);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  float* dropped = workspace;          // (block rows, s): P M
-  float* dscores = workspace + std::min(kAttentionRows, s) * s;  // (block rows, s): dP, then dS
+  float* const dscores = workspace + BlockRows(shape) * s;
+  WideHead<T> wide(shape, workspace, 2 * BlockRows(shape) * s);
+  float *const wide_keys = wide.Whole(), *const wide_values = wide.Whole();
+  float *const wide_dkeys = wide.Whole(), *const wide_dvalues = wide.Whole();
+  float *const wide_queries = wide.Rows(), *const wide_dout = wide.Rows(), *const wide_dqueries = wide.Rows();
+  BlockGradient<T> block{dropout, workspace, dscores, 1.0f / std::sqrt(static_cast<float>(d)), s, d, {}, {}, {}, {}};
   for (int64_t sample = 0; sample < shape.b; ++sample) {
-    for (int64_t head = 0; head < a; ++head, probs += s * s) {
-      const HeadView<const float> in(qkv, shape, sample, head);
-      const HeadView<float> out(dqkv, shape, sample, head);
-      const MatrixView<const float> dout = ContextView(dcontext, shape, sample, head);
-      const bool writes = head % (a / shape.k) == 0;  // the others that share its keys add to what it wrote
+    for (int64_t head = 0; head < shape.a; ++head, probs += s * s) {
+      const HeadView<const T> in(qkv, shape, sample, head);
+      const HeadView<T> out(dqkv, shape, sample, head);
+      const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
+      const bool writes = IsFirstOfKeys(shape, head);  // the others that share its keys add to what it wrote
+      if (writes) {
+        block.keys = Widened(in.k, s, d, wide_keys);
+        block.values = Widened(in.v, s, d, wide_values);
+        block.dkeys = Accumulator(out.k, d, wide_dkeys);
+        block.dvalues = Accumulator(out.v, d, wide_dvalues);
+      }
       // The last block sees every column: it writes dK and dV, and the earlier blocks add to them.
       for (int64_t first = (s - 1) / kAttentionRows * kAttentionRows; first >= 0; first -= kAttentionRows) {
-        const int64_t end = std::min(first + kAttentionRows, s);
-        const int64_t rows = end - first;
-        const float beta = writes && end == s ? 0.0f : 1.0f;
-        const float* weights = probs + first * s;
-        Gemm(Transpose::kNo, Transpose::kYes, rows, end, d, 1.0f, FromRow(dout, first), in.v, 0.0f, {dscores, s});
-        for (int64_t row = first; row < end; ++row) {
-          float* gradient = dscores + (row - first) * s;
-          if (!dropout.identity()) {
-            DropRow(dropout, {sample, shape.first_head + head, row, s}, end,
-                    {{probs + row * s, dropped + (row - first) * s}, {gradient, gradient}});
-          }
-          SoftmaxBackwardRow(probs + row * s, end, gradient);
-        }
-        if (!dropout.identity()) weights = dropped;
-        Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, 1.0f, {weights, s}, FromRow(dout, first), beta, out.v);
-        Gemm(Transpose::kNo, Transpose::kNo, rows, d, end, scale, {dscores, s}, in.k, 0.0f, FromRow(out.q, first));
-        Gemm(Transpose::kYes, Transpose::kNo, end, d, rows, scale, {dscores, s}, FromRow(in.q, first), beta, out.k);
+        const int64_t rows = std::min(kAttentionRows, s - first);
+        const MatrixView<float> dqueries = Accumulator(FromRow(out.q, first), d, wide_dqueries);
+        block.Add({sample, shape.first_head + head, first, s}, rows, writes && first + rows == s ? 0.0f : 1.0f,
+                  {probs + first * s, s}, Widened(FromRow(in.q, first), rows, d, wide_queries),
+                  Widened(FromRow(dout, first), rows, d, wide_dout), dqueries);
+        Store(dqueries, rows, d, FromRow(out.q, first));
+      }
+      if (IsLastOfKeys(shape, head)) {
+        Store(block.dkeys, s, d, out.k);
+        Store(block.dvalues, s, d, out.v);
       }
     }
   }
 }
+
+#define LYNX_INSTANTIATE(T)                                                                                          \
+  template void CpuOps<T>::ProbsForward(const AttentionShape&, const T*, float*, T*);                                \
+  template void CpuOps<T>::ContextForward(const AttentionShape&, const T*, const T*, const DropoutKey&, float*, T*); \
+  template void CpuOps<T>::AttentionBackward(const AttentionShape&, const T*, const T*, const T*, const DropoutKey&, \
+                                             float*, T*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

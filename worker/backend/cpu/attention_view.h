@@ -1,8 +1,11 @@
-// Where the heads of an attention lie: q, k and v are read as columns of qkv's rows, (a + 2k, d), never copied. Pure.
+// Where the heads of an attention lie: q, k and v are columns of qkv's rows, (a + 2k, d), and are read there by what
+// works on fp32. Pure.
 #ifndef LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 #define LYNX_WORKER_BACKEND_CPU_ATTENTION_VIEW_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "common/check.h"
 #include "worker/backend/backend.h"
@@ -34,6 +37,33 @@ template <class T>
 MatrixView<T> FromRow(MatrixView<T> matrix, int64_t row) {
   return {matrix.data + row * matrix.stride, matrix.stride};
 }
+
+// The matrices of WideHeadFloats<T>, taken one after another from an op's workspace: null on fp32, which needs none.
+template <class T>
+class WideHead {
+ public:
+  // They begin `after` floats into the workspace, which may be null on fp32.
+  WideHead(const AttentionShape& shape, float* workspace, int64_t after)
+      : shape_(shape), next_(std::is_same_v<T, float> ? nullptr : workspace + after) {}
+
+  float* Whole() { return Take(shape_.s); }
+  float* Rows() { return Take(std::min(shape_.s, kAttentionRows)); }
+
+ private:
+  float* Take(int64_t rows) {
+    if constexpr (std::is_same_v<T, float>) return nullptr;
+    float* const taken = next_;
+    next_ += rows * shape_.d;
+    return taken;
+  }
+
+  const AttentionShape shape_;
+  float* next_;
+};
+
+// Whether a query head is the first or the last of those that look at the same keys.
+inline bool IsFirstOfKeys(const AttentionShape& shape, int64_t head) { return head % (shape.a / shape.k) == 0; }
+inline bool IsLastOfKeys(const AttentionShape& shape, int64_t head) { return (head + 1) % (shape.a / shape.k) == 0; }
 
 inline void CheckShape(const AttentionShape& shape) {
   LYNX_CHECK(shape.k > 0 && shape.a % shape.k == 0 && shape.first_head >= 0);

@@ -1,40 +1,46 @@
 // The end of a transformer block: bias, dropout and residual in one pass, its gradient, and the bias's gradient.
 #include <algorithm>
 
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
 namespace {
 
-LYNX_SIMD void AddBiasAndResidual(const float* residual, const float* bias, int64_t count, float* y) {
+template <class T>
+LYNX_SIMD void AddBiasAndResidual(const T* residual, const T* bias, int64_t count, T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]);
 }
 
-LYNX_SIMD void AddResidual(const float* residual, int64_t count, float* y) {
+template <class T>
+LYNX_SIMD void AddResidual(const T* residual, int64_t count, T* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] += residual[i];
+  for (int64_t i = 0; i < count; ++i) y[i] = y[i] + residual[i];
 }
 
-LYNX_SIMD void DropAndAddResidual(const float* residual, const float* factors, int64_t count, float* y) {
+template <class T>
+LYNX_SIMD void DropAndAddResidual(const T* residual, const float* factors, int64_t count, T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + y[i] * factors[i];
 }
 
-LYNX_SIMD void AddBiasDropAndAddResidual(const float* residual, const float* bias, const float* factors,
-                                         int64_t count, float* y) {
+template <class T>
+LYNX_SIMD void AddBiasDropAndAddResidual(const T* residual, const T* bias, const float* factors, int64_t count,
+                                         T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = residual[i] + (y[i] + bias[i]) * factors[i];
 }
 
-LYNX_SIMD void Multiply(const float* x, const float* factors, int64_t count, float* y) {
+template <class T>
+LYNX_SIMD void Multiply(const T* x, const float* factors, int64_t count, T* y) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) y[i] = x[i] * factors[i];
 }
 
-LYNX_SIMD void AddRows(const float* rows, int64_t n, int64_t h, float* sums) {
+template <class T>
+LYNX_SIMD void AddRows(const T* rows, int64_t n, int64_t h, float* sums) {
   for (int64_t row = 0; row < n; ++row, rows += h) {
 #pragma omp simd
     for (int64_t i = 0; i < h; ++i) sums[i] += rows[i];
@@ -52,8 +58,9 @@ void ForFactors(DropoutStream& dropout, int64_t token, int64_t s, int64_t h, con
 
 }  // namespace
 
-void CpuBackend::BiasDropoutAddForward(const float* residual, const float* bias, int64_t s, int64_t n, int64_t h,
-                                       const DropoutKey& key, float* y) {
+template <class T>
+void CpuOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h,
+                                      const DropoutKey& key, T* y) {
   DropoutStream dropout(key);
   if (dropout.identity() && bias == nullptr) return AddResidual(residual, n * h, y);
   for (int64_t row = 0; row < n; ++row, residual += h, y += h) {
@@ -68,8 +75,8 @@ void CpuBackend::BiasDropoutAddForward(const float* residual, const float* bias,
   }
 }
 
-void CpuBackend::BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
-                                        float* dy) {
+template <class T>
+void CpuOps<T>::BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) {
   DropoutStream dropout(key);
   if (dropout.identity()) {
     std::copy_n(dout, n * h, dy);
@@ -82,6 +89,18 @@ void CpuBackend::BiasDropoutAddBackward(const float* dout, int64_t s, int64_t n,
   }
 }
 
-void CpuBackend::BiasGradient(const float* dy, int64_t n, int64_t h, float* dbias) { AddRows(dy, n, h, dbias); }
+template <class T>
+void CpuOps<T>::BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) {
+  AddRows(dy, n, h, dbias);
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                        \
+  template void CpuOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, \
+                                                 T*);                                                              \
+  template void CpuOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);     \
+  template void CpuOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -39,7 +39,9 @@ CpuBackend::~CpuBackend() {
 
 void CpuBackend::Fill(float* x, int64_t count, float value) { std::fill_n(x, count, value); }
 
-void CpuBackend::Copy(const float* from, int64_t count, float* to) { std::copy_n(from, count, to); }
+void CpuBackend::Copy(const void* from, Bytes bytes, void* to) {
+  std::memcpy(to, from, static_cast<size_t>(bytes.value));
+}
 
 absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::string& what) {
   LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);

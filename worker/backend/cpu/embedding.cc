@@ -1,22 +1,24 @@
 // Token embedding of one vocabulary shard: a gather of rows and its transpose, a scatter.
 #include <cstring>
 
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
 namespace {
 
-LYNX_SIMD void AddRow(const float* row, int64_t h, float* sum) {
+template <class T>
+LYNX_SIMD void AddRow(const T* row, int64_t h, float* sum) {
 #pragma omp simd
   for (int64_t i = 0; i < h; ++i) sum[i] += row[i];
 }
 
 }  // namespace
 
-void CpuBackend::EmbeddingForward(const int32_t* tokens, const float* tok, int32_t first_row, int64_t n, int64_t h,
-                                  int64_t v, float* out) {
-  const size_t row_bytes = static_cast<size_t>(h) * sizeof(float);
+template <class T>
+void CpuOps<T>::EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h,
+                                 int64_t v, T* out) {
+  const size_t row_bytes = static_cast<size_t>(h) * sizeof(T);
   for (int64_t token = 0; token < n; ++token) {
     const int64_t row = int64_t{tokens[token]} - first_row;
     if (row >= 0 && row < v) {
@@ -27,12 +29,20 @@ void CpuBackend::EmbeddingForward(const int32_t* tokens, const float* tok, int32
   }
 }
 
-void CpuBackend::EmbeddingBackward(const int32_t* tokens, const float* dout, int32_t first_row, int64_t n, int64_t h,
-                                   int64_t v, float* dtok) {
+template <class T>
+void CpuOps<T>::EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h,
+                                  int64_t v, float* dtok) {
   for (int64_t token = 0; token < n; ++token) {
     const int64_t row = int64_t{tokens[token]} - first_row;
     if (row >= 0 && row < v) AddRow(dout + token * h, h, dtok + row * h);
   }
 }
+
+#define LYNX_INSTANTIATE(T)                                                                                    \
+  template void CpuOps<T>::EmbeddingForward(const int32_t*, const T*, int32_t, int64_t, int64_t, int64_t, T*); \
+  template void CpuOps<T>::EmbeddingBackward(const int32_t*, const T*, int32_t, int64_t, int64_t, int64_t, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -12,7 +12,8 @@
 #include <limits>
 
 #include "worker/backend/cpu/attention_view.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/conversion.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
@@ -77,7 +78,8 @@ LYNX_SIMD void Multiply(const float* factors, int64_t count, float* x) {
   for (int64_t i = 0; i < count; ++i) x[i] *= factors[i];
 }
 
-LYNX_SIMD float Dot(const float* x, const float* y, int64_t count) {
+template <class T>
+LYNX_SIMD float Dot(const T* x, const T* y, int64_t count) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; ++i) sum += x[i] * y[i];
@@ -110,25 +112,25 @@ void ClearFrom(int64_t visible, int64_t columns, float* row) {
 
 // One head of one sample.
 struct Head {
-  HeadView<const float> in;
-  int64_t sample, index, d;
+  MatrixView<const float> keys, values;
+  int64_t d;
   float scale;  // of the scores
 
-  void Scores(const TilePlace& at, Tile& scores) const {
-    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, FromRow(in.q, at.first_row),
-         FromRow(in.k, at.first_column), 0.0f, scores.view());
+  // queries: from the tile's first row on.
+  void Scores(const TilePlace& at, MatrixView<const float> queries, Tile& scores) const {
+    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, d, scale, queries, FromRow(keys, at.first_column),
+         0.0f, scores.view());
   }
 };
 
-// The result's rows of one tile row, and their log-sum-exps.
-void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, Tile& probs, MatrixView<float> context,
-                 float* lse) {
+// The result's rows of one tile row, and their log-sum-exps. queries, out, lse: from its first row on.
+void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, MatrixView<const float> queries, Tile& probs,
+                 MatrixView<float> out, float* lse) {
   std::array<RowSums, kRows> sums;
-  const MatrixView<float> out = FromRow(context, at.first_row);
   const int64_t end = at.first_row + at.rows;
   for (at.first_column = 0; at.first_column < end; at.first_column += kColumns) {
     at.columns = std::min(kColumns, end - at.first_column);
-    head.Scores(at, probs);
+    head.Scores(at, queries, probs);
     for (int64_t row = 0; row < at.rows; ++row) {
       const int64_t visible = at.VisibleIn(row);
       const float factor = TakeIn(probs.Row(row), visible, &sums[row]);
@@ -137,7 +139,7 @@ void ForwardRows(const Head& head, TilePlace at, DropoutStream& dropout, Tile& p
       ClearFrom(visible, at.columns, probs.Row(row));
     }
     Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.d, at.columns, 1.0f, probs.const_view(),
-         FromRow(head.in.v, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, out);
+         FromRow(head.values, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, out);
   }
   for (int64_t row = 0; row < at.rows; ++row) {
     Scale(1.0f / sums[row].sum, head.d, out.data + row * out.stride);
@@ -150,82 +152,137 @@ struct BackwardTiles {
   Tile gradient;  // dP, then dS
 };
 
-// What one tile row adds to the gradients. `lse`, `row_sums`: from its first row on. `writes`: it is the first to
-// touch the gradients of keys and values, and sees all of them.
-void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, MatrixView<const float> dcontext,
-                  const float* lse, const float* row_sums, bool writes, BackwardTiles& tiles,
-                  const HeadView<float>& out) {
-  const MatrixView<const float> dout = FromRow(dcontext, at.first_row);
+// From a tile row's first row on, but for those of keys and values, which are whole.
+struct BackwardRowsOf {
+  MatrixView<const float> queries, dcontext;
+  const float *lse, *row_sums;
+  MatrixView<float> dqueries, dkeys, dvalues;
+};
+
+// What one tile row adds to the gradients. `writes`: it is the first to touch the gradients of keys and values, and
+// sees all of them.
+void BackwardRows(const Head& head, TilePlace at, DropoutStream& dropout, const BackwardRowsOf& row, bool writes,
+                  BackwardTiles& tiles) {
   const float beta = writes ? 0.0f : 1.0f;
   const int64_t end = at.first_row + at.rows;
   for (at.first_column = 0; at.first_column < end; at.first_column += kColumns) {
     at.columns = std::min(kColumns, end - at.first_column);
-    head.Scores(at, tiles.probs);
-    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, head.d, 1.0f, dout,
-         FromRow(head.in.v, at.first_column), 0.0f, tiles.gradient.view());
-    for (int64_t row = 0; row < at.rows; ++row) {
-      const int64_t visible = at.VisibleIn(row);
-      float *const probs = tiles.probs.Row(row), *const gradient = tiles.gradient.Row(row);
+    head.Scores(at, row.queries, tiles.probs);
+    Gemm(Transpose::kNo, Transpose::kYes, at.rows, at.columns, head.d, 1.0f, row.dcontext,
+         FromRow(head.values, at.first_column), 0.0f, tiles.gradient.view());
+    for (int64_t i = 0; i < at.rows; ++i) {
+      const int64_t visible = at.VisibleIn(i);
+      float *const probs = tiles.probs.Row(i), *const gradient = tiles.gradient.Row(i);
       if (dropout.identity()) {
-        ScoreGradient(lse[row], row_sums[row], visible, probs, gradient);
+        ScoreGradient(row.lse[i], row.row_sums[i], visible, probs, gradient);
       } else {
-        DroppedScoreGradient(at.Factors(dropout, row), lse[row], row_sums[row], visible, probs, gradient);
+        DroppedScoreGradient(at.Factors(dropout, i), row.lse[i], row.row_sums[i], visible, probs, gradient);
       }
       ClearFrom(visible, at.columns, probs);
       ClearFrom(visible, at.columns, gradient);
     }
-    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, 1.0f, tiles.probs.const_view(), dout, beta,
-         FromRow(out.v, at.first_column));
+    Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, 1.0f, tiles.probs.const_view(), row.dcontext,
+         beta, FromRow(row.dvalues, at.first_column));
     Gemm(Transpose::kNo, Transpose::kNo, at.rows, head.d, at.columns, head.scale, tiles.gradient.const_view(),
-         FromRow(head.in.k, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, FromRow(out.q, at.first_row));
+         FromRow(head.keys, at.first_column), at.first_column == 0 ? 0.0f : 1.0f, row.dqueries);
     Gemm(Transpose::kYes, Transpose::kNo, at.columns, head.d, at.rows, head.scale, tiles.gradient.const_view(),
-         FromRow(head.in.q, at.first_row), beta, FromRow(out.k, at.first_column));
+         row.queries, beta, FromRow(row.dkeys, at.first_column));
   }
+}
+
+Head HeadOf(const AttentionShape& shape) {
+  return {.keys = {}, .values = {}, .d = shape.d, .scale = 1.0f / std::sqrt(static_cast<float>(shape.d))};
 }
 
 }  // namespace
 
-void CpuBackend::FlashForward(const AttentionShape& shape, const float* qkv, const DropoutKey& key, float* context,
-                              float* lse) {
+static_assert(kRows == kAttentionRows);
+
+template <class T>
+void CpuOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace,
+                             T* context, float* lse) {
   CheckShape(shape);
   DropoutStream dropout(key);
   Tile probs;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
+  WideHead<T> wide(shape, workspace, 0);
+  float *const wide_keys = wide.Whole(), *const wide_values = wide.Whole();
+  float *const wide_queries = wide.Rows(), *const wide_context = wide.Rows();
+  Head one = HeadOf(shape);
   for (int64_t sample = 0; sample < shape.b; ++sample) {
     for (int64_t head = 0; head < shape.a; ++head, lse += shape.s) {
-      const Head one{{qkv, shape, sample, head}, sample, shape.first_head + head, shape.d, scale};
+      const HeadView<const T> in(qkv, shape, sample, head);
+      if (IsFirstOfKeys(shape, head)) {
+        one.keys = Widened(in.k, shape.s, shape.d, wide_keys);
+        one.values = Widened(in.v, shape.s, shape.d, wide_values);
+      }
       for (int64_t first = 0; first < shape.s; first += kRows) {
-        const TilePlace at{sample, one.index, shape.s, first, std::min(kRows, shape.s - first), 0, 0};
-        ForwardRows(one, at, dropout, probs, ContextView(context, shape, sample, head), lse + first);
+        const int64_t rows = std::min(kRows, shape.s - first);
+        const TilePlace at{sample, shape.first_head + head, shape.s, first, rows, 0, 0};
+        const MatrixView<T> out = FromRow(ContextView(context, shape, sample, head), first);
+        const MatrixView<float> sum = Accumulator(out, shape.d, wide_context);
+        ForwardRows(one, at, dropout, Widened(FromRow(in.q, first), rows, shape.d, wide_queries), probs, sum,
+                    lse + first);
+        Store(sum, rows, shape.d, out);
       }
     }
   }
 }
 
-void CpuBackend::FlashBackward(const AttentionShape& shape, const float* qkv, const float* context, const float* lse,
-                               const float* dcontext, const DropoutKey& key, float* workspace, float* dqkv) {
+template <class T>
+void CpuOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse,
+                              const T* dcontext, const DropoutKey& key, float* workspace, T* dqkv) {
   CheckShape(shape);
+  const int64_t s = shape.s, d = shape.d;
   DropoutStream dropout(key);
   BackwardTiles tiles;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(shape.d));
   float* row_sums = workspace;
+  WideHead<T> wide(shape, workspace, shape.b * shape.a * s);
+  float *const wide_keys = wide.Whole(), *const wide_values = wide.Whole();
+  float *const wide_dkeys = wide.Whole(), *const wide_dvalues = wide.Whole();
+  float *const wide_queries = wide.Rows(), *const wide_dout = wide.Rows(), *const wide_dqueries = wide.Rows();
+  Head one = HeadOf(shape);
+  BackwardRowsOf of{};
   for (int64_t sample = 0; sample < shape.b; ++sample) {
-    for (int64_t head = 0; head < shape.a; ++head, lse += shape.s, row_sums += shape.s) {
-      const Head one{{qkv, shape, sample, head}, sample, shape.first_head + head, shape.d, scale};
-      const HeadView<float> out(dqkv, shape, sample, head);
-      const MatrixView<const float> made = ContextView(context, shape, sample, head);
-      const MatrixView<const float> dout = ContextView(dcontext, shape, sample, head);
-      for (int64_t row = 0; row < shape.s; ++row) {
-        row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, shape.d);
+    for (int64_t head = 0; head < shape.a; ++head, lse += s, row_sums += s) {
+      const HeadView<const T> in(qkv, shape, sample, head);
+      const HeadView<T> out(dqkv, shape, sample, head);
+      const MatrixView<const T> made = ContextView(context, shape, sample, head);
+      const MatrixView<const T> dout = ContextView(dcontext, shape, sample, head);
+      for (int64_t row = 0; row < s; ++row) {
+        row_sums[row] = Dot(made.data + row * made.stride, dout.data + row * dout.stride, d);
       }
-      const bool first_of_keys = head % (shape.a / shape.k) == 0;  // the others add to what it wrote
-      for (int64_t first = (shape.s - 1) / kRows * kRows; first >= 0; first -= kRows) {
-        const TilePlace at{sample, one.index, shape.s, first, std::min(kRows, shape.s - first), 0, 0};
-        BackwardRows(one, at, dropout, dout, lse + first, row_sums + first, first_of_keys && first + kRows >= shape.s,
-                     tiles, out);
+      const bool first_of_keys = IsFirstOfKeys(shape, head);  // the others add to what it wrote
+      if (first_of_keys) {
+        one.keys = Widened(in.k, s, d, wide_keys);
+        one.values = Widened(in.v, s, d, wide_values);
+        of.dkeys = Accumulator(out.k, d, wide_dkeys);
+        of.dvalues = Accumulator(out.v, d, wide_dvalues);
+      }
+      for (int64_t first = (s - 1) / kRows * kRows; first >= 0; first -= kRows) {
+        const int64_t rows = std::min(kRows, s - first);
+        const TilePlace at{sample, shape.first_head + head, s, first, rows, 0, 0};
+        of.queries = Widened(FromRow(in.q, first), rows, d, wide_queries);
+        of.dcontext = Widened(FromRow(dout, first), rows, d, wide_dout);
+        of.lse = lse + first;
+        of.row_sums = row_sums + first;
+        of.dqueries = Accumulator(FromRow(out.q, first), d, wide_dqueries);
+        BackwardRows(one, at, dropout, of, first_of_keys && first + kRows >= s, tiles);
+        Store(of.dqueries, rows, d, FromRow(out.q, first));
+      }
+      if (IsLastOfKeys(shape, head)) {
+        Store(of.dkeys, s, d, out.k);
+        Store(of.dvalues, s, d, out.v);
       }
     }
   }
 }
+
+#define LYNX_INSTANTIATE(T)                                                                                      \
+  template void CpuOps<T>::FlashForward(const AttentionShape&, const T*, const DropoutKey&, float*, T*, float*); \
+  template void CpuOps<T>::FlashBackward(const AttentionShape&, const T*, const T*, const float*, const T*,      \
+                                         const DropoutKey&, float*, T*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

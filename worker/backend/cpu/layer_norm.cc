@@ -3,7 +3,7 @@
 //   dx = rstd (g - mean(g) - x^ mean(g x^)),   g = dy gamma
 #include <cmath>
 
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
@@ -16,7 +16,8 @@ struct RowStats {
 };
 
 // Two passes: the variance about the mean just found loses nothing where the mean is large.
-inline RowStats Stats(const float* x, int64_t h) {
+template <class T>
+inline RowStats Stats(const T* x, int64_t h) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < h; ++i) sum += x[i];
@@ -27,7 +28,8 @@ inline RowStats Stats(const float* x, int64_t h) {
   return {mean, 1.0f / std::sqrt(squares / static_cast<float>(h) + kEpsilon)};
 }
 
-LYNX_SIMD void Forward(const float* x, const float* gamma, const float* beta, int64_t n, int64_t h, float* y) {
+template <class T>
+LYNX_SIMD void Forward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) {
   for (int64_t row = 0; row < n; ++row, x += h, y += h) {
     const RowStats stats = Stats(x, h);
 #pragma omp simd
@@ -35,8 +37,9 @@ LYNX_SIMD void Forward(const float* x, const float* gamma, const float* beta, in
   }
 }
 
-LYNX_SIMD void Backward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h, bool accumulate,
-                        float* dx, float* dgamma, float* dbeta) {
+template <class T>
+LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
+                        float* dgamma, float* dbeta) {
   for (int64_t row = 0; row < n; ++row, x += h, dy += h, dx += h) {
     const RowStats stats = Stats(x, h);
     float sum_g = 0, sum_g_normal = 0;
@@ -62,14 +65,23 @@ LYNX_SIMD void Backward(const float* x, const float* gamma, const float* dy, int
 
 }  // namespace
 
-void CpuBackend::LayerNormForward(const float* x, const float* gamma, const float* beta, int64_t n, int64_t h,
-                                  float* y) {
+template <class T>
+void CpuOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) {
   Forward(x, gamma, beta, n, h, y);
 }
 
-void CpuBackend::LayerNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h,
-                                   bool accumulate, float* dx, float* dgamma, float* dbeta) {
+template <class T>
+void CpuOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
+                                  T* dx, float* dgamma, float* dbeta) {
   Backward(x, gamma, dy, n, h, accumulate, dx, dgamma, dbeta);
 }
+
+#define LYNX_INSTANTIATE(T)                                                                                    \
+  template void CpuOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, T*);               \
+  template void CpuOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*, \
+                                             float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -1,9 +1,11 @@
 // Cross-entropy over a vocabulary split into shards (Megatron-LM, Shoeybi et al. 2019): each shard reduces its logits
 // to three numbers a token, and all shards' numbers together give loss and gradient.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "worker/backend/cpu/conversion.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cpu/simd.h"
 
@@ -26,11 +28,35 @@ LYNX_SIMD float SumExp(const float* x, int64_t count, float max) {
   return sum;
 }
 
-// x = factor e^(x - max)
-LYNX_SIMD void ScaledExp(float max, float factor, int64_t count, float* x) {
+// y = factor e^(x - max)
+LYNX_SIMD void ScaledExp(float max, float factor, const float* x, int64_t count, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) x[i] = factor * Exp(x[i] - max);
+  for (int64_t i = 0; i < count; ++i) y[i] = factor * Exp(x[i] - max);
 }
+
+// One token's gradient: factor e^(x - max), and scale less for the target.
+struct RowGradient {
+  float max, factor, scale;
+  int64_t target;  // -1: in no column of these
+
+  // dlogits (count) may be logits.
+  void Write(const float* logits, int64_t count, float* dlogits) const {
+    ScaledExp(max, factor, logits, count, dlogits);
+    if (target >= 0) dlogits[target] -= scale;
+  }
+  // By chunks, so that what is written lies before what is still to be read, also where dlogits begins where logits
+  // does.
+  void Write(const float* logits, int64_t count, Bfloat16* dlogits) const {
+    std::array<float, 1024> chunk;
+    const auto most = static_cast<int64_t>(chunk.size());
+    for (int64_t at = 0; at < count; at += most) {
+      const int64_t columns = std::min(most, count - at);
+      ScaledExp(max, factor, logits + at, columns, chunk.data());
+      if (target >= at && target < at + columns) chunk[static_cast<size_t>(target - at)] -= scale;
+      RoundAll(chunk.data(), columns, dlogits + at);
+    }
+  }
+};
 
 // One token's softmax denominator over all shards: sum exp(logit - max).
 struct Denominator {
@@ -71,15 +97,26 @@ double CpuBackend::LossForward(const float* stats, int64_t t, int64_t n) {
   return loss;
 }
 
-void CpuBackend::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
-                              int64_t v, int64_t valid, double scale, float* logits) {
-  for (int64_t token = 0; token < n; ++token, logits += v, stats += kStats) {
+template <class T>
+void CpuOps<T>::LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n,
+                             int64_t v, int64_t valid, double scale, const float* logits, T* dlogits) {
+  for (int64_t token = 0; token < n; ++token, logits += v, dlogits += v, stats += kStats) {
     const Denominator all = Combine(stats, t, n);
-    ScaledExp(static_cast<float>(all.max), static_cast<float>(scale / all.sum), valid, logits);
     const int64_t target = int64_t{targets[token]} - first_row;
-    if (target >= 0 && target < valid) logits[target] -= static_cast<float>(scale);
-    std::fill(logits + valid, logits + v, 0.0f);
+    const RowGradient gradient{.max = static_cast<float>(all.max),
+                               .factor = static_cast<float>(scale / all.sum),
+                               .scale = static_cast<float>(scale),
+                               .target = target >= 0 && target < valid ? target : -1};
+    gradient.Write(logits, valid, dlogits);
+    std::fill(dlogits + valid, dlogits + v, T(0.0f));
   }
 }
+
+#define LYNX_INSTANTIATE(T)                                                                                        \
+  template void CpuOps<T>::LossBackward(const float*, const int32_t*, int32_t, int64_t, int64_t, int64_t, int64_t, \
+                                        double, const float*, T*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

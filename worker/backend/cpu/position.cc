@@ -1,28 +1,32 @@
 // Learned position embedding and the dropout after it.
 #include <algorithm>
 
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/dropout.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
 namespace {
 
-LYNX_SIMD void Add(const float* pos, int64_t count, float* x) {
+template <class T, class Sum>
+LYNX_SIMD void Add(const T* values, int64_t count, Sum* x) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) x[i] += pos[i];
+  for (int64_t i = 0; i < count; ++i) x[i] = x[i] + values[i];
 }
 
-LYNX_SIMD void AddAndDrop(const float* pos, const float* factors, int64_t count, float* x) {
+template <class T>
+LYNX_SIMD void AddAndDrop(const T* pos, const float* factors, int64_t count, T* x) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) x[i] = (x[i] + pos[i]) * factors[i];
 }
 
-LYNX_SIMD void DropAndSum(const float* factors, int64_t count, float* dx, float* dpos) {
+template <class T>
+LYNX_SIMD void DropAndSum(const float* factors, int64_t count, T* dx, float* dpos) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    dx[i] *= factors[i];
-    dpos[i] += dx[i];
+    const float gradient = dx[i] * factors[i];
+    dx[i] = gradient;
+    dpos[i] += gradient;
   }
 }
 
@@ -42,7 +46,8 @@ void ForRuns(int64_t first_token, int64_t n, int64_t s, int64_t h, const Apply& 
 
 }  // namespace
 
-void CpuBackend::PositionForward(float* x, const float* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
+template <class T>
+void CpuOps<T>::PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
   DropoutStream dropout(key);
   ForRuns(key.first_token, n, s, h, [&](int64_t sample, int64_t element, int64_t count, int64_t at) {
     if (dropout.identity()) return Add(pos + element, count, x + at);
@@ -50,12 +55,20 @@ void CpuBackend::PositionForward(float* x, const float* pos, int64_t n, int64_t 
   });
 }
 
-void CpuBackend::PositionBackward(float* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
+template <class T>
+void CpuOps<T>::PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) {
   DropoutStream dropout(key);
   ForRuns(key.first_token, n, s, h, [&](int64_t sample, int64_t element, int64_t count, int64_t at) {
     if (dropout.identity()) return Add(dx + at, count, dpos + element);
     DropAndSum(dropout.Factors(sample, element, count), count, dx + at, dpos + element);
   });
 }
+
+#define LYNX_INSTANTIATE(T)                                                                             \
+  template void CpuOps<T>::PositionForward(T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&); \
+  template void CpuOps<T>::PositionBackward(T*, float*, int64_t, int64_t, int64_t, const DropoutKey&);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -3,7 +3,7 @@
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 #include <cmath>
 
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
@@ -11,14 +11,16 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 
-inline float InverseRootMeanSquare(const float* x, int64_t h) {
+template <class T>
+inline float InverseRootMeanSquare(const T* x, int64_t h) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < h; ++i) squares += x[i] * x[i];
   return 1.0f / std::sqrt(squares / static_cast<float>(h) + kEpsilon);
 }
 
-LYNX_SIMD void Forward(const float* x, const float* gamma, int64_t n, int64_t h, float* y) {
+template <class T>
+LYNX_SIMD void Forward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) {
   for (int64_t row = 0; row < n; ++row, x += h, y += h) {
     const float rstd = InverseRootMeanSquare(x, h);
 #pragma omp simd
@@ -26,8 +28,9 @@ LYNX_SIMD void Forward(const float* x, const float* gamma, int64_t n, int64_t h,
   }
 }
 
-LYNX_SIMD void Backward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h, bool accumulate,
-                        float* dx, float* dgamma) {
+template <class T>
+LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
+                        float* dgamma) {
   for (int64_t row = 0; row < n; ++row, x += h, dy += h, dx += h) {
     const float rstd = InverseRootMeanSquare(x, h);
     float sum_g_normal = 0;
@@ -48,13 +51,22 @@ LYNX_SIMD void Backward(const float* x, const float* gamma, const float* dy, int
 
 }  // namespace
 
-void CpuBackend::RmsNormForward(const float* x, const float* gamma, int64_t n, int64_t h, float* y) {
+template <class T>
+void CpuOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) {
   Forward(x, gamma, n, h, y);
 }
 
-void CpuBackend::RmsNormBackward(const float* x, const float* gamma, const float* dy, int64_t n, int64_t h,
-                                 bool accumulate, float* dx, float* dgamma) {
+template <class T>
+void CpuOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
+                                float* dgamma) {
   Backward(x, gamma, dy, n, h, accumulate, dx, dgamma);
 }
+
+#define LYNX_INSTANTIATE(T)                                                          \
+  template void CpuOps<T>::RmsNormForward(const T*, const T*, int64_t, int64_t, T*); \
+  template void CpuOps<T>::RmsNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "common/check.h"
-#include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/cpu/cpu_ops.h"
 #include "worker/backend/cpu/simd.h"
 
 namespace lynx::cpu {
@@ -59,7 +59,8 @@ class Angles {
 };
 
 // Turns `count` pairs, at x and x + half, of each of `heads` heads that lie d apart.
-LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t heads, int64_t d, float* x) {
+template <class T>
+LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t heads, int64_t d, T* x) {
   const int64_t half = d / 2;
   for (int64_t head = 0; head < heads; ++head, x += d) {
 #pragma omp simd
@@ -71,14 +72,15 @@ LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t h
   }
 }
 
-void TurnAll(const AttentionShape& shape, double sign, float* qkv) {
+template <class T>
+void TurnAll(const AttentionShape& shape, double sign, T* qkv) {
   LYNX_CHECK(shape.d % 2 == 0);
   for (int64_t first = 0; first < shape.d / 2; first += kPairs) {
     const int64_t count = std::min(kPairs, shape.d / 2 - first);
     Angles angles(first, count, shape.d, sign);
     for (int64_t position = 0; position < shape.s; ++position, angles.Advance()) {
       for (int64_t sample = 0; sample < shape.b; ++sample) {
-        float* const row = qkv + (sample * shape.s + position) * shape.width();
+        T* const row = qkv + (sample * shape.s + position) * shape.width();
         Turn(angles.cos(), angles.sin(), count, shape.a + shape.k, shape.d, row + first);
       }
     }
@@ -87,8 +89,21 @@ void TurnAll(const AttentionShape& shape, double sign, float* qkv) {
 
 }  // namespace
 
-void CpuBackend::RopeForward(const AttentionShape& shape, float* qkv) { TurnAll(shape, 1, qkv); }
+template <class T>
+void CpuOps<T>::RopeForward(const AttentionShape& shape, T* qkv) {
+  TurnAll(shape, 1, qkv);
+}
 
-void CpuBackend::RopeBackward(const AttentionShape& shape, float* dqkv) { TurnAll(shape, -1, dqkv); }
+template <class T>
+void CpuOps<T>::RopeBackward(const AttentionShape& shape, T* dqkv) {
+  TurnAll(shape, -1, dqkv);
+}
+
+#define LYNX_INSTANTIATE(T)                                        \
+  template void CpuOps<T>::RopeForward(const AttentionShape&, T*); \
+  template void CpuOps<T>::RopeBackward(const AttentionShape&, T*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
 
 }  // namespace lynx::cpu

@@ -1,0 +1,142 @@
+// Attention on bfloat16 against its formula and finite differences in double. Probabilities and the context are
+// rounded once; their gradients also by what was rounded before them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+
+namespace lynx {
+namespace {
+
+using reference::Vector;
+
+constexpr double kFloat = 1e-5;                       // of fp32 arithmetic
+constexpr double kOfRounded = 2 * kBfloat16Rounding;  // of sums of what was rounded
+
+struct Case {
+  AttentionShape shape;
+  double rate;
+};
+
+AttentionShape Shape(int64_t b, int64_t s, int64_t a, int64_t k, int64_t d) {
+  return {.b = b, .s = s, .a = a, .k = k, .d = d, .first_head = 3};
+}
+
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  const AttentionShape& shape = info.param.shape;
+  return "b" + std::to_string(shape.b) + "s" + std::to_string(shape.s) + "a" + std::to_string(shape.a) + "k" +
+         std::to_string(shape.k) + "d" + std::to_string(shape.d) + (info.param.rate > 0 ? "dropout" : "");
+}
+
+class Bfloat16Attention : public testing::TestWithParam<Case> {
+ protected:
+  const AttentionShape shape = GetParam().shape;
+  const int64_t b = shape.b, s = shape.s, a = shape.a, d = shape.d, block = std::min(kAttentionRows, s) * s;
+  const int64_t qkv_count = b * s * shape.width(), context_count = b * s * a * d, probs_count = b * a * s * s;
+  const DropoutKey key{GetParam().rate, 11, 7, 2, 5, 40};
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  LayerBackend<Bfloat16>& ops = backend->bfloat16();
+  TestMemory memory;
+  const Bfloat16 *qkv = memory.RandomBfloat16(qkv_count, 1, 2), *dcontext = memory.RandomBfloat16(context_count, 2);
+  Bfloat16 *probs = memory.OutputBfloat16(probs_count), *context = memory.OutputBfloat16(context_count);
+  Bfloat16* dqkv = memory.OutputBfloat16(qkv_count);
+  float* lse = memory.Output(b * a * s);
+  const Vector qkv_d = ToDouble(qkv, qkv_count), dcontext_d = ToDouble(dcontext, context_count);
+
+  // Exactly as large as the header says.
+  float* Workspace(int64_t first, int64_t whole, int64_t rows) {
+    return memory.Output(first + WideHeadFloats<Bfloat16>(shape, whole, rows));
+  }
+  Vector WantedGradient() const {
+    return reference::Gradient(
+        [&](const Vector& v) {
+          return reference::Dot(reference::Context(shape, reference::Probs(shape, v), v, key), dcontext_d);
+        },
+        qkv_d);
+  }
+};
+
+TEST_P(Bfloat16Attention, ForwardEqualsTheFormula) {
+  ops.ProbsForward(shape, qkv, Workspace(block, 1, 1), probs);
+  ExpectClose(probs, reference::Probs(shape, qkv_d), kFloat, "probs");
+  ops.ContextForward(shape, probs, qkv, key, Workspace(block, 1, 1), context);
+  ExpectClose(context, reference::Context(shape, ToDouble(probs, probs_count), qkv_d, key), kFloat, "context");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Bfloat16Attention, FusedForwardEqualsTheFormula) {
+  ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
+  ExpectClose(context, reference::Context(shape, reference::Probs(shape, qkv_d), qkv_d, key), kFloat, "context");
+  ExpectClose(lse, reference::LogSumExp(shape, qkv_d), 4e-6, "lse");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Bfloat16Attention, BackwardEqualsFiniteDifferences) {
+  ops.ProbsForward(shape, qkv, Workspace(block, 1, 1), probs);
+  ops.AttentionBackward(shape, probs, qkv, dcontext, key, Workspace(2 * block, 4, 3), dqkv);
+  ExpectClose(dqkv, WantedGradient(), kOfRounded, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Bfloat16Attention, FusedBackwardEqualsFiniteDifferences) {
+  ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
+  ops.FlashBackward(shape, qkv, context, lse, dcontext, key, Workspace(b * a * s, 4, 3), dqkv);
+  ExpectClose(dqkv, WantedGradient(), kOfRounded, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(Bfloat16Attention, RepeatsItsBits) {
+  std::vector<std::vector<float>> runs;
+  for (int run = 0; run < 2; ++run) {
+    ops.ProbsForward(shape, qkv, Workspace(block, 1, 1), probs);
+    ops.ContextForward(shape, probs, qkv, key, Workspace(block, 1, 1), context);
+    std::vector<float> all(context, context + context_count);
+    ops.AttentionBackward(shape, probs, qkv, dcontext, key, Workspace(2 * block, 4, 3), dqkv);
+    all.insert(all.end(), dqkv, dqkv + qkv_count);
+    ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
+    all.insert(all.end(), context, context + context_count);
+    ops.FlashBackward(shape, qkv, context, lse, dcontext, key, Workspace(b * a * s, 4, 3), dqkv);
+    all.insert(all.end(), dqkv, dqkv + qkv_count);
+    runs.push_back(all);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Attention,
+                         testing::Values(Case{Shape(1, 1, 1, 1, 1), 0}, Case{Shape(2, 5, 2, 2, 3), 0},
+                                         Case{Shape(2, 7, 2, 2, 4), 0.3}, Case{Shape(1, 64, 1, 1, 2), 0},
+                                         Case{Shape(1, 70, 1, 1, 2), 0.2}, Case{Shape(1, 130, 1, 1, 1), 0},
+                                         Case{Shape(2, 6, 4, 2, 3), 0.3}, Case{Shape(1, 66, 3, 1, 1), 0}),
+                         CaseName);
+
+// Shapes too large for differences, with several tiles in both directions: they make nearly what fp32 does.
+class LongBfloat16Attention : public Bfloat16Attention {};
+
+TEST_P(LongBfloat16Attention, AgreesWithFloat) {
+  const float* wide_qkv = memory.Copy(std::vector<float>(qkv, qkv + qkv_count));
+  const float* wide_dcontext = memory.Copy(std::vector<float>(dcontext, dcontext + context_count));
+  float *wide_context = memory.Output(context_count), *wide_dqkv = memory.Output(qkv_count);
+  backend->FlashForward(shape, wide_qkv, key, nullptr, wide_context, lse);
+  backend->FlashBackward(shape, wide_qkv, wide_context, lse, wide_dcontext, key, memory.Output(b * a * s), wide_dqkv);
+  const Vector want_context = ToDouble(wide_context, context_count), want_dqkv = ToDouble(wide_dqkv, qkv_count);
+  ops.FlashForward(shape, qkv, key, Workspace(0, 2, 2), context, lse);
+  ops.FlashBackward(shape, qkv, context, lse, dcontext, key, Workspace(b * a * s, 4, 3), dqkv);
+  ExpectClose(context, want_context, kFloat, "context of fused attention");
+  ExpectClose(dqkv, want_dqkv, kOfRounded, "dqkv of fused attention");
+  ops.ProbsForward(shape, qkv, Workspace(block, 1, 1), probs);
+  ops.ContextForward(shape, probs, qkv, key, Workspace(block, 1, 1), context);
+  ops.AttentionBackward(shape, probs, qkv, dcontext, key, Workspace(2 * block, 4, 3), dqkv);
+  ExpectClose(context, want_context, kOfRounded, "context");
+  ExpectClose(dqkv, want_dqkv, kOfRounded, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LongBfloat16Attention,
+                         testing::Values(Case{Shape(1, 256, 2, 1, 16), 0}, Case{Shape(1, 321, 3, 1, 4), 0.1}),
+                         CaseName);
+
+}  // namespace
+}  // namespace lynx

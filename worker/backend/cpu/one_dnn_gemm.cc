@@ -1,0 +1,112 @@
+#include "worker/backend/cpu/one_dnn_gemm.h"
+
+#include <dnnl.hpp>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "common/check.h"
+
+namespace lynx::cpu {
+namespace {
+
+using dnnl::memory;
+using Type = memory::data_type;
+
+// Everything that a primitive is made for.
+struct Key {
+  Transpose a, b;
+  int64_t m, n, k, stride_a, stride_b, stride_c;
+  bool wide, adds, has_bias;
+  auto operator<=>(const Key&) const = default;
+};
+
+// Of op(matrix), (rows, columns).
+memory::desc MatrixOf(int64_t rows, int64_t columns, Type type, Transpose transpose, int64_t stride) {
+  return {{rows, columns}, type, transpose == Transpose::kYes ? memory::dims{1, stride} : memory::dims{stride, 1}};
+}
+
+}  // namespace
+
+class OneDnnGemm::Primitives {
+ public:
+  explicit Primitives(Type type) : type_(type), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+  Type type() const { return type_; }
+
+  void Run(const Key& key, const void* a, const void* b, const void* bias, void* c) {
+    const Product& product = Of(key);
+    // oneDNN only reads the sources.
+    const auto at = [&](const memory::desc& desc, const void* data) {
+      return memory(desc, engine_, const_cast<void*>(data));
+    };
+    std::unordered_map<int, memory> arguments = {
+        {DNNL_ARG_SRC, at(product.a, a)}, {DNNL_ARG_WEIGHTS, at(product.b, b)}, {DNNL_ARG_DST, at(product.c, c)}};
+    if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, at(product.bias, bias));
+    product.primitive.execute(stream_, arguments);
+    stream_.wait();
+  }
+
+ private:
+  struct Product {
+    memory::desc a, b, bias, c;
+    dnnl::matmul primitive;
+  };
+
+  const Product& Of(const Key& key) {
+    const auto found = products_.find(key);
+    if (found != products_.end()) return found->second;
+    Product product{.a = MatrixOf(key.m, key.k, type_, key.a, key.stride_a),
+                    .b = MatrixOf(key.k, key.n, type_, key.b, key.stride_b),
+                    .bias = MatrixOf(1, key.n, type_, Transpose::kNo, key.n),
+                    .c = MatrixOf(key.m, key.n, key.wide ? Type::f32 : type_, Transpose::kNo, key.stride_c),
+                    .primitive = {}};
+    dnnl::primitive_attr attributes;
+    if (key.adds) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::matmul::desc desc = key.has_bias ? dnnl::matmul::desc(product.a, product.b, product.bias, product.c)
+                                                 : dnnl::matmul::desc(product.a, product.b, product.c);
+    product.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine_));
+    return products_.emplace(key, std::move(product)).first->second;
+  }
+
+  const Type type_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::map<Key, Product> products_;
+};
+
+bool OneDnnGemm::IsFast() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 || isa == dnnl::cpu_isa::avx512_core_amx;
+}
+
+OneDnnGemm::OneDnnGemm(Operands operands)
+    : primitives_(std::make_unique<Primitives>(operands == Operands::kBfloat16 ? Type::bf16 : Type::f32)) {}
+
+OneDnnGemm::~OneDnnGemm() = default;
+
+void OneDnnGemm::RunUntyped(const Request& request, MatrixView<const void> a, MatrixView<const void> b,
+                            const void* bias, MatrixView<void> c, size_t element_bytes) {
+  const ProductShape& shape = request.shape;
+  LYNX_CHECK(element_bytes == memory::data_type_size(primitives_->type()));
+  if (shape.m == 0 || shape.n == 0) return;
+  const Key key{.a = shape.a,
+                .b = shape.b,
+                .m = shape.m,
+                .n = shape.n,
+                .k = shape.k,
+                .stride_a = a.stride,
+                .stride_b = b.stride,
+                .stride_c = c.stride,
+                .wide = request.wide,
+                .adds = request.into == ProductInto::kAdd,
+                .has_bias = bias != nullptr};
+  primitives_->Run(key, a.data, b.data, bias, c.data);
+}
+
+}  // namespace lynx::cpu
