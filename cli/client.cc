@@ -116,6 +116,10 @@ absl::StatusOr<v1::GetLogsResponse> Client::Logs(const v1::GetLogsRequest& reque
       [&](auto... a) { return jobs_->GetLogs(a...); }, request);
 }
 
+absl::StatusOr<v1::TraceJobResponse> Client::Trace(const v1::TraceJobRequest& request) {
+  return Call<v1::TraceJobRequest, v1::TraceJobResponse>([&](auto... a) { return jobs_->TraceJob(a...); }, request);
+}
+
 absl::StatusOr<v1::ListNodesResponse> Client::Nodes() {
   return Call<v1::ListNodesRequest, v1::ListNodesResponse>(
       [&](auto... a) { return cluster_->ListNodes(a...); }, v1::ListNodesRequest());

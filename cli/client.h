@@ -30,6 +30,7 @@ class Client {
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
+  absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes();
   // Calls `each` for every message until the job has ended or `each` returns false. A server that does not begin to answer
   // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away

@@ -63,6 +63,11 @@ struct LogsOptions {
   int32_t lines = 100;
 };
 
+struct TraceOptions {
+  std::string job;
+  std::string out;  // write a Chrome trace to this file
+};
+
 struct CheckpointExportOptions {
   std::string path;    // a checkpoint, or a directory of them: then the newest
   std::string format;  // "hf"
@@ -92,6 +97,8 @@ int Cancel(const GlobalOptions& global, const std::string& job, const std::strin
 int CancelAll(const GlobalOptions& global, const std::string& reason);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
+// The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
+int Trace(const GlobalOptions& global, const TraceOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);

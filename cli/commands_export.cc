@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/output_file.h"
 #include "cli/plan_request.h"
 #include "common/status.h"
 #include "node/file.h"

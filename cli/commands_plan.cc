@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
+#include "cli/output_file.h"
 #include "cli/plan_request.h"
 #include "cli/render.h"
 #include "common/status.h"
@@ -26,12 +27,6 @@ int PrintActions(const Plan& plan, int32_t rank) {
   return kExitOk;
 }
 
-// Says on standard error what was written, so that standard output stays the plan.
-void TellWritten(const std::string& what, const std::string& path, size_t bytes, const std::string& hint) {
-  std::fprintf(stderr, "%s: %s, %s; %s\n", what.c_str(), path.c_str(),
-               FormatBytes(Bytes(static_cast<int64_t>(bytes))).c_str(), hint.c_str());
-}
-
 absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request, const Plan& plan) {
   if (options.html.empty() && options.trace.empty()) return absl::OkStatus();
   LYNX_ASSIGN_OR_RETURN(const PredictedStep step, PredictStep(request, plan));
@@ -42,12 +37,7 @@ absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request
   }
   if (!options.trace.empty()) {
     LYNX_ASSIGN_OR_RETURN(const ChromeTraceText trace, ChromeTrace(step));
-    LYNX_RETURN_IF_ERROR(WriteOutput("--trace", options.trace, trace.json));
-    const bool whole = trace.end == plan.step;
-    TellWritten("trace", options.trace, trace.json.size(),
-                whole ? "open it in ui.perfetto.dev"
-                      : absl::StrCat("it tells the first ", FormatDuration(trace.end), " of ", FormatDuration(plan.step),
-                                     ", as many actions as viewers bear; open it in ui.perfetto.dev"));
+    LYNX_RETURN_IF_ERROR(WriteTrace("--trace", options.trace, trace, plan.step));
   }
   return absl::OkStatus();
 }

@@ -55,6 +55,13 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")->check(CLI::Range(1, 1000));
   logs->callback([&] { code = Logs(global, logs_options); });
 
+  auto* trace = app.add_subcommand("trace", "One measured step beside its prediction: where the time of each stage went");
+  static TraceOptions trace_options;
+  trace->add_option("job", trace_options.job, "Job id, a unique prefix of one, or a job's name")->required();
+  trace->add_option("--out", trace_options.out, "Write every action of the step, measured and predicted, as a Chrome trace")
+      ->check(FileName);
+  trace->callback([&] { code = Trace(global, trace_options); });
+
   auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
   nodes->callback([&] { code = Nodes(global); });
 }

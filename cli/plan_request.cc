@@ -10,7 +10,6 @@
 #include "cli/profile_file.h"
 #include "cli/scalar_text.h"
 #include "common/status.h"
-#include "node/file.h"
 #include "node/solver_process.h"
 
 namespace lynx {
@@ -73,17 +72,6 @@ int PrintInfeasible(const Infeasible& infeasible) {
     std::fprintf(stderr, "the smallest change that fits: %s\n", infeasible.suggestion.c_str());
   }
   return kExitJobFailed;
-}
-
-absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat(option, " ", path, ": that is a folder; name a file in it"));
-  }
-  const absl::Status written = WriteFileDurably(path, content);
-  if (written.ok()) return written;
-  return absl::InvalidArgumentError(absl::StrCat(option, " ", path, ": ", std::string(written.message()),
-                                                 "; name a file in a folder that exists and that you may write to"));
 }
 
 }  // namespace lynx

@@ -18,10 +18,6 @@ absl::StatusOr<PlanRequest> ReadPlanRequest(const PlanOptions& options);
 // Prints why the job cannot fit and the smallest change that makes it fit; the exit code for it.
 int PrintInfeasible(const Infeasible& infeasible);
 
-// Writes `content` to the file that the option `option` ("--html") names, all or nothing. The error names both and
-// what to do.
-absl::Status WriteOutput(const std::string& option, const std::string& path, const std::string& content);
-
 }  // namespace lynx
 
 #endif  // LYNX_CLI_PLAN_REQUEST_H_

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/plan.pb.h"
+#include "planner/cluster_topology.h"
 #include "planner/hardware_profile.h"
 #include "planner/job_spec.h"
 #include "planner/layer_graph.h"
@@ -38,6 +39,10 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
 // Every op must have its times, once; every shape at most once.
 v1::HardwareProfile ToProto(const HardwareProfile& profile);
 absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
+
+v1::ClusterTopology ToProto(const ClusterTopology& cluster);
+// As CheckCluster demands it.
+absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path = "cluster");
 
 // Whether a plan message carries the stages' programs. Without them the digest cannot be checked.
 enum class PlanPrograms : uint8_t { kIncluded, kLeftOut };

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
+constexpr size_t kMaxGroups = 1 << 14;  // nodes may all differ
 
 absl::StatusOr<Nanos> NanosFrom(const std::string& path, int64_t value) {
   LYNX_RETURN_IF_ERROR(CheckRange(path, value, 0, kMaxWireNanos));
@@ -286,6 +287,40 @@ absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, co
   profile.communication_compute_permille = message.communication_compute_permille();
   LYNX_RETURN_IF_ERROR(DescriptionFromProto(message, path, profile));
   return profile;
+}
+
+v1::ClusterTopology ToProto(const ClusterTopology& cluster) {
+  v1::ClusterTopology message;
+  for (const NodeGroup& group : cluster.groups) {
+    v1::NodeGroup& to = *message.add_groups();
+    to.set_name(group.name);
+    to.set_nodes(group.nodes);
+    to.set_devices_per_node(group.devices_per_node);
+    to.set_memory_per_device_bytes(group.memory_per_device.value);
+    to.set_host_memory_bytes(group.host_memory.value);
+    *to.mutable_profile() = ToProto(group.profile);
+  }
+  return message;
+}
+
+absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, const std::string& path) {
+  ClusterTopology cluster;
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "groups"), message.groups().size(), 1, kMaxGroups, "entries"));
+  for (int i = 0; i < message.groups_size(); ++i) {
+    const v1::NodeGroup& m = message.groups(i);
+    const std::string at = FieldPath(path, "groups", i);
+    NodeGroup group{.name = m.name(), .nodes = m.nodes(), .devices_per_node = m.devices_per_node()};
+    LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(at, "name"), m.name().size(), 0, kMaxKindLength, "characters"));
+    LYNX_RETURN_IF_ERROR(
+        CheckRange(FieldPath(at, "memory_per_device_bytes"), m.memory_per_device_bytes(), 0, kMaxWireBytes));
+    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "host_memory_bytes"), m.host_memory_bytes(), 0, kMaxWireBytes));
+    group.memory_per_device = Bytes(m.memory_per_device_bytes());
+    group.host_memory = Bytes(m.host_memory_bytes());
+    LYNX_ASSIGN_OR_RETURN(group.profile, FromProto(m.profile(), FieldPath(at, "profile")));
+    cluster.groups.push_back(std::move(group));
+  }
+  LYNX_RETURN_IF_ERROR(Annotate(CheckCluster(cluster), path));
+  return cluster;
 }
 
 }  // namespace lynx

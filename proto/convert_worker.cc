@@ -5,6 +5,7 @@
 
 #include "common/status.h"
 #include "proto/bounds.h"
+#include "proto/convert_trace.h"
 #include "proto/convert.h"
 
 namespace lynx {
@@ -168,6 +169,12 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     m.set_loss(evaluation->loss);
     m.set_tokens(evaluation->tokens);
     m.set_duration_ns(evaluation->duration.value);
+  } else if (const auto* trace = std::get_if<TraceReport>(&report)) {
+    v1::TraceReport& m = *message.mutable_trace();
+    m.set_step(trace->step);
+    m.set_actions(trace->actions);
+    m.set_first(trace->first);
+    m.mutable_times()->Add(trace->times.begin(), trace->times.end());
   } else if (const auto* checkpoint = std::get_if<CheckpointReport>(&report)) {
     v1::CheckpointReport& m = *message.mutable_checkpoint();
     m.set_step(checkpoint->step);
@@ -206,6 +213,12 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "tokens"), m.tokens(), 0, kMaxTokens));
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "duration_ns"), m.duration_ns(), 0, kMaxWireNanos));
       return EvaluationReport{m.step(), m.loss(), m.tokens(), Nanos(m.duration_ns())};
+    }
+    case v1::RankReport::kTrace: {
+      const std::string at = FieldPath(path, "trace");
+      const v1::TraceReport& m = message.trace();
+      LYNX_RETURN_IF_ERROR(CheckTracePart(at, m));
+      return TraceReport{m.step(), m.actions(), m.first(), {m.times().begin(), m.times().end()}};
     }
     case v1::RankReport::kCheckpointFailure: {
       const std::string at = FieldPath(path, "checkpoint_failure");

@@ -110,6 +110,7 @@ void Controller::RestoreGeneration(Job& job) {
   AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
   Touch(job);
   job.statistics = StepStatistics(job.plan->layout, job.record.measured);
+  job.traces = TraceAssembly(job.plan->stages.size());
   job.ranks.resize(job.record.ranks.size());
   std::vector<RankAddress> peers;
   for (size_t r = 0; r < job.ranks.size(); ++r) {

@@ -43,6 +43,7 @@
 #include "server/placement.h"
 #include "server/progress.h"
 #include "server/rank_logs.h"
+#include "server/trace_assembly.h"
 
 namespace lynx {
 
@@ -123,6 +124,7 @@ class Controller {
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
+    TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
     // PLANNING
     Reservation reservation;
@@ -193,6 +195,7 @@ class Controller {
   void FoldStarted(Job& job, int32_t rank, const RankStarted& started);
   void FoldStep(Job& job, int32_t rank, const RankStep& step);
   void FoldEvaluation(Job& job, const RankEvaluation& evaluation);
+  void FoldTrace(Job& job, int32_t rank, const RankTrace& trace);
   void FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint);
   void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);
   void ObserveMissing(Job& job, const Node& node);

@@ -316,7 +316,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   job->plan = plan;
   job->program_text = ProgramTextOf(*plan);
   job->record.plan_digest = plan->digest;
-  effects_.push_back(InsertPlan{job->record.id, plan});
+  effects_.push_back(InsertPlan{job->record.id, plan, event.cluster});
   AddEvent(*job, "planned",
            absl::StrCat(LayoutText(plan->layout), ", micro-batch ", plan->micro_batch, ", ", plan->microbatches,
                         " microbatches, ", RecomputeModeName(plan->mode), "; predicted step ",
@@ -381,6 +381,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.ranks.assign(placement.size(), LiveRank());
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
+  job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
   job.failures = 0;
   job.stop_deadline = Nanos(0);

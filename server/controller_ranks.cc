@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "planner/report/step_trace.h"
 #include "server/controller.h"
 
 namespace lynx {
@@ -49,6 +50,8 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
     Touch(job);
   } else if (const auto* evaluation = std::get_if<RankEvaluation>(&message.body)) {
     FoldEvaluation(job, *evaluation);
+  } else if (const auto* trace = std::get_if<RankTrace>(&message.body)) {
+    FoldTrace(job, rank, *trace);
   } else if (const auto* checkpoint = std::get_if<RankCheckpoint>(&message.body)) {
     FoldCheckpoint(job, *checkpoint);
   } else if (const auto* unsaved = std::get_if<RankCheckpointFailed>(&message.body)) {
@@ -103,6 +106,19 @@ void Controller::FoldEvaluation(Job& job, const RankEvaluation& evaluation) {
   job.record.progress.validation_step = evaluation.step;
   effects_.push_back(EvaluationRecorded{job.record.id, evaluation.loss});
   Touch(job);
+}
+
+void Controller::FoldTrace(Job& job, int32_t rank, const RankTrace& trace) {
+  if (job.plan == nullptr) return;
+  const RankCoordinates coordinates = CoordinatesOf(job.plan->layout, rank);
+  if (!TracesForItsStage(coordinates)) return;
+  auto stages = job.traces.Add(static_cast<size_t>(coordinates.stage), trace);
+  if (!stages.has_value()) return;
+  effects_.push_back(InsertTrace{job.record.id,
+                                 {.generation = job.record.generation,
+                                  .step = trace.step,
+                                  .plan_digest = job.record.plan_digest,
+                                  .stages = *std::move(stages)}});
 }
 
 void Controller::FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint) {

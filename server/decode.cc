@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "proto/bounds.h"
+#include "proto/convert_trace.h"
 #include "server/messages.h"
 
 namespace lynx {
@@ -149,6 +150,13 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "evaluation.step"), m.evaluation().step(), 0, kMaxWireSteps));
       message.body = RankEvaluation{m.evaluation().step(), m.evaluation().loss()};
       return absl::OkStatus();
+    case v1::RankReport::kTrace: {
+      const v1::TraceReport& trace = m.trace();
+      LYNX_RETURN_IF_ERROR(CheckTracePart(FieldPath(path, "trace"), trace));
+      message.body =
+          RankTrace{trace.step(), trace.actions(), trace.first(), {trace.times().begin(), trace.times().end()}};
+      return absl::OkStatus();
+    }
     case v1::RankReport::kCheckpointFailure: {
       const v1::CheckpointFailure& failed = m.checkpoint_failure();
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "checkpoint_failure.step"), failed.step(), 0, kMaxWireSteps));

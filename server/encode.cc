@@ -195,4 +195,21 @@ v1::LogLine Encode(const LogLine& line) {
   return m;
 }
 
+v1::StepTrace Encode(const StepTrace& trace) {
+  v1::StepTrace message;
+  message.set_generation(trace.generation.value);
+  message.set_step(trace.step);
+  message.set_plan_digest(trace.plan_digest);
+  for (const std::vector<int64_t>& times : trace.stages) {
+    message.add_stages()->mutable_times()->Add(times.begin(), times.end());
+  }
+  return message;
+}
+
+StepTrace Decode(const v1::StepTrace& message) {
+  StepTrace trace{.generation = Generation(message.generation()), .step = message.step(), .plan_digest = message.plan_digest()};
+  for (const v1::StageTimes& stage : message.stages()) trace.stages.emplace_back(stage.times().begin(), stage.times().end());
+  return trace;
+}
+
 }  // namespace lynx

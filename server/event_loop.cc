@@ -39,6 +39,7 @@ JobId JobOf(const Effect& durable) {
   if (const auto* update = std::get_if<UpdateJob>(&durable)) return update->job.id;
   if (const auto* event = std::get_if<InsertEvent>(&durable)) return event->job;
   if (const auto* plan = std::get_if<InsertPlan>(&durable)) return plan->job;
+  if (const auto* trace = std::get_if<InsertTrace>(&durable)) return trace->job;
   if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
   return std::get<DeleteJob>(durable).job;
 }

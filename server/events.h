@@ -61,6 +61,7 @@ struct PlanReady {
   JobId job;
   int64_t attempt = 0;  // of PlanJob
   std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
+  std::shared_ptr<const ClusterTopology> cluster;  // that the plan was made for
 };
 struct Tick {};
 
@@ -84,6 +85,12 @@ struct UpdateJob {
 struct InsertPlan {
   JobId job;
   std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const ClusterTopology> cluster;  // that it was made for; null: not known
+};
+// In place of the one before.
+struct InsertTrace {
+  JobId job;
+  StepTrace trace;
 };
 struct InsertEvent {
   JobId job;
@@ -145,13 +152,14 @@ struct EvaluationRecorded {
   double loss = 0;
 };
 
-using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertEvent, InsertCheckpoint, DeleteJob, PlanJob, SendAgent,
-                            SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded, EvaluationRecorded>;
+using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob,
+                            PlanJob, SendAgent, SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded,
+                            EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
   return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||
-         std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertEvent>(effect) ||
-         std::holds_alternative<InsertCheckpoint>(effect) || std::holds_alternative<DeleteJob>(effect);
+         std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertTrace>(effect) ||
+         std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) || std::holds_alternative<DeleteJob>(effect);
 }
 
 }  // namespace lynx

@@ -73,6 +73,15 @@ struct StageMeasurement {
   bool operator==(const StageMeasurement&) const = default;
 };
 
+// The newest traced step: planner/report/step_trace.h. By pipeline rank.
+struct StepTrace {
+  Generation generation;
+  int64_t step = 0;
+  std::string plan_digest;
+  std::vector<std::vector<int64_t>> stages;
+  bool operator==(const StepTrace&) const = default;
+};
+
 // Why the ranks of the current generation are being stopped; kNone: they are not.
 enum class StopKind : uint8_t { kNone, kRestart, kCancel };
 

@@ -260,4 +260,26 @@ grpc::ServerUnaryReactor* JobsService::GetLogs(grpc::CallbackServerContext* cont
   });
 }
 
+absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+  const JobRecord& job = *core_.controller().Find(id);
+  LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core_.store().LoadTrace(id));
+  if (!trace.has_value() || trace->plan_digest != job.plan_digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no step of job ", id.value, ", which is ", JobStateName(job.state),
+                     ", has been traced yet: ranks trace their first step, then the 2nd, 4th, 8th and so on"));
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, PlanPrograms::kIncluded));
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const ClusterTopology> cluster, core_.store().LoadCluster(id));
+  *response.mutable_job() = Encode(job, plan.get(), PlanPrograms::kIncluded);
+  if (cluster != nullptr) *response.mutable_cluster() = ToProto(*cluster);
+  *response.mutable_trace() = Encode(*trace);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* JobsService::TraceJob(grpc::CallbackServerContext* context,
+                                                const v1::TraceJobRequest* request, v1::TraceJobResponse* response) {
+  return OnLoop(core_, context, [this, request, response] { return FillTrace(*request, *response); });
+}
+
 }  // namespace lynx

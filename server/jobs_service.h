@@ -24,9 +24,12 @@ class JobsService : public v1::Jobs::CallbackService {
                                                            const v1::WatchJobRequest* request) override;
   grpc::ServerUnaryReactor* GetLogs(grpc::CallbackServerContext* context, const v1::GetLogsRequest* request,
                                     v1::GetLogsResponse* response) override;
+  grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext* context, const v1::TraceJobRequest* request,
+                                     v1::TraceJobResponse* response) override;
 
  private:
   absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
+  absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
   void BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched);
 
   ServerCore& core_;

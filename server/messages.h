@@ -30,6 +30,8 @@ v1::JobEvent Encode(const JobEvent& event);
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
 v1::Node Encode(const NodeView& node);
 v1::LogLine Encode(const LogLine& line);
+v1::StepTrace Encode(const StepTrace& trace);
+StepTrace Decode(const v1::StepTrace& message);
 
 // Progress and measurements, also as the store keeps them.
 void SetFigures(const JobRecord& job, v1::Job& message);

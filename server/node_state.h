@@ -83,6 +83,12 @@ struct RankEvaluation {
   int64_t step = 0;
   double loss = 0;
 };
+// A part, as in proto/lynx/v1/cluster.proto TraceReport.
+struct RankTrace {
+  int64_t step = 0;
+  int32_t actions = 0, first = 0;
+  std::vector<int64_t> times;
+};
 struct RankCheckpoint {
   int64_t step = 0;
   std::string path;
@@ -102,8 +108,8 @@ struct RankFault {
 struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
-  std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankCheckpoint, RankCheckpointFailed, RankFinished,
-               RankFault>
+  std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankTrace, RankCheckpoint, RankCheckpointFailed,
+               RankFinished, RankFault>
       body;
 };
 

@@ -31,6 +31,7 @@ PlanReady ResultOf(const PlanJob& job, absl::StatusOr<PlanResult> result) {
     ready.result = result.status();
   } else if (auto* plan = std::get_if<Plan>(&*result)) {
     ready.result = std::make_shared<const Plan>(std::move(*plan));
+    ready.cluster = std::make_shared<const ClusterTopology>(job.request.cluster);
   } else {
     ready.result = std::get<Infeasible>(*std::move(result));
   }

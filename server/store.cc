@@ -1,8 +1,10 @@
 // See store.h.
 #include "server/store.h"
 
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/digest.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x4C594E58;  // "LYNX"
 
+// Schema 1.
 constexpr char kSchema[] = R"sql(
 CREATE TABLE jobs(
   id TEXT PRIMARY KEY, submission INTEGER NOT NULL UNIQUE, idempotency_key TEXT NOT NULL UNIQUE,
@@ -40,6 +43,13 @@ CREATE TABLE checkpoints(
   time_ns INTEGER NOT NULL, PRIMARY KEY(job_id, generation, step)) WITHOUT ROWID;
 )sql";
 
+// From one schema to the next; a new database takes them all.
+constexpr const char* kMigrations[] = {
+    "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
+    "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
+};
+static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
+
 constexpr char kJobColumns[] =
     "id, submission, idempotency_key, spec, spec_digest, state, reason, submitted_ns, started_ns, ended_ns, events, "
     "generation, restarts, restart_charge, best_steps, base_steps, resume_step, stop, stop_reason, cancel_requested, "
@@ -59,6 +69,15 @@ std::string FiguresOf(const JobRecord& record) {
   v1::Job figures;
   SetFigures(record, figures);
   return figures.SerializeAsString();
+}
+
+// Statements that bring a database from a schema to the present one.
+std::string MigrationFrom(int64_t schema) {
+  std::string statements;
+  for (int64_t to = schema + 1; to <= Store::kSchemaVersion; ++to) {
+    absl::StrAppend(&statements, kMigrations[to - 2], ";PRAGMA user_version=", to, ";");
+  }
+  return statements;
 }
 
 }  // namespace
@@ -110,19 +129,22 @@ absl::Status Store::Prepare() {
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
   if (tables == "0" && version == "0") {
-    return Execute(db_.get(), absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId,
-                                           ";PRAGMA user_version=", kSchemaVersion, ";COMMIT"));
+    return Execute(db_.get(), absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId, ";",
+                                           MigrationFrom(1), "COMMIT"));
   }
   if (application != absl::StrCat(kApplicationId)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the database ", path_, " is not one of lynx-server's: give another --data-dir"));
   }
-  if (version != absl::StrCat(kSchemaVersion)) {
+  int64_t schema = 0;
+  if (!absl::SimpleAtoi(version, &schema) || schema < 1 || schema > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the database ", path_, " has schema ", version,
                                                       ", made by a newer lynx-server; this one knows schema ",
                                                       kSchemaVersion, ": start the newer one"));
   }
-  return absl::OkStatus();
+  if (schema == kSchemaVersion) return absl::OkStatus();
+  const absl::Status migrated = Execute(db_.get(), absl::StrCat("BEGIN;", MigrationFrom(schema), "COMMIT"));
+  return Annotate(migrated, absl::StrCat("cannot bring the database ", path_, " from schema ", schema, " to ", kSchemaVersion));
 }
 
 absl::Status Store::CheckIntegrity() {
@@ -156,14 +178,8 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* insert = std::get_if<InsertJob>(&effect)) return WriteNew(*insert);
   if (const auto* update = std::get_if<UpdateJob>(&effect)) return WriteRecord(update->job);
   if (const auto* event = std::get_if<InsertEvent>(&effect)) return WriteEvent(*event);
-  if (const auto* plan = std::get_if<InsertPlan>(&effect)) {
-    LYNX_ASSIGN_OR_RETURN(Statement statement,
-                          Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO plans VALUES(?, ?, ?)"));
-    return statement.Bind(plan->job.value)
-        .Bind(plan->plan->digest)
-        .BindBlob(ToProto(*plan->plan).SerializeAsString())
-        .Run();
-  }
+  if (const auto* plan = std::get_if<InsertPlan>(&effect)) return WritePlan(*plan);
+  if (const auto* trace = std::get_if<InsertTrace>(&effect)) return WriteTrace(*trace);
   if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
   LYNX_ASSIGN_OR_RETURN(
@@ -178,8 +194,25 @@ absl::Status Store::Write(const Effect& effect) {
       .Run();
 }
 
+absl::Status Store::WritePlan(const InsertPlan& insert) {
+  LYNX_ASSIGN_OR_RETURN(
+      Statement statement,
+      Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
+  return statement.Bind(insert.job.value)
+      .Bind(insert.plan->digest)
+      .BindBlob(ToProto(*insert.plan).SerializeAsString())
+      .BindBlob(insert.cluster == nullptr ? "" : ToProto(*insert.cluster).SerializeAsString())
+      .Run();
+}
+
+absl::Status Store::WriteTrace(const InsertTrace& insert) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO traces VALUES(?, ?)"));
+  return statement.Bind(insert.job.value).BindBlob(Encode(insert.trace).SerializeAsString()).Run();
+}
+
 absl::Status Store::Delete(const DeleteJob& job) {
-  for (const char* where : {"plans WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
+  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
                             "jobs WHERE id"}) {
     LYNX_ASSIGN_OR_RETURN(Statement statement,
                           Statement::Prepare(db_.get(), absl::StrCat("DELETE FROM ", where, "=?")));
@@ -363,6 +396,30 @@ absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
   absl::StatusOr<Plan> plan = FromProto(message);
   if (!plan.ok()) return Damaged(absl::StrCat("job ", job.value, ": ", std::string(plan.status().message())));
   return std::make_shared<const Plan>(*std::move(plan));
+}
+
+absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Statement::Prepare(db_.get(), "SELECT cluster FROM plans WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, row.Bind(job.value).Next());
+  if (!found || row.Text(0).empty()) return std::shared_ptr<const ClusterTopology>();
+  v1::ClusterTopology message;
+  if (!message.ParseFromString(row.Text(0))) {
+    return Damaged(absl::StrCat("job ", job.value, ": what its plan was made for is not a message"));
+  }
+  absl::StatusOr<ClusterTopology> cluster = FromProto(message);
+  if (!cluster.ok()) return Damaged(absl::StrCat("job ", job.value, ": ", std::string(cluster.status().message())));
+  return std::make_shared<const ClusterTopology>(*std::move(cluster));
+}
+
+absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Statement::Prepare(db_.get(), "SELECT trace FROM traces WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, row.Bind(job.value).Next());
+  if (!found) return std::nullopt;
+  v1::StepTrace message;
+  if (!message.ParseFromString(row.Text(0))) {
+    return Damaged(absl::StrCat("job ", job.value, ": its trace is not a message"));
+  }
+  return Decode(message);
 }
 
 absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ std::string SpecDigest(const JobSpec& spec);
 
 class Store {
  public:
-  static constexpr int64_t kSchemaVersion = 1;
+  static constexpr int64_t kSchemaVersion = 2;  // 1 had no traces and did not know what plans were made for
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
@@ -43,6 +44,10 @@ class Store {
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
   // nullptr: the job has none.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
+  // What the job's plan was made for; nullptr: it has none, or an older server made it.
+  absl::StatusOr<std::shared_ptr<const ClusterTopology>> LoadCluster(const JobId& job);
+  // nullopt: none of the job's steps has been traced.
+  absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
   // The newest `limit` with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit);
 
@@ -53,10 +58,13 @@ class Store {
   Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)) {}
 
   absl::Status Prepare();
+  absl::Status Migrate(const std::string& version);
   absl::Status CheckIntegrity();
   absl::Status Write(const Effect& effect);
   absl::Status WriteNew(const InsertJob& insert);
   absl::Status WriteRecord(const JobRecord& record);
+  absl::Status WritePlan(const InsertPlan& insert);
+  absl::Status WriteTrace(const InsertTrace& insert);
   absl::Status WriteRanks(const JobRecord& record);
   absl::Status WriteEvent(const InsertEvent& insert);
   absl::Status Delete(const DeleteJob& job);

@@ -55,6 +55,7 @@ void JsonWriter::Field(const char* name, int64_t& value) { state_->Set(name, val
 void JsonWriter::Field(const char* name, uint64_t& value) { state_->Set(name, value); }
 void JsonWriter::Field(const char* name, std::string& value) { state_->Set(name, value); }
 void JsonWriter::Field(const char* name, std::vector<int32_t>& values) { state_->Set(name, values); }
+void JsonWriter::Field(const char* name, std::vector<int64_t>& values) { state_->Set(name, values); }
 
 void JsonWriter::Field(const char* name, double& value) {
   if (std::isfinite(value)) {
@@ -162,7 +163,8 @@ bool ReadValue(const Json& json, double& value) {
   return true;
 }
 
-bool ReadValue(const Json& json, std::vector<int32_t>& values) {
+template <class Integer>
+bool ReadValue(const Json& json, std::vector<Integer>& values) {
   if (!json.is_array()) return false;
   values.clear();
   for (const Json& element : json) {
@@ -190,6 +192,9 @@ void JsonReader::Field(const char* name, double& value) { Read(name, value, "a n
 void JsonReader::Field(const char* name, std::string& value) { Read(name, value, "a string"); }
 void JsonReader::Field(const char* name, std::vector<int32_t>& values) {
   Read(name, values, "a list of integers of 32 bits");
+}
+void JsonReader::Field(const char* name, std::vector<int64_t>& values) {
+  Read(name, values, "a list of integers of 64 bits");
 }
 
 void JsonReader::Begin(const char* name) {

@@ -31,6 +31,7 @@ class JsonWriter {
   void Field(const char* name, double& value);
   void Field(const char* name, std::string& value);
   void Field(const char* name, std::vector<int32_t>& values);
+  void Field(const char* name, std::vector<int64_t>& values);
   void Field(const char* name, Bytes& value) { Field(name, value.value); }
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 
@@ -82,6 +83,7 @@ class JsonReader {
   void Field(const char* name, double& value);
   void Field(const char* name, std::string& value);
   void Field(const char* name, std::vector<int32_t>& values);
+  void Field(const char* name, std::vector<int64_t>& values);
   void Field(const char* name, Bytes& value) { Field(name, value.value); }
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 

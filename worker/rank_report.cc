@@ -14,6 +14,7 @@ const char* TypeName(const RankReady&) { return "ready"; }
 const char* TypeName(const StepReport&) { return "step"; }
 const char* TypeName(const StepSkipped&) { return "skipped"; }
 const char* TypeName(const EvaluationReport&) { return "evaluation"; }
+const char* TypeName(const TraceReport&) { return "trace"; }
 const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
 const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
 const char* TypeName(const RankDone&) { return "done"; }
@@ -67,6 +68,14 @@ static void Describe(Fields& fields, EvaluationReport& evaluation) {
   fields.Field("loss", evaluation.loss);
   fields.Field("tokens", evaluation.tokens);
   fields.Field("duration_ns", evaluation.duration);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, TraceReport& trace) {
+  fields.Field("step", trace.step);
+  fields.Field("actions", trace.actions);
+  fields.Field("first", trace.first);
+  fields.Field("times", trace.times);
 }
 
 template <class Fields>

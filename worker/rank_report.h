@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
@@ -71,6 +72,16 @@ struct CheckpointFailure {
   bool operator==(const CheckpointFailure&) const = default;
 };
 
+// A part of one step's trace, from the first rank of each pipeline rank; parts come in order. planner/report/step_trace.h says
+// when, and what `times` holds.
+struct TraceReport {
+  int64_t step = 0;        // 0-based
+  int32_t actions = 0;     // of the whole program
+  int32_t first = 0;       // action that this part begins with
+  std::vector<int64_t> times;
+  bool operator==(const TraceReport&) const = default;
+};
+
 // All steps are done.
 struct RankDone {
   int64_t steps = 0;
@@ -84,8 +95,8 @@ struct RankFailure {
   bool operator==(const RankFailure&) const = default;
 };
 
-using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, CheckpointReport, CheckpointFailure,
-                                RankDone, RankFailure>;
+using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, TraceReport, CheckpointReport,
+                                CheckpointFailure, RankDone, RankFailure>;
 
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);

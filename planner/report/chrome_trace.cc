@@ -17,11 +17,30 @@ namespace {
 // The format counts in microseconds; fractions are allowed.
 std::string Micros(Nanos time) { return absl::StrFormat("%d.%03d", time.value / 1000, time.value % 1000); }
 
+// A process of the trace: one stage's step.
+struct Track {
+  std::string name;
+  const Program* program = nullptr;
+  std::vector<ActionSpan> times;
+  StageTimeline timeline;
+  StageMemory memory;
+};
+
+absl::StatusOr<Track> TrackOf(const Plan& plan, size_t stage, const std::string& prefix, const StageTimes& times) {
+  const StagePlan& planned = plan.stages[stage];
+  Track track{.name = absl::StrCat(prefix, "stage ", stage, " (", LayersText(plan, stage), ")"),
+              .program = &planned.program,
+              .times = times.spans,
+              .timeline = TimelineOf(planned.program, times)};
+  LYNX_ASSIGN_OR_RETURN(track.memory, MemoryOf(planned, plan.ContextOf(static_cast<int32_t>(stage)), times));
+  return track;
+}
+
 // Where all spans that begin earlier fit into the limit.
-Nanos EndOf(const std::vector<StageTimeline>& stages, Nanos step, size_t limit) {
+Nanos EndOf(const std::vector<Track>& tracks, Nanos step, size_t limit) {
   std::vector<Nanos> begins;
-  for (const StageTimeline& stage : stages) {
-    for (const TimelineSpan& span : stage.spans) begins.push_back(span.begin);
+  for (const Track& track : tracks) {
+    for (const TimelineSpan& span : track.timeline.spans) begins.push_back(span.begin);
   }
   if (begins.size() <= limit) return step;
   std::nth_element(begins.begin(), begins.begin() + static_cast<ptrdiff_t>(limit), begins.end());
@@ -45,53 +64,50 @@ std::vector<int32_t> StartsOf(const Program& program) {
 
 class Writer {
  public:
-  Writer(const PredictedStep& step, Nanos end) : step_(step), end_(end) {}
+  explicit Writer(Nanos end) : end_(end) {}
 
-  std::string Json(const std::vector<StageTimeline>& timelines, const std::vector<StageMemory>& memories) {
-    for (size_t i = 0; i < timelines.size(); ++i) {
-      Describe(i, timelines[i]);
-      Slices(i, timelines[i]);
-      Counters(i, memories[i]);
+  // `facts`: fields of otherData.
+  std::string Json(const std::vector<Track>& tracks, const std::string& facts) {
+    for (size_t i = 0; i < tracks.size(); ++i) {
+      Describe(i, tracks[i]);
+      Slices(i, tracks[i]);
+      Counters(i, tracks[i].memory);
     }
-    const Plan& plan = *step_.plan;
-    return absl::StrCat(
-        "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"job\":", JsonString(step_.request->spec.name),
-        ",\"layout\":", JsonString(LayoutText(plan.layout)), ",\"plan\":", JsonString(plan.digest),
-        ",\"times\":", JsonString("predicted, of one training step"), ",\"step_us\":", JsonString(Micros(plan.step)),
-        ",\"told_until_us\":", JsonString(Micros(end_)), "},\n\"traceEvents\":[\n", events_, "\n]}\n");
+    return absl::StrCat("{\"displayTimeUnit\":\"ms\",\n\"otherData\":{", facts,
+                        ",\"told_until_us\":", JsonString(Micros(end_)), "},\n\"traceEvents\":[\n", events_,
+                        "\n]}\n");
   }
 
  private:
   // Processes and threads count from 1, because viewers take 0 for the kernel's; a thread's number is its own in the
   // whole trace. `fields`: all but the process.
-  void Add(size_t stage, const std::string& fields) {
-    absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", stage + 1, ",", fields, "}");
+  void Add(size_t process, const std::string& fields) {
+    absl::StrAppend(&events_, events_.empty() ? "" : ",\n", "{\"pid\":", process + 1, ",", fields, "}");
   }
 
   template <class Lane>
-  static size_t Thread(size_t stage, Lane lane) {
-    return (stage + 1) * 100 + static_cast<size_t>(lane);
+  static size_t Thread(size_t process, Lane lane) {
+    return (process + 1) * 100 + static_cast<size_t>(lane);
   }
 
-  void Describe(size_t stage, const StageTimeline& timeline) {
-    const std::string name = absl::StrCat("stage ", stage, " (", LayersText(*step_.plan, stage), ")");
+  void Describe(size_t process, const Track& track) {
     const auto add = [&](const char* what, size_t lane, const std::string& argument) {
-      Add(stage, absl::StrCat("\"tid\":", Thread(stage, lane), ",\"ph\":\"M\",\"name\":\"", what, "\",\"args\":{",
-                              argument, "}"));
+      Add(process, absl::StrCat("\"tid\":", Thread(process, lane), ",\"ph\":\"M\",\"name\":\"", what, "\",\"args\":{",
+                                argument, "}"));
     };
-    add("process_name", 0, absl::StrCat("\"name\":", JsonString(name)));
-    add("process_sort_index", 0, absl::StrCat("\"sort_index\":", stage));
-    for (size_t lane = 0; lane < timeline.lanes.size(); ++lane) {
-      add("thread_name", lane, absl::StrCat("\"name\":", JsonString(timeline.lanes[lane])));
+    add("process_name", 0, absl::StrCat("\"name\":", JsonString(track.name)));
+    add("process_sort_index", 0, absl::StrCat("\"sort_index\":", process));
+    for (size_t lane = 0; lane < track.timeline.lanes.size(); ++lane) {
+      add("thread_name", lane, absl::StrCat("\"name\":", JsonString(track.timeline.lanes[lane])));
       add("thread_sort_index", lane, absl::StrCat("\"sort_index\":", lane));
     }
   }
 
-  void Slice(size_t stage, const TimelineSpan& span, const std::string& name, const std::string& arguments) {
-    Add(stage, absl::StrCat("\"tid\":", Thread(stage, span.lane), ",\"ph\":\"X\",\"ts\":", Micros(span.begin),
-                            ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"", SpanKindId(span.kind),
-                            "\",\"name\":", JsonString(name),
-                            arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
+  void Slice(size_t process, const TimelineSpan& span, const std::string& name, const std::string& arguments) {
+    Add(process, absl::StrCat("\"tid\":", Thread(process, span.lane), ",\"ph\":\"X\",\"ts\":", Micros(span.begin),
+                              ",\"dur\":", Micros(span.end - span.begin), ",\"cat\":\"", SpanKindId(span.kind),
+                              "\",\"name\":", JsonString(name),
+                              arguments.empty() ? "" : absl::StrCat(",\"args\":{", arguments, "}")));
   }
 
   static std::string Arguments(const Action& action, const ActionSpan& span) {
@@ -103,46 +119,48 @@ class Writer {
     return text;
   }
 
-  void Slices(size_t stage, const StageTimeline& timeline) {
-    const Program& program = step_.plan->stages[stage].program;
-    const std::vector<ActionSpan>& times = step_.simulation.stages[stage].spans;
+  void Slices(size_t process, const Track& track) {
+    const Program& program = *track.program;
     const std::vector<int32_t> starts = StartsOf(program);
-    std::map<int32_t, TimelineSpan> transfers;  // by start action, not waited for yet
+    std::map<int32_t, TimelineSpan> transfers;  // by start action; a measured one may begin after the wait for it
+    for (const TimelineSpan& span : track.timeline.spans) {
+      if (span.lane != 0 && span.begin < end_) transfers[span.action] = span;
+    }
     int32_t last = -1;
-    for (const TimelineSpan& span : timeline.spans) {
+    for (const TimelineSpan& span : track.timeline.spans) {
       if (span.begin >= end_ && span.begin > Nanos(0)) break;
       const Action& action = program[static_cast<size_t>(span.action)];
-      const ActionSpan& time = times[static_cast<size_t>(span.action)];
+      const ActionSpan& time = track.times[static_cast<size_t>(span.action)];
       if (InfoOf(action.kind).operands == Operands::kOps) {
         if (span.action != last) {
           TimelineSpan whole = span;
           whole.end = time.end;
-          Slice(stage, whole, ActionText(action), Arguments(action, time));
+          Slice(process, whole, ActionText(action), Arguments(action, time));
         }
         last = span.action;
-        if (span.begin < span.end) Slice(stage, span, SpanKindName(span.kind), "");
+        if (span.begin < span.end) Slice(process, span, SpanKindName(span.kind), "");
         continue;
       }
       const bool waited = InfoOf(action.kind).phase == Phase::kWait;
       if (waited && span.begin == span.end) continue;
-      Slice(stage, span, ActionText(action), Arguments(action, time));
-      if (span.lane != 0) transfers[span.action] = span;
-      if (waited) Flow(stage, span, starts[static_cast<size_t>(span.action)], transfers);
+      Slice(process, span, ActionText(action), Arguments(action, time));
+      if (waited) Flow(process, span, starts[static_cast<size_t>(span.action)], transfers);
     }
   }
 
   // An arrow from the begin of the transfer to the end of the wait for it.
-  void Flow(size_t stage, const TimelineSpan& wait, int32_t start, const std::map<int32_t, TimelineSpan>& transfers) {
+  void Flow(size_t process, const TimelineSpan& wait, int32_t start,
+            const std::map<int32_t, TimelineSpan>& transfers) {
     const auto it = transfers.find(start);
     if (it == transfers.end() || it->second.begin == it->second.end) return;
     const std::string fields = absl::StrCat("\"cat\":\"wait\",\"name\":\"transfer\",\"id\":", ++flows_);
-    Add(stage, absl::StrCat("\"tid\":", Thread(stage, it->second.lane),
-                            ",\"ph\":\"s\",\"ts\":", Micros(it->second.begin), ",", fields));
-    Add(stage, absl::StrCat("\"tid\":", Thread(stage, wait.lane), ",\"ph\":\"f\",\"bp\":\"e\",\"ts\":",
-                            Micros(std::max(wait.begin, it->second.begin)), ",", fields));
+    Add(process, absl::StrCat("\"tid\":", Thread(process, it->second.lane),
+                              ",\"ph\":\"s\",\"ts\":", Micros(it->second.begin), ",", fields));
+    Add(process, absl::StrCat("\"tid\":", Thread(process, wait.lane), ",\"ph\":\"f\",\"bp\":\"e\",\"ts\":",
+                              Micros(std::max(wait.begin, it->second.begin)), ",", fields));
   }
 
-  void Counters(size_t stage, const StageMemory& memory) {
+  void Counters(size_t process, const StageMemory& memory) {
     for (const MemoryPoint& point : memory.points) {
       if (point.begin >= end_ && point.begin > Nanos(0)) break;
       std::string values;
@@ -151,32 +169,55 @@ class Writer {
         absl::StrAppend(&values, values.empty() ? "" : ",", JsonString(MemoryKindName(kind)), ":",
                         point.live[static_cast<size_t>(kind)].value);
       }
-      Add(stage, absl::StrCat("\"ph\":\"C\",\"ts\":", Micros(point.begin), ",\"name\":\"arena bytes\",\"args\":{",
-                              values, "}"));
+      Add(process, absl::StrCat("\"ph\":\"C\",\"ts\":", Micros(point.begin), ",\"name\":\"arena bytes\",\"args\":{",
+                                values, "}"));
     }
   }
 
-  const PredictedStep& step_;
   const Nanos end_;
   std::string events_;
   int64_t flows_ = 0;
 };
 
+std::string Facts(const std::string& job, const Plan& plan, const std::string& times) {
+  return absl::StrCat("\"job\":", JsonString(job), ",\"layout\":", JsonString(LayoutText(plan.layout)),
+                      ",\"plan\":", JsonString(plan.digest), ",\"times\":", JsonString(times),
+                      ",\"step_us\":", JsonString(Micros(plan.step)));
+}
+
 }  // namespace
 
 absl::StatusOr<ChromeTraceText> ChromeTrace(const PredictedStep& step, size_t limit) {
   const Plan& plan = *step.plan;
-  std::vector<StageTimeline> timelines;
-  std::vector<StageMemory> memories;
+  std::vector<Track> tracks;
   for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const StageTimes& times = step.simulation.stages[i];
-    timelines.push_back(TimelineOf(plan.stages[i].program, times));
-    LYNX_ASSIGN_OR_RETURN(StageMemory memory,
-                          MemoryOf(plan.stages[i], plan.ContextOf(static_cast<int32_t>(i)), times));
-    memories.push_back(std::move(memory));
+    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "", step.simulation.stages[i]));
+    tracks.push_back(std::move(track));
   }
-  const Nanos end = EndOf(timelines, plan.step, limit);
-  return ChromeTraceText{Writer(step, end).Json(timelines, memories), end};
+  const Nanos end = EndOf(tracks, plan.step, limit);
+  const std::string facts = Facts(step.request->spec.name, plan, "predicted, of one training step");
+  return ChromeTraceText{Writer(end).Json(tracks, facts), end};
+}
+
+absl::StatusOr<ChromeTraceText> MeasuredChromeTrace(const std::string& job, const Plan& plan,
+                                                    const MeasuredStep& measured, const Simulation* predicted,
+                                                    size_t limit) {
+  std::vector<Track> tracks;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    StageTimes times;
+    times.spans = measured.stages[i];
+    LYNX_ASSIGN_OR_RETURN(Track track, TrackOf(plan, i, "measured ", times));
+    tracks.push_back(std::move(track));
+    if (predicted == nullptr) continue;
+    LYNX_ASSIGN_OR_RETURN(track, TrackOf(plan, i, "predicted ", predicted->stages[i]));
+    tracks.push_back(std::move(track));
+  }
+  const Nanos end = EndOf(tracks, std::max(measured.end, plan.step), limit);
+  const std::string times = absl::StrCat("measured, of step ", measured.step + 1,
+                                         predicted == nullptr ? "" : "; below each stage as it was predicted");
+  const std::string facts =
+      absl::StrCat(Facts(job, plan, times), ",\"measured_step_us\":", JsonString(Micros(measured.end)));
+  return ChromeTraceText{Writer(end).Json(tracks, facts), end};
 }
 
 }  // namespace lynx

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/cost_model.h"
+#include "planner/stage_costs.h"
 
 namespace lynx {
 namespace {
@@ -125,6 +125,15 @@ void AddComputeSpans(const Action& action, const ActionSpan& span, TimelineSpan 
   }
 }
 
+// The own time of a start, which only measured ones have: it counts where its wait's does, but the gradient norm's start,
+// which sums the squares, as optimizer.
+TimelineSpan StartSpan(const Action& action, const ActionSpan& span, TimelineSpan base) {
+  base.kind = action.kind == ActionKind::kNormStart ? SpanKind::kOptimizer : WaitKind(InfoOf(action.kind).group);
+  base.begin = span.begin;
+  base.end = span.end;
+  return base;
+}
+
 struct Words {
   std::string_view letters;
   const char* words;
@@ -191,6 +200,7 @@ StageTimeline TimelineOf(const Program& program, const StageTimes& times) {
       AddComputeSpans(program[i], span, base, timeline.spans);
       continue;
     }
+    if (span.begin < span.end) timeline.spans.push_back(StartSpan(program[i], span, base));
     base.kind = TransferKind(info.group);
     base.begin = span.transfer_begin;
     base.end = span.transfer_end;
@@ -228,8 +238,7 @@ std::string ActionMeaning(const Action& action) {
 }
 
 absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan) {
-  const CostModel costs(SlowestProfile(request.cluster), plan.model, plan.layout, plan.micro_batch,
-                        request.cluster.least_devices_per_node());
+  const StageCosts costs(request.cluster, plan.model, plan.layout, plan.micro_batch);
   std::vector<Program> programs;
   std::vector<StageContext> contexts;
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {

@@ -51,7 +51,7 @@ struct StageTimeline {
   std::vector<TimelineSpan> spans;  // in order of begin, then lane; those of one lane never overlap
 };
 
-// Lane 0 has the compute actions and the waits; a recompute action that is hidden in part is two spans. Every start
+// Lane 0 has the compute actions, the waits and, of measured steps, the starts; a recompute action that is hidden in part is two spans. Every start
 // action puts its transfer on a lane of its stream, on a further one where others are still in flight.
 StageTimeline TimelineOf(const Program& program, const StageTimes& times);
 

@@ -47,6 +47,32 @@ class JobTest(ClusterTest):
         self.assertEqual(self.ctl("logs", page["id"]).code, 0)
         self.assertEqual(self.rank_pids(), [], "ranks of an ended job are gone")
 
+    def test_a_measured_step_stands_beside_its_prediction(self):
+        early = self.ctl("trace", self.submit(self.job_file("early", ranks=64, tp=4, pp=4)))
+        self.assertEqual(early.code, 5, early)
+        self.assertIn("has been traced yet", early.err)
+        job = self.submit(self.job_file("traced", steps=5))
+        self.ctl("cancel", "early")
+        self.await_state(job, "SUCCEEDED")
+        path = self.directory / "step.json"
+        result = self.ctl("trace", job, "--out", path)
+        self.assertEqual(result.code, 0, result)
+        self.assertIn("step 4 took", result.out)  # of 1, 2 and 4
+        self.assertEqual([line.split()[:2] for line in result.out.splitlines()[3:]],
+                         [[s, w] for s in "01" for w in ("measured", "predicted")])
+        events = json.loads(path.read_text())["traceEvents"]
+        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual([n.split(" (")[0] for n in names.values()],
+                         [f"{w} stage {s}" for s in (0, 1) for w in ("measured", "predicted")])
+        slices = [sum(e["ph"] == "X" and e["pid"] == pid for e in events) for pid in names]
+        self.assertTrue(all(count > 50 for count in slices), slices)
+        # The table adds up to the step on the trace's clock, whatever the machine did meanwhile.
+        ends = max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and names[e["pid"]].startswith("measured"))
+        self.assertLess(ends, 60e6)
+        self.kill_daemon("server")
+        self.up()
+        self.assertEqual(self.ctl("trace", job, "-o", "json").code, 0, "it outlives the server")
+
     def test_the_llama_example_runs_to_the_end(self):
         text = (pathlib.Path(__file__).parents[2] / "examples/llama-bytes.yaml").read_text()
         path = self.directory / "llama.yaml"

@@ -40,6 +40,17 @@ TEST(Timeline, PutsWaitsOnTheComputeLaneAndTransfersOnTheirOwn) {
   EXPECT_EQ(timeline.spans[3].end - timeline.spans[3].begin, Nanos(22));
 }
 
+// Simulated starts take no time of their own.
+TEST(Timeline, MeasuredStartsCountWhereTheirWaitsDo) {
+  const StageTimeline timeline = TimelineOfText("0AR+3:1.attn 0SF+3 0NORM+", {{Nanos(0), Nanos(3), Nanos(2), Nanos(40)},
+                                                                            {Nanos(3), Nanos(5), Nanos(4), Nanos(9)},
+                                                                            {Nanos(5), Nanos(9), Nanos(9), Nanos(10)}});
+  const Breakdown breakdown = BreakdownOf(timeline);
+  EXPECT_EQ(breakdown[static_cast<size_t>(SpanKind::kCommunicationWait)], Nanos(3));
+  EXPECT_EQ(breakdown[static_cast<size_t>(SpanKind::kStall)], Nanos(2));
+  EXPECT_EQ(breakdown[static_cast<size_t>(SpanKind::kOptimizer)], Nanos(4)) << "the sum of squares";
+}
+
 TEST(Timeline, SplitsRecomputationThatIsHiddenInPart) {
   const StageTimeline timeline =
       TimelineOfText("0R2:1.attn(ln1)", {{Nanos(5), Nanos(25), Nanos(0), Nanos(0), Nanos(6)}});
@@ -177,6 +188,17 @@ TEST(Thinned, KeepsEveryPeak) {
   }
   EXPECT_EQ(peaks, 11);
   EXPECT_EQ(Thinned(points, Nanos(1000), 1000).size(), 1000u);
+}
+
+TEST(PredictStep, KnowsThatNodesDiffer) {
+  PlanRequest request = SmallRequest(kKiB * 1000);
+  HardwareProfile slow = request.cluster.groups[0].profile;
+  slow.flops_per_second /= 2;
+  request.cluster.groups[0].nodes = 1;
+  request.cluster.groups.push_back(request.cluster.groups[0]);
+  request.cluster.groups[1].profile = slow;
+  const auto fixture = PlannedStep(request);
+  EXPECT_EQ(fixture->step.simulation.step, fixture->plan.step);
 }
 
 TEST(PredictStep, RefusesAPlanOfAnotherProfile) {

@@ -125,6 +125,40 @@ TEST(ConvertTest, ProfilesComeBackTheSame) {
   }
 }
 
+TEST(ConvertTest, ClustersComeBackTheSame) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  for (int i = 0; i < 20; ++i) {
+    ClusterTopology cluster = UniformCluster(3, 4, lynx::testing::RandomProfile(random), Bytes(1 << 30));
+    cluster.groups[0].profile.inner_links.clear();  // they must divide a node's devices
+    cluster.groups[0].name = "first";
+    cluster.groups[0].host_memory = Bytes(int64_t{1} << 40);
+    cluster.groups.push_back(cluster.groups[0]);
+    cluster.groups[1].nodes = 1;
+    const absl::StatusOr<ClusterTopology> back = FromProto(ToProto(cluster));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, cluster);
+  }
+}
+
+TEST(ConvertTest, BadClustersNameTheField) {
+  using C = v1::ClusterTopology;
+  const std::pair<std::function<void(C&)>, const char*> cases[] = {
+      {[](C& c) { c.clear_groups(); }, "cluster.groups is 0 entries long"},
+      {[](C& c) { c.mutable_groups(0)->set_name(std::string(300, 'n')); }, "cluster.groups[0].name is 300 characters long"},
+      {[](C& c) { c.mutable_groups(0)->set_memory_per_device_bytes(-1); }, "cluster.groups[0].memory_per_device_bytes is -1"},
+      {[](C& c) { c.mutable_groups(0)->set_host_memory_bytes(-1); }, "cluster.groups[0].host_memory_bytes is -1"},
+      {[](C& c) { c.mutable_groups(0)->set_nodes(0); }, "cluster: "},
+      {[](C& c) { c.mutable_groups(0)->mutable_profile()->set_flops_per_second(-1); },
+       "cluster.groups[0].profile.flops_per_second is -1"},
+  };
+  for (const auto& [change, message] : cases) {
+    C cluster = ToProto(UniformCluster(2, 2, StatedCpuProfile()));
+    change(cluster);
+    EXPECT_THAT(std::string(FromProto(cluster).status().message()), StartsWith(message));
+  }
+}
+
 TEST(ConvertTest, BadProfilesNameTheField) {
   HardwareProfile good;
   good.flops_per_second = good.memory_bytes_per_second = 1;

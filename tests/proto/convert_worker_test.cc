@@ -31,6 +31,7 @@ TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
       SomeStep(),
       StepSkipped{7, "the loss is nan"},
       EvaluationReport{8, 2.25, 65536, Nanos(12)},
+      TraceReport{9, 3, 1, {1, 2, 3, 4, 5, 0, 0, 0, 0, 0}},
       CheckpointReport{10, "/data/checkpoints/step-10", Bytes(1 << 30)},
       CheckpointFailure{20, "No space left on device"},
       RankDone{100},
@@ -57,6 +58,15 @@ TEST(ConvertWorkerTest, DivergedStepsPass) {
   EXPECT_TRUE(std::isnan(std::get<StepReport>(*back).loss));
 }
 
+// The second of two actions.
+v1::TraceReport* SetTrace(v1::RankReport& report) {
+  v1::TraceReport& trace = *report.mutable_trace();
+  trace.set_actions(2);
+  trace.set_first(1);
+  trace.mutable_times()->Resize(5, 0);
+  return &trace;
+}
+
 TEST(ConvertWorkerTest, BadReportsNameTheField) {
   using R = v1::RankReport;
   struct Case {
@@ -77,6 +87,13 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_evaluation()->set_step(-1); }, "report.evaluation.step is -1"},
       {[](R& r) { r.mutable_evaluation()->set_tokens(-1); }, "report.evaluation.tokens is -1"},
       {[](R& r) { r.mutable_evaluation()->set_duration_ns(-1); }, "report.evaluation.duration_ns is -1"},
+      {[](R& r) { SetTrace(r)->set_step(-1); }, "report.trace.step is -1"},
+      {[](R& r) { SetTrace(r)->set_actions(0); }, "report.trace.actions is 0"},
+      {[](R& r) { SetTrace(r)->set_first(2); }, "report.trace.first is 2: must be from 0 to 1"},
+      {[](R& r) { SetTrace(r)->clear_times(); }, "report.trace.times is 0 entries long"},
+      {[](R& r) { SetTrace(r)->mutable_times()->Resize(5 * 8193, 0); }, "report.trace.times is 40965 entries long"},
+      {[](R& r) { SetTrace(r)->add_times(0); }, "report.trace.times is 6 entries: must have 5 for each action"},
+      {[](R& r) { SetTrace(r)->set_times(3, -1); }, "report.trace.times[3] is -1"},
       {[](R& r) { r.mutable_checkpoint()->set_path("relative"); }, "report.checkpoint.path is \"relative\""},
       {[](R& r) { r.mutable_checkpoint_failure()->set_step(-1); }, "report.checkpoint_failure.step is -1"},
       {[](R& r) { r.mutable_done()->set_steps(-1); }, "report.done.steps is -1"},

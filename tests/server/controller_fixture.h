@@ -208,13 +208,14 @@ class Cluster {
   // Answers every request that waits with this layout.
   void AnswerPlans(const ParallelLayout& layout) {
     for (const PlanJob& plan : std::exchange(plans_, {})) {
-      Send(PlanReady{plan.job, plan.attempt, MakeTestPlan(plan.request.spec, layout)});
+      Send(PlanReady{plan.job, plan.attempt, MakeTestPlan(plan.request.spec, layout),
+                     std::make_shared<const ClusterTopology>(plan.request.cluster)});
     }
     Settle();
   }
   template <class Result>
   void AnswerPlansWith(const Result& result) {
-    for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result});
+    for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result, nullptr});
     Settle();
   }
   const std::vector<PlanJob>& plans() const { return plans_; }
@@ -272,6 +273,7 @@ class Cluster {
   const std::map<int64_t, absl::Status>& closed() const { return closed_; }
   const std::vector<InsertCheckpoint>& checkpoints() const { return checkpoints_; }
   int64_t updates() const { return updates_; }
+  const StepTrace* TraceOf(const JobId& id) const { return traces_.contains(id) ? &traces_.at(id) : nullptr; }
   void AddStray(const std::string& node, const RankMessage& message) { strays_[node].push_back(message); }
   const std::vector<RankMessage>& Strays(const std::string& node) { return strays_[node]; }
 
@@ -370,6 +372,8 @@ class Cluster {
         stored_.at(update->job.id) = update->job;
       } else if (auto* plan = std::get_if<InsertPlan>(&effect)) {
         stored_plans_[plan->job] = plan->plan;
+      } else if (auto* trace = std::get_if<InsertTrace>(&effect)) {
+        traces_[trace->job] = trace->trace;
       } else if (auto* event = std::get_if<InsertEvent>(&effect)) {
         EXPECT_EQ(event->event.sequence, static_cast<int64_t>(events_[event->job].size()) + 1);
         events_[event->job].push_back(event->event);
@@ -407,6 +411,7 @@ class Cluster {
   std::map<JobId, std::shared_ptr<const Plan>> stored_plans_;
   std::map<JobId, std::vector<JobEvent>> events_;
   std::vector<InsertCheckpoint> checkpoints_;
+  std::map<JobId, StepTrace> traces_;
   std::map<int64_t, absl::Status> closed_;
   std::map<std::string, std::vector<RankMessage>> strays_;
   std::vector<PlanJob> plans_;

@@ -394,6 +394,22 @@ TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {
   EXPECT_EQ(nodes.nodes(0).devices_used(), 0);
 }
 
+TEST_F(ServiceTest, AJobWithoutATracedStepSaysWhen) {
+  const auto trace = [&](const std::string& job) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::TraceJobRequest request;
+    request.set_job_id(job);
+    v1::TraceJobResponse response;
+    return jobs_->TraceJob(&context, request, &response);
+  };
+  EXPECT_EQ(trace("gpt").error_code(), grpc::NOT_FOUND);
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Submit(MakeSpec(), "key", &submitted).ok());
+  EXPECT_EQ(trace("gpt").error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(trace("gpt").error_message(), HasSubstr("which is queued, has been traced yet"));
+}
+
 TEST_F(ServiceTest, AMalformedReportEndsItsStream) {
   grpc::ClientContext context;
   SetDeadline(context);

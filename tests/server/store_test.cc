@@ -102,7 +102,7 @@ TEST_F(StoreTest, EverythingComesBack) {
     const JobEvent first{.sequence = 1, .time = Nanos(1), .state = JobState::kQueued, .kind = "submitted"};
     const JobEvent second{.sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running",
                           .reason = "all ranks run"};
-    ASSERT_TRUE(store->Commit({InsertPlan{job.id, plan}, InsertEvent{job.id, first}, InsertEvent{job.id, second},
+    ASSERT_TRUE(store->Commit({InsertPlan{job.id, plan, nullptr}, InsertEvent{job.id, first}, InsertEvent{job.id, second},
                                InsertCheckpoint{job.id, Generation(3), 6, "/c/step-6", Bytes(9), Nanos(3)},
                                UpdateJob{job}})
                     .ok());
@@ -161,7 +161,7 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   const std::unique_ptr<Store> store = Open();
   JobRecord job = MakeJob(1);
   job.ranks = {{.where = {NodeId("n0"), 0}}};
-  ASSERT_TRUE(store->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, UpdateJob{job}, InsertPlan{job.id, MakeSmallPlan(*job.spec)},
+  ASSERT_TRUE(store->Commit({InsertJob{job}, InsertJob{MakeJob(2)}, UpdateJob{job}, InsertPlan{job.id, MakeSmallPlan(*job.spec), nullptr},
                              InsertEvent{job.id, {.sequence = 1, .kind = "submitted"}},
                              InsertCheckpoint{job.id, Generation(1), 6, "/c/step-6", Bytes(9), Nanos(3)}})
                   .ok());
@@ -251,6 +251,69 @@ TEST_F(StoreTest, ChangedContentIsFound) {
   const absl::Status status = Open()->LoadJobs().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("job job1: its spec is not what was written"));
+}
+
+TEST_F(StoreTest, TracesAndWhatPlansWereMadeForComeBack) {
+  const JobRecord job = MakeJob(1);
+  const auto plan = MakeSmallPlan(*job.spec);
+  const auto cluster = std::make_shared<const ClusterTopology>(UniformCluster(2, 4, StatedCpuProfile(), Bytes(1 << 30)));
+  const StepTrace first{.generation = Generation(1), .step = 1, .plan_digest = plan->digest, .stages = {{1, 2, 3, 4, 5}, {}}};
+  StepTrace second = first;
+  second.step = 2;
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, cluster}}).ok());
+    EXPECT_EQ(store->LoadTrace(job.id).value(), std::nullopt);
+    ASSERT_TRUE(store->Commit({InsertTrace{job.id, first}}).ok());
+    ASSERT_TRUE(store->Commit({InsertTrace{job.id, second}}).ok());
+  }
+  const std::unique_ptr<Store> store = Open();
+  EXPECT_EQ(store->LoadTrace(job.id).value(), second) << "the newest";
+  ASSERT_NE(store->LoadCluster(job.id).value(), nullptr);
+  EXPECT_EQ(*store->LoadCluster(job.id).value(), *cluster);
+  ASSERT_TRUE(store->Commit({InsertPlan{job.id, plan, nullptr}}).ok());
+  EXPECT_EQ(store->LoadCluster(job.id).value(), nullptr);
+  ASSERT_TRUE(store->Commit({DeleteJob{job.id}}).ok());
+  EXPECT_EQ(store->LoadTrace(job.id).value(), std::nullopt);
+}
+
+TEST_F(StoreTest, DamagedTracesAreSaidToBe) {
+  const JobRecord job = MakeJob(1);
+  const auto plan = MakeSmallPlan(*job.spec);
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, nullptr}, InsertTrace{job.id, {}}}).ok());
+  }
+  {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    const SqliteHandle db(raw);
+    ASSERT_TRUE(Execute(raw, "UPDATE traces SET trace=x'ff'; UPDATE plans SET cluster=x'ff'").ok());
+  }
+  const std::unique_ptr<Store> store = Open();
+  EXPECT_THAT(std::string(store->LoadTrace(job.id).status().message()), HasSubstr("its trace is not a message"));
+  EXPECT_THAT(std::string(store->LoadCluster(job.id).status().message()), HasSubstr("made for is not a message"));
+}
+
+// As the first release wrote it.
+TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
+  const JobRecord job = MakeJob(1);
+  const auto plan = MakeSmallPlan(*job.spec);
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}, InsertPlan{job.id, plan, nullptr}}).ok());
+  }
+  {
+    sqlite3* raw = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
+    const SqliteHandle db(raw);
+    ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; PRAGMA user_version=1").ok());
+  }
+  const std::unique_ptr<Store> store = Open();
+  EXPECT_EQ(store->LoadJobs().value().size(), 1u);
+  EXPECT_EQ(PlanText(*store->LoadPlan(job.id).value()), PlanText(*plan));
+  EXPECT_EQ(store->LoadCluster(job.id).value(), nullptr);
+  EXPECT_TRUE(store->Commit({InsertTrace{job.id, {}}}).ok());
 }
 
 TEST_F(StoreTest, ANewerSchemaIsRefused) {

@@ -203,6 +203,7 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
       SomeStep(),
       StepSkipped{41, "the loss is nan"},
       EvaluationReport{42, 5.25, int64_t{1} << 45, Nanos(17)},
+      TraceReport{9, 8200, 8192, {0, int64_t{1} << 45, 3, 4, 5}},
       CheckpointReport{50, "/ckpt/step-00000050", Bytes(12345)},
       CheckpointFailure{50, "write: No space left on device"},
       RankDone{1000},

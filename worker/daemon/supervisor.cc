@@ -18,6 +18,7 @@ namespace lynx {
 namespace {
 
 constexpr int kReportsPerMessage = 500;
+constexpr size_t kReportBytesPerMessage = 8 << 20;  // one more may follow: far below the largest message
 constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
@@ -341,9 +342,9 @@ bool RankSupervisor::HasNews() const {
 
 void RankSupervisor::Fill(v1::WorkerReport& report) {
   changed_ = false;
-  size_t log_bytes = 0;
+  size_t report_bytes = 0, log_bytes = 0;
   for (auto& [key, rank] : ranks_) {
-    FillReports(key, rank, report);
+    FillReports(key, rank, report, report_bytes);
     if (log_bytes < kLogBytesPerMessage && rank.log.HasLines()) {
       v1::RankLogLines& log = *report.add_logs();
       log.set_job_id(key.job.value);
@@ -359,8 +360,8 @@ void RankSupervisor::Fill(v1::WorkerReport& report) {
   }
 }
 
-void RankSupervisor::FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report) const {
-  while (report.reports_size() < kReportsPerMessage) {
+void RankSupervisor::FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report, size_t& report_bytes) const {
+  while (report.reports_size() < kReportsPerMessage && report_bytes < kReportBytesPerMessage) {
     const NumberedReport* next = rank.reports.Next();
     if (next == nullptr) return;
     v1::RankReport& message = *report.add_reports();
@@ -369,6 +370,7 @@ void RankSupervisor::FillReports(const RankKey& key, Rank& rank, v1::WorkerRepor
     message.set_rank(key.rank);
     message.set_sequence(next->sequence);
     SetReport(next->report, message);
+    report_bytes += message.ByteSizeLong();
   }
 }
 

@@ -107,7 +107,7 @@ class RankSupervisor {
   void End(Rank& rank, const RankEnding& ending);
   void CountRunning();
 
-  void FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report) const;
+  void FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report, size_t& report_bytes) const;
   void FillStatus(const RankKey& key, Rank& rank, v1::RankStatus& status) const;
 
   const SupervisorOptions options_;

@@ -199,7 +199,7 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
 }
 
 absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
-  const Nanos begin = clock_.Monotonic();
+  begin_ = clock_.Monotonic();
   const int64_t bytes_sent_before = communicator_.BytesSent();
   const Nanos communication_cpu_before = communicator_.ThreadCpuTime();
   LYNX_RETURN_IF_ERROR(BeginStep(step));
@@ -216,7 +216,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
     }
   }
   LYNX_RETURN_IF_ERROR(Annotate(LookAtArena(), absl::StrCat("step ", step)));
-  return MakeReport(begin, bytes_sent_before, communication_cpu_before);
+  return MakeReport(bytes_sent_before, communication_cpu_before);
 }
 
 absl::Status Engine::BeginStep(int64_t step) {
@@ -291,6 +291,7 @@ absl::Status Engine::RunAction(int32_t index, const StepBatch& batch) {
       return absl::OkStatus();
     case ActionKind::kOffloadWait:
     case ActionKind::kReloadWait:
+      trace_[resolved.start].transfer_begin = trace_[resolved.start].end;
       trace_[resolved.start].transfer_end = copies_->Wait(copy_tickets_[resolved.start]);
       return absl::OkStatus();
     default:
@@ -341,6 +342,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
 absl::Status Engine::Wait(int32_t index) {
   const int32_t start = resolved_[index].start;
   LYNX_ASSIGN_OR_RETURN(const TransferTimes times, communicator_.Wait(tickets_[start]));
+  trace_[start].transfer_begin = times.started;
   trace_[start].transfer_end = times.completed;
   const ResolvedAction& resolved = resolved_[start];
   if (resolved.source != nullptr && IsReduceScatter(config_.program[start].kind)) {
@@ -446,14 +448,32 @@ void Engine::UpdateWeights() {
   }
 }
 
-StepReport Engine::MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos communication_cpu_before) {
+std::vector<ActionSpan> Engine::Spans() const {
+  const Program& program = config_.program;
+  std::vector<ActionSpan> spans(program.size());
+  for (size_t i = 0; i < program.size(); ++i) {
+    const ActionTrace& trace = trace_[i];
+    ActionSpan& span = spans[i];
+    span.begin = trace.begin - begin_;
+    span.end = trace.end - begin_;
+    if (program[i].kind == ActionKind::kRecompute) {
+      span.hidden = HiddenTime(program, starts_, trace_, static_cast<int32_t>(i));
+    }
+    if (InfoOf(program[i].kind).phase != Phase::kStart) continue;
+    span.transfer_begin = std::max(span.begin, trace.transfer_begin - begin_);
+    span.transfer_end = std::max(span.transfer_begin, trace.transfer_end - begin_);
+  }
+  return spans;
+}
+
+StepReport Engine::MakeReport(int64_t bytes_sent_before, Nanos communication_cpu_before) {
   const StepPhases phases = PhasesOf(config_.program, starts_, trace_);
   return {.step = step_,
           .loss = loss_,
           .gradient_norm = gradient_norm_,
           .lr = lr_,
           .tokens = int64_t{config_.train.global_batch} * config_.context.model.seq,
-          .duration = clock_.Monotonic() - begin,
+          .duration = clock_.Monotonic() - begin_,
           .forward = phases.forward,
           .backward = phases.backward,
           .weight = phases.weight,

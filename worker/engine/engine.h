@@ -22,6 +22,7 @@
 #include "planner/action.h"
 #include "planner/host_layout.h"
 #include "planner/memory_model.h"
+#include "planner/simulate.h"
 #include "planner/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
@@ -82,6 +83,8 @@ class Engine {
   const Program& program() const { return config_.program; }
   // Of the last step, by action.
   const std::vector<ActionTrace>& trace() const { return trace_; }
+  // The same in the form of the simulation's: from the step's begin, with what is hidden.
+  std::vector<ActionSpan> Spans() const;
 
  private:
   // An action with everything that can be looked up beforehand.
@@ -117,7 +120,7 @@ class Engine {
   StepSums OwnSums();
   absl::Status TakeSums();
   std::string NotFiniteText() const;
-  StepReport MakeReport(Nanos begin, int64_t bytes_sent_before, Nanos communication_cpu_before);
+  StepReport MakeReport(int64_t bytes_sent_before, Nanos communication_cpu_before);
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;
@@ -144,6 +147,7 @@ class Engine {
 
   // Of the step that runs.
   int64_t step_ = 0;
+  Nanos begin_;
   double lr_ = 0;
   double loss_ = 0;
   double gradient_norm_ = 0;

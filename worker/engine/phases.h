@@ -20,7 +20,7 @@ namespace lynx {
 struct ActionTrace {
   Nanos begin;
   Nanos end;
-  Nanos transfer_end;  // start actions: when the transfer completed
+  Nanos transfer_begin, transfer_end;  // start actions: while the transfer was in flight
 };
 
 // Time on the compute stream. A start's own time counts where its wait's does, but the gradient norm's start, which

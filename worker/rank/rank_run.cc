@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "planner/report/step_trace.h"
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/data/dataset.h"
@@ -79,6 +80,8 @@ struct Training {
   const RankConfig& config;
   Engine& engine;
   const Dataset* held_out;  // null without evaluation
+  int64_t first;            // step of this generation
+  bool traces;
   IdleLimit& idle_limit;
   Bytes checkpoint_bytes;
   CheckpointWriter& checkpoints;
@@ -104,6 +107,20 @@ absl::StatusOr<EvaluationReport> Evaluate(const Training& training, int64_t step
       .duration = clock.Monotonic() - begin};
 }
 
+// Of the step that was just run.
+void AppendTrace(const Training& training, int64_t step) {
+  const std::vector<int64_t> times = TraceTimes(training.engine.Spans());
+  constexpr size_t kPart = kTimesPerAction * kTraceActionsPerPart;
+  for (size_t first = 0; first < times.size(); first += kPart) {
+    const auto begin = times.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(kPart, times.size() - first));
+    training.reports.Append(TraceReport{.step = step,
+                                        .actions = static_cast<int32_t>(times.size() / kTimesPerAction),
+                                        .first = static_cast<int32_t>(first / kTimesPerAction),
+                                        .times = {begin, begin + count}});
+  }
+}
+
 // One step with what is reported of it, and the evaluation that may follow.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
@@ -111,6 +128,7 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   report.checkpoint = checkpoint_time;
   training.idle_limit.Took(report.duration);
   training.reports.Append(report);
+  if (training.traces && IsTracedStep(step - training.first + 1)) AppendTrace(training, step);
   const std::string& skip_reason = training.engine.skip_reason();
   if (tells && !skip_reason.empty()) training.reports.Append(StepSkipped{.step = step, .reason = skip_reason});
   std::optional<EvaluationReport> evaluation;
@@ -122,13 +140,13 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   return absl::OkStatus();
 }
 
-// The steps from `first` on, with their checkpoints.
-absl::Status Train(const Training& training, int64_t first) {
+// All steps that are left, with their checkpoints.
+absl::Status Train(const Training& training) {
   const RealClock clock;
   const JobSpec& spec = training.config.spec;
   const int64_t steps = spec.train.steps;
   Nanos checkpoint_time;
-  for (int64_t step = first; step < steps; ++step) {
+  for (int64_t step = training.first; step < steps; ++step) {
     LYNX_RETURN_IF_ERROR(TrainStep(training, step, std::exchange(checkpoint_time, Nanos(0))));
     const int64_t done = step + 1;
     if (!WritesCheckpoint(spec, done)) continue;
@@ -184,12 +202,13 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   return Train({.config = config,
                 .engine = *engine,
                 .held_out = held_out.get(),
+                .first = first,
+                .traces = TracesForItsStage(coordinates),
                 .idle_limit = idle_limit,
                 .checkpoint_bytes = checkpoint_bytes,
                 .checkpoints = checkpoints,
                 .reports = reports,
-                .log = log ? &*log : nullptr},
-               first);
+                .log = log ? &*log : nullptr});
 }
 
 absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,

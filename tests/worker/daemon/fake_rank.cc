@@ -2,6 +2,7 @@
 // told in the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
 //
 //   ready | step N | done N | fail REASON | peer-lost REASON    append that report to the report file
+//   trace N          append N parts of a trace, each as large as parts are
 //   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
 //   stderr TEXT      write a line to standard error
 //   ignore-term      from now on SIGTERM does nothing (before: exit code 4)
@@ -26,6 +27,7 @@
 #include <string>
 #include <thread>
 
+#include "planner/report/step_trace.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
 
@@ -83,6 +85,14 @@ class Rank {
     std::getline(words >> std::ws, rest);
     if (command == "ready") Append(RankReportLine(RankReady{.arena = config_.arena, .backend = "fake"}) + "\n");
     if (command == "step") Append(RankReportLine(StepOf(std::stoll(rest))) + "\n");
+    if (command == "trace") {
+      const auto parts = static_cast<int32_t>(std::stoi(rest));
+      constexpr auto kActions = static_cast<int32_t>(kTraceActionsPerPart);
+      const std::vector<int64_t> times(kTimesPerAction * kTraceActionsPerPart, int64_t{1} << 49);
+      for (int32_t i = 0; i < parts; ++i) {
+        Append(RankReportLine(TraceReport{.actions = parts * kActions, .first = i * kActions, .times = times}) + "\n");
+      }
+    }
     if (command == "done") Append(RankReportLine(RankDone{std::stoll(rest)}) + "\n");
     if (command == "fail") Append(RankReportLine(RankFailure{rest, false}) + "\n");
     if (command == "peer-lost") Append(RankReportLine(RankFailure{rest, true}) + "\n");

@@ -143,6 +143,7 @@ Told FakeCluster::told() {
 void FakeCluster::Record(const v1::WorkerReport& report) {
   std::lock_guard lock(mutex_);
   ++told_.messages;
+  told_.largest_message = std::max(told_.largest_message, report.ByteSizeLong());
   told_.boot_id = report.boot_id();
   for (const v1::RankReport& rank : report.reports()) {
     for (const v1::RankStatus& status : told_.ranks) {

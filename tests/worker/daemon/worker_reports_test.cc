@@ -84,6 +84,18 @@ TEST_F(WorkerReportsTest, ReportsMadeWithoutAServerArriveInOrder) {
   EXPECT_EQ(told.stream_reports.back().done().steps(), 1200);
 }
 
+// 80 parts of 40,960 times, 8 bytes each on the wire: all at once would be 26 MiB.
+TEST_F(WorkerReportsTest, LargeReportsTravelInSeveralMessages) {
+  StartDaemon();
+  Run();
+  cluster_.EndStream();
+  Tell(0, "trace 80");
+  WaitForReports(80);
+  const Told told = cluster_.told();
+  EXPECT_LE(told.largest_message, size_t{9} << 20);
+  EXPECT_EQ(told.stream_reports.back().trace().first(), 79 * 8192);
+}
+
 // A rank that ends because it is not wanted has things to say too: the checkpoint that it has just written, say.
 TEST_F(WorkerReportsTest, TheLastWordsOfARankThatIsNotWantedArrive) {
   cluster_.SetReleases(false);
