@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from cluster import ClusterTest
+from cluster import ClusterTest, processes
 
 
 class KillTest(ClusterTest):
@@ -78,6 +78,19 @@ class KillTest(ClusterTest):
         self.assertFalse(set(self.rank_pids()) & set(pids), "no survivor of the first generation hangs")
         # Resuming continues the exact run: the same bits at the end as without the kill.
         self.assertEqual(page["progress"]["loss"], expected["progress"]["loss"])
+
+    def test_rank_that_hangs_is_named_and_replaced(self):
+        job, pids = self.start()
+        placed = {rank["rank"]: rank["node"] for rank in self.get(job)["placement"]}
+        hung = int(processes(self.directory)[pids[1]].split(".r")[1].split("/")[0])  # of JOB.gGENERATION.rRANK/config.json
+        os.kill(pids[1], signal.SIGSTOP)
+        page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=60)
+        lost = [event["reason"] for event in page["events"] if event["kind"] == "rank-lost"]
+        self.assertEqual(len(lost), 1, lost)
+        self.assertIn(f"rank {hung} on node {placed[hung]} neither went on nor ended when others gave up", lost[0])
+        page = self.await_state(job, "SUCCEEDED", timeout=300)
+        self.assertEqual(page["restarts"], 1)
+        self.assertFalse(set(self.rank_pids()) & set(pids), "a process that is stopped is ended too")
 
     def test_rank_killed_without_restarts_left_fails_with_the_reason(self):
         job, pids = self.start(max_restarts=0)
