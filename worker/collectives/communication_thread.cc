@@ -23,16 +23,18 @@ constexpr Nanos kSuspicionLimit{1'000'000'000};
 constexpr int kRoundsPerTurn = 8;
 
 StreamPlan PlanOf(const Operation& operation, int32_t members, int32_t index, Direction direction) {
+  const int64_t element_bytes = ElementBytes(operation.data.type);
   switch (operation.kind) {
     case OperationKind::kAllReduce:
     case OperationKind::kBarrier:
-      return PlanRingAllReduce(members, index, operation.count);
+      return PlanRingAllReduce(members, index, operation.count, element_bytes);
     case OperationKind::kAllGather:
-      return PlanRingAllGather(members, index, operation.count);
+      return PlanRingAllGather(members, index, operation.count, element_bytes);
     case OperationKind::kReduceScatter:
-      return PlanRingReduceScatter(members, index, operation.count);
+      return PlanRingReduceScatter(members, index, operation.count, element_bytes);
     case OperationKind::kTransfer:
-      return direction == Direction::kSendOnly ? PlanSend(operation.count) : PlanReceive(operation.count);
+      return direction == Direction::kSendOnly ? PlanSend(operation.count, element_bytes)
+                                               : PlanReceive(operation.count, element_bytes);
   }
   LYNX_CHECK(!"unknown operation kind");
   return {};
@@ -128,9 +130,10 @@ void CommunicationThread::TakeOrders() {
 void CommunicationThread::StartNext(Lane& lane) {
   const Operation& operation = lane.queue.front();
   lane.number = lane.next_number++;
-  lane.exchange = std::make_unique<Exchange>(OperationHeader{operation.kind, lane.number, operation.count},
-                                             PlanOf(operation, lane.info.members, lane.info.index, lane.info.direction),
-                                             operation.data, lane.info.direction);
+  lane.exchange =
+      std::make_unique<Exchange>(OperationHeader{operation.kind, lane.number, operation.count, operation.data.type},
+                                 PlanOf(operation, lane.info.members, lane.info.index, lane.info.direction),
+                                 static_cast<char*>(operation.data.data), lane.info.direction);
   lane.last_progress = MonotonicNow();
 }
 
@@ -332,8 +335,9 @@ void CommunicationThread::Mismatch(const Lane& lane, int32_t link, const IoResul
   const OperationHeader& announced = result.announced;
   const absl::Status mismatch = absl::FailedPreconditionError(
       absl::StrCat(other, " started ", OperationKindName(announced.kind), " ", announced.number, " with ",
-                   announced.count, " elements where ", Name(options_.rank), " expects ", OperationText(lane),
-                   " with ", lane.queue.front().count, " elements; the ranks run different programs"));
+                   announced.count, " elements of ", DataTypeName(announced.type), " where ", Name(options_.rank),
+                   " expects ", OperationText(lane), " with ", lane.queue.front().count, " elements of ",
+                   DataTypeName(lane.queue.front().data.type), "; the ranks run different programs"));
   FailHere(mismatch, mismatch);
 }
 

@@ -1,12 +1,13 @@
 // Communicator: asynchronous collectives and transfers between the ranks of one job generation. A start returns at
 // once; the transfer goes on while the caller computes; a wait sleeps (never spins) until it is done.
 //
-// Starts on one route (group.h) are carried out in the order in which they were issued, and every member must issue the
-// same starts in the same order. Routes do not hold each other up. Reductions are bit-identical on every member of the
-// group, and the same from run to run.
+// Starts on one route (group.h) are carried out in the order in which they were issued, and every member must issue
+// the same starts in the same order. Routes do not hold each other up. Reductions are bit-identical on every member
+// of the group, and the same from run to run. Those of bfloat16 add in fp32, and round what one member passes on to
+// the next.
 //
-// A lost peer, a deadline or Abort ends every pending and later call on every surviving rank with the same first error,
-// at once. Starts and waits: one thread. Abort: any thread.
+// A lost peer, a deadline or Abort ends every pending and later call on every surviving rank with the same first
+// error, at once. Starts and waits: one thread. Abort: any thread.
 #ifndef LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_
 #define LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_
 
@@ -21,6 +22,7 @@
 #include "common/units.h"
 #include "planner/action.h"
 #include "planner/layout.h"
+#include "worker/collectives/elements.h"
 #include "worker/collectives/group.h"
 
 namespace lynx {
@@ -31,7 +33,7 @@ struct TransferTicket {
 
 // CLOCK_MONOTONIC.
 struct TransferTimes {
-  Nanos started;    // first byte both sent and received, so the neighbours are known to have begun
+  Nanos started;  // first byte both sent and received, so the neighbours are known to have begun
   Nanos completed;
 };
 
@@ -40,14 +42,16 @@ class Communicator {
   virtual ~Communicator() = default;
 
   // data (count) = sum over the group (kTensor, kData, kWorld). The buffer must stay untouched until the wait.
-  virtual absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, float* data, int64_t count) = 0;
-  // data (members, count): this rank's slot is filled; the others' slots are received. Slots in the order of the group.
-  virtual absl::StatusOr<TransferTicket> StartAllGather(const Route& route, float* data, int64_t count) = 0;
-  // data (members, count): this rank's slot = sum over the group of the slots in that place; the other slots are used up.
-  virtual absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) = 0;
+  // data (members, count): this rank's slot is filled; the others' slots are received. Slots in the order of the
+  // group.
+  virtual absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) = 0;
+  // data (members, count): this rank's slot = sum over the group of the slots in that place; the other slots are used
+  // up.
+  virtual absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) = 0;
   // To or from the neighbour stage (kNextStage, kPreviousStage). InvalidArgument where there is none on another rank.
-  virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, const float* data, int64_t count) = 0;
-  virtual absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, float* data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) = 0;
+  virtual absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) = 0;
   // Once per ticket.
   virtual absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) = 0;
 
@@ -69,14 +73,15 @@ struct PeerAddress {
 
 struct CommunicatorOptions {
   JobId job;
-  Generation generation;     // peers of another job or generation are refused
+  Generation generation;  // peers of another job or generation are refused
   ParallelLayout layout;
   int32_t rank = 0;
-  int listen_fd = -1;        // bound and listening; taken over
-  std::vector<PeerAddress> peers;     // by rank, including this one
+  int listen_fd = -1;              // bound and listening; taken over
+  std::vector<PeerAddress> peers;  // by rank, including this one
   Nanos connect_timeout{30'000'000'000};
-  Nanos idle_timeout{0};     // a pending transfer without a byte of progress for so long is an error; 0 = never
-  int64_t pacing_bytes_per_second = 0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
+  Nanos idle_timeout{0};  // a pending transfer without a byte of progress for so long is an error; 0 = never
+  int64_t pacing_bytes_per_second =
+      0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
 };
 
 // Connects to every peer this rank talks to. DeadlineExceeded names the peers that did not come.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "worker/collectives/elements.h"
 #include "worker/collectives/reduce.h"
 #include "worker/collectives/socket.h"
 
@@ -131,9 +132,14 @@ IoResult Exchange::Receive(int fd, std::span<char> staging) {
 }
 
 void Exchange::PlaceReduced(std::span<char> staging, int64_t bytes) {
-  const int64_t elements = bytes / static_cast<int64_t>(sizeof(float));
-  const int64_t whole = elements * static_cast<int64_t>(sizeof(float));
-  AddInto(reinterpret_cast<float*>(data_ + in_.offset()), reinterpret_cast<const float*>(staging.data()), elements);
+  const int64_t elements = bytes / ElementBytes(header_.type);
+  const int64_t whole = elements * ElementBytes(header_.type);
+  char* const target = data_ + in_.offset();
+  if (header_.type == DataType::kBfloat16) {
+    AddInto(reinterpret_cast<Bfloat16*>(target), reinterpret_cast<const Bfloat16*>(staging.data()), elements);
+  } else {
+    AddInto(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(staging.data()), elements);
+  }
   carry_bytes_ = bytes - whole;
   std::memcpy(carry_.data(), staging.data() + whole, carry_bytes_);
   in_.Advance(whole);

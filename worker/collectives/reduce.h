@@ -4,10 +4,13 @@
 
 #include <cstdint>
 
+#include "common/bfloat16.h"
+
 namespace lynx {
 
-// target (count) += source (count). The two do not overlap.
+// target (count) += source (count). The two do not overlap. Of bfloat16 in fp32, rounded to the nearest.
 void AddInto(float* target, const float* source, int64_t count);
+void AddInto(Bfloat16* target, const Bfloat16* source, int64_t count);
 
 }  // namespace lynx
 

@@ -5,21 +5,19 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kElementBytes = sizeof(float);
-
 void Append(std::vector<StreamPart>& parts, StreamPart part) {
   if (part.bytes > 0) parts.push_back(part);
 }
 
 }  // namespace
 
-StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count) {
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
   const auto chunk = [&](int32_t number, bool reduce) {
     const int64_t c = (number % members + members) % members;
     const int64_t begin = count * c / members;
     const int64_t end = count * (c + 1) / members;
-    return StreamPart{begin * kElementBytes, (end - begin) * kElementBytes, reduce};
+    return StreamPart{begin * element_bytes, (end - begin) * element_bytes, reduce};
   };
   StreamPlan plan;
   plan.free_bytes = members > 1 ? chunk(index, false).bytes : 0;
@@ -34,9 +32,9 @@ StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count) {
   return plan;
 }
 
-StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count) {
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
-  const int64_t slot_bytes = count * kElementBytes;
+  const int64_t slot_bytes = count * element_bytes;
   const auto slot = [&](int32_t number, bool reduce) {
     return StreamPart{(number + 2 * members) % members * slot_bytes, slot_bytes, reduce};
   };
@@ -49,9 +47,9 @@ StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count) 
   return plan;
 }
 
-StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count) {
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
-  const int64_t slot_bytes = count * kElementBytes;
+  const int64_t slot_bytes = count * element_bytes;
   const auto slot = [&](int32_t number) {
     return StreamPart{(number % members + members) % members * slot_bytes, slot_bytes, false};
   };
@@ -64,18 +62,18 @@ StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count) {
   return plan;
 }
 
-StreamPlan PlanSend(int64_t count) {
+StreamPlan PlanSend(int64_t count, int64_t element_bytes) {
   LYNX_CHECK(count >= 0);
   StreamPlan plan;
-  Append(plan.outgoing, {0, count * kElementBytes, false});
-  plan.free_bytes = count * kElementBytes;
+  Append(plan.outgoing, {0, count * element_bytes, false});
+  plan.free_bytes = count * element_bytes;
   return plan;
 }
 
-StreamPlan PlanReceive(int64_t count) {
+StreamPlan PlanReceive(int64_t count, int64_t element_bytes) {
   LYNX_CHECK(count >= 0);
   StreamPlan plan;
-  Append(plan.incoming, {0, count * kElementBytes, false});
+  Append(plan.incoming, {0, count * element_bytes, false});
   return plan;
 }
 

@@ -19,7 +19,7 @@ namespace lynx {
 struct StreamPart {
   int64_t offset = 0;
   int64_t bytes = 0;
-  bool reduce = false;  // incoming only: add to the buffer as fp32 instead of overwriting it
+  bool reduce = false;  // incoming only: add to the buffer's elements instead of overwriting them
   bool operator==(const StreamPart&) const = default;
 };
 
@@ -30,14 +30,14 @@ struct StreamPlan {
   int64_t free_bytes = 0;
 };
 
-// data (count), fp32.
-StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count);
-// data (members, count), fp32.
-StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count);
-// data (members, count), fp32: the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
-StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count);
-StreamPlan PlanSend(int64_t count);
-StreamPlan PlanReceive(int64_t count);
+// data (count).
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
+// data (members, count).
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
+// data (members, count): the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
+StreamPlan PlanSend(int64_t count, int64_t element_bytes);
+StreamPlan PlanReceive(int64_t count, int64_t element_bytes);
 
 // A place in a stream of parts.
 class StreamCursor {

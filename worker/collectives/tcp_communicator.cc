@@ -45,29 +45,29 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
       CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout}, std::move(links), &board_);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, float* data,
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, Elements data,
                                                           int64_t count) {
-  LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
+  LYNX_CHECK(count >= 0 && (data.data != nullptr || count == 0));
   const int32_t lane = lanes_.Ring(route);
   if (lanes_.at(lane).members == 1) return board_.PostCompleted();
-  return board_.Post({0, lane, kind, reinterpret_cast<char*>(data), count});
+  return board_.Post({0, lane, kind, data, count});
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartAllReduce(const Route& route, float* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllReduce(const Route& route, Elements data, int64_t count) {
   return StartRing(route, OperationKind::kAllReduce, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(const Route& route, float* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartAllGather(const Route& route, Elements data, int64_t count) {
   return StartRing(route, OperationKind::kAllGather, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartReduceScatter(const Route& route, float* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartReduceScatter(const Route& route, Elements data, int64_t count) {
   return StartRing(route, OperationKind::kReduceScatter, data, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction, char* data,
-                                                              int64_t count) {
-  LYNX_CHECK(count >= 0 && (data != nullptr || count == 0));
+absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neighbour, Direction direction,
+                                                              Elements data, int64_t count) {
+  LYNX_CHECK(count >= 0 && (data.data != nullptr || count == 0));
   const int32_t lane = lanes_.Neighbour(neighbour, direction);
   if (lane < 0) {
     return absl::InvalidArgumentError(
@@ -76,13 +76,13 @@ absl::StatusOr<TransferTicket> TcpCommunicator::StartTransfer(const Route& neigh
   return board_.Post({0, lane, OperationKind::kTransfer, data, count});
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(const Route& neighbour, const float* data, int64_t count) {
+absl::StatusOr<TransferTicket> TcpCommunicator::StartSend(const Route& neighbour, ConstElements data, int64_t count) {
   // The communication thread only reads the buffer of a send.
-  return StartTransfer(neighbour, Direction::kSendOnly, reinterpret_cast<char*>(const_cast<float*>(data)), count);
+  return StartTransfer(neighbour, Direction::kSendOnly, {const_cast<void*>(data.data), data.type}, count);
 }
 
-absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(const Route& neighbour, float* data, int64_t count) {
-  return StartTransfer(neighbour, Direction::kReceiveOnly, reinterpret_cast<char*>(data), count);
+absl::StatusOr<TransferTicket> TcpCommunicator::StartRecv(const Route& neighbour, Elements data, int64_t count) {
+  return StartTransfer(neighbour, Direction::kReceiveOnly, data, count);
 }
 
 absl::StatusOr<TransferTimes> TcpCommunicator::Wait(TransferTicket ticket) { return board_.Await(ticket); }

@@ -20,11 +20,11 @@ class TcpCommunicator : public Communicator {
  public:
   TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links);
 
-  absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartAllGather(const Route& route, float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, const float* data, int64_t count) override;
-  absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, float* data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) override;
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
   absl::Status Barrier() override;
   void Abort(const absl::Status& reason) override;
@@ -33,8 +33,9 @@ class TcpCommunicator : public Communicator {
   Nanos ThreadCpuTime() const override;
 
  private:
-  absl::StatusOr<TransferTicket> StartRing(const Route& route, OperationKind kind, float* data, int64_t count);
-  absl::StatusOr<TransferTicket> StartTransfer(const Route& neighbour, Direction direction, char* data, int64_t count);
+  absl::StatusOr<TransferTicket> StartRing(const Route& route, OperationKind kind, Elements data, int64_t count);
+  absl::StatusOr<TransferTicket> StartTransfer(const Route& neighbour, Direction direction, Elements data,
+                                               int64_t count);
 
   const ParallelLayout layout_;
   const int32_t rank_;

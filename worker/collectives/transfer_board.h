@@ -23,7 +23,7 @@ struct Operation {
   int64_t ticket = 0;
   int32_t lane = 0;
   OperationKind kind = OperationKind::kAllReduce;
-  char* data = nullptr;
+  Elements data;
   int64_t count = 0;
 };
 

@@ -142,6 +142,7 @@ OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header) {
   OperationHeaderBytes bytes{};
   Put<uint32_t>(bytes.data(), kOperationMark);
   Put<uint8_t>(bytes.data() + 4, static_cast<uint8_t>(header.kind));
+  Put<uint8_t>(bytes.data() + 5, static_cast<uint8_t>(header.type));
   Put<int64_t>(bytes.data() + 8, header.number);
   Put<int64_t>(bytes.data() + 16, header.count);
   return bytes;
@@ -150,12 +151,14 @@ OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header) {
 std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes) {
   if (Get<uint32_t>(bytes.data()) != kOperationMark) return std::nullopt;
   const uint8_t kind = Get<uint8_t>(bytes.data() + 4);
+  const uint8_t type = Get<uint8_t>(bytes.data() + 5);
   if (kind < static_cast<uint8_t>(OperationKind::kAllReduce) ||
-      kind > static_cast<uint8_t>(OperationKind::kReduceScatter)) {
+      kind > static_cast<uint8_t>(OperationKind::kReduceScatter) ||
+      type > static_cast<uint8_t>(DataType::kBfloat16)) {
     return std::nullopt;
   }
   return OperationHeader{static_cast<OperationKind>(kind), Get<int64_t>(bytes.data() + 8),
-                         Get<int64_t>(bytes.data() + 16)};
+                         Get<int64_t>(bytes.data() + 16), static_cast<DataType>(type)};
 }
 
 std::string EncodeNotice(const Notice& notice) {

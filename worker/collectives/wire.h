@@ -17,12 +17,13 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "planner/job_spec.h"
 #include "planner/layout.h"
 #include "worker/collectives/group.h"
 
 namespace lynx {
 
-inline constexpr uint32_t kWireVersion = 2;
+inline constexpr uint32_t kWireVersion = 3;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -62,6 +63,7 @@ struct OperationHeader {
   OperationKind kind = OperationKind::kAllReduce;
   int64_t number = 0;  // 0-based, of the group and direction
   int64_t count = 0;   // elements, as given to the start
+  DataType type = DataType::kFloat32;  // of them
   bool operator==(const OperationHeader&) const = default;
 };
 inline constexpr size_t kOperationHeaderBytes = 24;

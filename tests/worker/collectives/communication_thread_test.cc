@@ -48,7 +48,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
     TransferBoard board;
     auto thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{kPair, 0, Nanos(0)},
                                                         std::move(ends.own), &board);
-    ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, reinterpret_cast<char*>(&value), 1}).ok());
+    ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, &value, 1}).ok());
     // A different moment in every round.
     const Nanos begin = MonotonicNow();
     while (MonotonicNow() - begin < Nanos(static_cast<int64_t>(Mix64(round) % 100'000))) {
@@ -88,7 +88,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   CommunicationThread thread({kPair, 0, kIdle}, std::move(ends.own), &board);
   const absl::StatusOr<TransferTicket> ticket =
       board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce,
-                  reinterpret_cast<char*>(values.data()), kCount});
+                  values.data(), kCount});
   ASSERT_TRUE(ticket.ok());
   const OperationHeaderBytes header = EncodeOperationHeader({OperationKind::kAllReduce, 0, kCount});
   ASSERT_EQ(send(peer.get(), header.data(), header.size(), 0), static_cast<ssize_t>(header.size()));

@@ -42,7 +42,7 @@ class ExchangeTest : public testing::Test {
 
 TEST_F(ExchangeTest, WakesUpOftenOnlyForWhatIsPassedOn) {
   const OperationHeader header{OperationKind::kAllReduce, 0, kCount};
-  Exchange exchange(header, PlanRingAllReduce(2, 0, kCount), reinterpret_cast<char*>(data_.data()), Direction::kBoth);
+  Exchange exchange(header, PlanRingAllReduce(2, 0, kCount, sizeof(float)), reinterpret_cast<char*>(data_.data()), Direction::kBoth);
   EXPECT_EQ(exchange.Awaited(), 1);  // the peer's beginning
   const OperationHeaderBytes announced = EncodeOperationHeader(header);
   HandOver(announced.data(), announced.size());

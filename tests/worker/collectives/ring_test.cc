@@ -17,13 +17,13 @@ std::vector<int64_t> BytesInOrder(const std::vector<StreamPart>& parts) {
   return offsets;
 }
 
-using PlanFunction = StreamPlan (*)(int32_t, int32_t, int64_t);
+using PlanFunction = StreamPlan (*)(int32_t, int32_t, int64_t, int64_t);
 
-void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count) {
+void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count, int64_t element_bytes) {
   for (int32_t index = 0; index < members; ++index) {
     SCOPED_TRACE(testing::Message() << members << " members, index " << index << ", count " << count);
-    const StreamPlan plan = plan_of(members, index, count);
-    const StreamPlan next = plan_of(members, (index + 1) % members, count);
+    const StreamPlan plan = plan_of(members, index, count, element_bytes);
+    const StreamPlan next = plan_of(members, (index + 1) % members, count, element_bytes);
     const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
     const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
     EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
@@ -37,9 +37,11 @@ void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count) {
 TEST(RingTest, EveryMemberPassesOnWhatItReceived) {
   for (int32_t members = 1; members <= 6; ++members) {
     for (int64_t count = 0; count <= 20; ++count) {
-      ExpectNeighboursFit(&PlanRingAllReduce, members, count);
-      ExpectNeighboursFit(&PlanRingAllGather, members, count);
-      ExpectNeighboursFit(&PlanRingReduceScatter, members, count);
+      for (const int64_t element_bytes : {2, 4}) {
+        ExpectNeighboursFit(&PlanRingAllReduce, members, count, element_bytes);
+        ExpectNeighboursFit(&PlanRingAllGather, members, count, element_bytes);
+        ExpectNeighboursFit(&PlanRingReduceScatter, members, count, element_bytes);
+      }
     }
   }
 }
@@ -48,8 +50,10 @@ TEST(RingTest, AllReduceSendsTheFewestBytes) {
   // 2(n-1)/n of the buffer, to within a chunk's rounding.
   for (int32_t members = 1; members <= 6; ++members) {
     for (int32_t index = 0; index < members; ++index) {
-      const size_t bytes = BytesInOrder(PlanRingAllReduce(members, index, 60).outgoing).size();
-      EXPECT_EQ(bytes, 2 * (members - 1) * 60 * 4 / members);
+      for (const int64_t element_bytes : {2, 4}) {
+        const size_t bytes = BytesInOrder(PlanRingAllReduce(members, index, 60, element_bytes).outgoing).size();
+        EXPECT_EQ(bytes, 2 * (members - 1) * 60 * element_bytes / members);
+      }
     }
   }
 }
@@ -59,7 +63,7 @@ std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vecto
                                                 int64_t count) {
   const int32_t members = static_cast<int32_t>(data.size());
   std::vector<StreamPlan> plans;
-  for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count));
+  for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count, 4));
   std::vector<StreamCursor> out, in;
   for (int32_t i = 0; i < members; ++i) {
     out.emplace_back(&plans[i].outgoing);

@@ -70,10 +70,15 @@ TEST(WireTest, RepliesComeBackAndAreBounded) {
 }
 
 TEST(WireTest, OperationHeadersComeBack) {
-  const OperationHeader header{OperationKind::kAllGather, 17, int64_t{1} << 40};
+  OperationHeader header{OperationKind::kAllGather, 17, int64_t{1} << 40};
+  EXPECT_EQ(DecodeOperationHeader(EncodeOperationHeader(header)), header);
+  header.type = DataType::kBfloat16;
   EXPECT_EQ(DecodeOperationHeader(EncodeOperationHeader(header)), header);
   OperationHeaderBytes bytes = EncodeOperationHeader(header);
   bytes[4] = 9;
+  EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
+  bytes = EncodeOperationHeader(header);
+  bytes[5] = 2;  // no such type
   EXPECT_FALSE(DecodeOperationHeader(bytes).has_value());
 }
 

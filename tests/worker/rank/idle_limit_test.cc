@@ -10,11 +10,11 @@ Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
 // Knows only its limit and how often it was set.
 class LimitOnly : public Communicator {
  public:
-  absl::StatusOr<TransferTicket> StartAllReduce(const Route&, float*, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartAllGather(const Route&, float*, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartReduceScatter(const Route&, float*, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartSend(const Route&, const float*, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartRecv(const Route&, float*, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartAllReduce(const Route&, Elements, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartAllGather(const Route&, Elements, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartReduceScatter(const Route&, Elements, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartSend(const Route&, ConstElements, int64_t) override { return None(); }
+  absl::StatusOr<TransferTicket> StartRecv(const Route&, Elements, int64_t) override { return None(); }
   absl::StatusOr<TransferTimes> Wait(TransferTicket) override { return None(); }
   absl::Status Barrier() override { return None(); }
   void Abort(const absl::Status&) override {}

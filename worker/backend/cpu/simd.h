@@ -1,18 +1,12 @@
-// What the vectorised loops of the CPU backend share: dispatch to the machine's instruction set, and an exponential
-// that the compiler can vectorise. Pure; thread-safe.
+// What the vectorised loops of the CPU backend share: LYNX_SIMD (common/simd.h), and an exponential that the compiler
+// can vectorise. Pure; thread-safe.
 #ifndef LYNX_WORKER_BACKEND_CPU_SIMD_H_
 #define LYNX_WORKER_BACKEND_CPU_SIMD_H_
 
 #include <bit>
 #include <cstdint>
 
-// Compiles a function once for AVX-512, AVX2 and the baseline; the loader picks one by the machine it runs on. Off
-// under the sanitizers, whose runtime is not up yet when the loader asks.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LYNX_SIMD __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define LYNX_SIMD
-#endif
+#include "common/simd.h"
 
 namespace lynx::cpu {
 
