@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/meminfo.h"
 #include "common/status.h"
 #include "node/file.h"
 
@@ -40,13 +40,6 @@ std::vector<int32_t> AvailableCores() {
 std::string CpuModel(const std::string& cpuinfo) {
   const std::string model = ValueOf(cpuinfo, "model name");
   return model.empty() ? "unknown" : model;
-}
-
-Bytes AvailableMemory(const std::string& meminfo) {
-  const std::vector<std::string> words = absl::StrSplit(ValueOf(meminfo, "MemAvailable"), ' ');
-  int64_t kibibytes = 0;
-  if (words.size() != 2 || words[1] != "kB" || !absl::SimpleAtoi(words[0], &kibibytes)) return Bytes(0);
-  return kKiB * kibibytes;
 }
 
 absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {

@@ -51,8 +51,6 @@ class CpuProbe : public DeviceProbe {
 std::vector<int32_t> AvailableCores();
 // From the text of /proc/cpuinfo: the model name of the first processor; "unknown" when it has none.
 std::string CpuModel(const std::string& cpuinfo);
-// From the text of /proc/meminfo: MemAvailable; 0 when it is missing.
-Bytes AvailableMemory(const std::string& meminfo);
 
 }  // namespace lynx
 

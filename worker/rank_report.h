@@ -33,7 +33,7 @@ struct StepReport {
   Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
   Nanos optimizer;
-  Nanos checkpoint;        // snapshot and write on the critical path, since the last report
+  Nanos checkpoint;        // that training waited for checkpoints since the last report
   Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
   int64_t bytes_sent = 0;  // in this step
   Nanos communication_cpu; // of the communication thread in this step

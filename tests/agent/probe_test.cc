@@ -14,12 +14,6 @@ TEST(CpuModel, IsTheFirstProcessors) {
   EXPECT_EQ(CpuModel(""), "unknown");
 }
 
-TEST(AvailableMemory, IsMemAvailable) {
-  EXPECT_EQ(AvailableMemory("MemTotal:       24682416 kB\nMemFree:   1 kB\nMemAvailable:   2048 kB\n"), kMiB * 2);
-  EXPECT_EQ(AvailableMemory("MemTotal: 5 kB\n"), Bytes(0));
-  EXPECT_EQ(AvailableMemory("MemAvailable: lots kB\n"), Bytes(0));
-}
-
 TEST(CpuProbe, GivesOneDevicePerAvailableCore) {
   const std::vector<int32_t> cores = AvailableCores();
   ASSERT_FALSE(cores.empty());

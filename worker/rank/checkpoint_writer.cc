@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
+#include "common/meminfo.h"
 #include "common/status.h"
+#include "worker/checkpoint/shard.h"
 #include "worker/rank/resume.h"
 
 namespace lynx {
@@ -30,19 +33,39 @@ CheckpointWriter::CheckpointWriter(const RankConfig& config, const CheckpointIde
       seat_(seat),
       coordinates_(CoordinatesOf(config.context.layout, config.rank)),
       state_(state),
-      reports_(reports) {}
+      reports_(reports),
+      shard_([] { return AvailableMemory(); }) {}
 
 absl::Status CheckpointWriter::Write(int64_t steps_done) {
-  LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Attempt(steps_done));
+  LYNX_RETURN_IF_ERROR(ConcludePending());
+  StartOwnShard(IdentityAt(steps_done));
+  pending_ = steps_done;
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointWriter::Poll() {
+  if (pending_ == 0) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const std::vector<int32_t> done, GatherValues(shard_.Done() ? 1 : 0, seat_));
+  if (std::find(done.begin(), done.end(), 0) != done.end()) return absl::OkStatus();
+  return ConcludePending();
+}
+
+absl::Status CheckpointWriter::ConcludePending() {
+  if (pending_ == 0) return absl::OkStatus();
+  const int64_t steps_done = std::exchange(pending_, 0);
+  LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Conclude(IdentityAt(steps_done)));
   if (!outcome.failure.ok()) Report(steps_done, outcome.failure);
   return absl::OkStatus();
 }
 
 absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
+  LYNX_RETURN_IF_ERROR(ConcludePending());
+  const CheckpointIdentity identity = IdentityAt(steps_done);
   // The pauses are counted, not measured, so that every rank comes to the same end.
   Nanos waited;
   for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
-    LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Attempt(steps_done));
+    StartOwnShard(identity);
+    LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Conclude(identity));
     if (outcome.failure.ok()) return absl::OkStatus();
     if (waited == Nanos(0)) Report(steps_done, outcome.failure);
     pause = std::min(pause, config_.last_checkpoint_patience - waited);
@@ -56,10 +79,14 @@ absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
   }
 }
 
-absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Attempt(int64_t steps_done) {
+CheckpointIdentity CheckpointWriter::IdentityAt(int64_t steps_done) const {
   CheckpointIdentity identity = run_;
   identity.step = steps_done;
-  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written, GatherStatuses(WriteOwnShard(identity), seat_));
+  return identity;
+}
+
+absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const CheckpointIdentity& identity) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> written, GatherStatuses(FinishOwnShard(identity), seat_));
   // Where one failed, no shard is being written any more, and none will be before rank 0 takes part in another step.
   absl::Status failure = FirstFailure(written);
   if (failure.ok()) {
@@ -73,10 +100,18 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Attempt(int64_t step
   return Outcome{failure};
 }
 
-absl::Status CheckpointWriter::WriteOwnShard(const CheckpointIdentity& identity) {
-  if (coordinates_.dp != 0) return absl::OkStatus();
-  const absl::Status status =
-      WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, state_).status();
+void CheckpointWriter::StartOwnShard(const CheckpointIdentity& identity) {
+  if (coordinates_.dp != 0) return;
+  shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.slots(), /*weights_only=*/false),
+               ContentOf(state_), [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
+                 return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, header,
+                                   content)
+                     .status();
+               });
+}
+
+absl::Status CheckpointWriter::FinishOwnShard(const CheckpointIdentity& identity) {
+  const absl::Status status = shard_.Finish();
   if (!status.ok()) {
     std::fprintf(stderr, "step %lld: cannot write this rank's shard of the checkpoint: %s\n",
                  static_cast<long long>(identity.step), std::string(status.message()).c_str());

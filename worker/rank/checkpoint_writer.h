@@ -1,6 +1,11 @@
-// CheckpointWriter: one checkpoint over all ranks. Every dp-0 rank writes its shard and verifies it; all ranks agree
-// that every shard is durable; rank 0 publishes, reports, and only then removes older checkpoints; all ranks agree on
-// the outcome. So either every rank goes on knowing that the checkpoint is visible, or every rank goes on without it.
+// CheckpointWriter: one checkpoint over all ranks. Every dp-0 rank writes its shard and verifies it, beside the steps that
+// follow (shard_writer.h); when all have, after whichever step, all ranks agree that every shard is durable; rank 0
+// publishes, reports, and only then removes older checkpoints; all ranks agree on the outcome. So either every rank goes
+// on knowing that the checkpoint is visible, or every rank goes on without it.
+//
+//   Write (copies the states) -> step, Poll -> step, Poll: all have written -> agreed and published
+//
+// One checkpoint is under way at a time: a Write that comes earlier waits for it.
 //
 // Owned by the rank's compute thread; borrows what it is given.
 #ifndef LYNX_WORKER_RANK_CHECKPOINT_WRITER_H_
@@ -14,6 +19,7 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
 #include "worker/rank/report_file.h"
+#include "worker/rank/shard_writer.h"
 #include "worker/rank_config.h"
 
 namespace lynx {
@@ -33,7 +39,12 @@ class CheckpointWriter {
   // the job has begun or another run's checkpoint stands in the way.
   absl::Status Write(int64_t steps_done);
 
-  // The same after the last step, whose checkpoint is all that the run leaves: tries again until
+  bool under_way() const { return pending_ != 0; }
+  // Collective, after each step: nothing while no checkpoint is under way. Else all ranks say whether their shard is
+  // written, and the last of them brings about what Write is for; errors as there.
+  absl::Status Poll();
+
+  // As Write after the last step, whose checkpoint is all that the run leaves: not beside anything, and it tries again until
   // config.last_checkpoint_patience has passed, and is then an error on every rank, DataLoss.
   absl::Status WriteLast(int64_t steps_done);
 
@@ -42,10 +53,14 @@ class CheckpointWriter {
   struct Outcome {
     absl::Status failure;
   };
-  // Errors are those of Write.
-  absl::StatusOr<Outcome> Attempt(int64_t steps_done);
-  // Writes this rank's shard, if it has one to write.
-  absl::Status WriteOwnShard(const CheckpointIdentity& identity);
+  CheckpointIdentity IdentityAt(int64_t steps_done) const;
+  // Begins to write this rank's shard, if it has one to write.
+  void StartOwnShard(const CheckpointIdentity& identity);
+  absl::Status FinishOwnShard(const CheckpointIdentity& identity);
+  // All that follows the writing of the shards, which it waits for. Errors are those of Write.
+  absl::StatusOr<Outcome> Conclude(const CheckpointIdentity& identity);
+  // Of the checkpoint that is under way, if one is.
+  absl::Status ConcludePending();
   // On rank 0: makes the checkpoint visible, reports it, removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);
   // On rank 0.
@@ -57,6 +72,8 @@ class CheckpointWriter {
   const RankCoordinates coordinates_;
   ModelState& state_;
   ReportFile& reports_;
+  ShardWriter shard_;
+  int64_t pending_ = 0;  // steps done, of the checkpoint that is under way; 0: none is
 };
 
 }  // namespace lynx

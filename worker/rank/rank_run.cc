@@ -149,10 +149,14 @@ absl::Status Train(const Training& training) {
   for (int64_t step = training.first; step < steps; ++step) {
     LYNX_RETURN_IF_ERROR(TrainStep(training, step, std::exchange(checkpoint_time, Nanos(0))));
     const int64_t done = step + 1;
-    if (!WritesCheckpoint(spec, done)) continue;
+    const bool writes = WritesCheckpoint(spec, done);
+    if (!writes && !training.checkpoints.under_way()) continue;
     const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
     const Nanos begin = clock.Monotonic();
-    LYNX_RETURN_IF_ERROR(done == steps ? training.checkpoints.WriteLast(done) : training.checkpoints.Write(done));
+    LYNX_RETURN_IF_ERROR(training.checkpoints.Poll());
+    if (writes) {
+      LYNX_RETURN_IF_ERROR(done == steps ? training.checkpoints.WriteLast(done) : training.checkpoints.Write(done));
+    }
     checkpoint_time = clock.Monotonic() - begin;
   }
   training.reports.Append(RankDone{.steps = steps});

@@ -38,12 +38,14 @@ enum class Fault : uint8_t {
   kKillShard,          // killed when its shard of the checkpoint is written and not durable
   kKillBeforePublish,  // killed before the checkpoint becomes visible
   kKillAfterPublish,   // killed when it is visible and nobody has been told
+  kSlowShard,          // takes a second to make its shard of the checkpoint durable
   kStopForward,        // stopped (SIGSTOP) where kKillForward is killed
   kNanLoss,            // the loss that it finds is not a number
   kInfiniteGradient,   // one of its gradients is infinite
 };
 constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
-                                    "kill-shard",   "kill-before-publish", "kill-after-publish", "stop-forward",
+                                    "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
+                                    "stop-forward",
                                     "nan-loss",     "infinite-gradient"};
 
 Fault fault;
@@ -142,10 +144,12 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
 
 int fsync(int fd) {
   static auto* const next = lynx::Next<int(int)>("fsync");
-  if (lynx::fault != lynx::Fault::kKillShard) return next(fd);
+  if (lynx::fault != lynx::Fault::kKillShard && lynx::fault != lynx::Fault::kSlowShard) return next(fd);
   const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
-  if (path.find(lynx::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos)
-    lynx::Die();
+  if (path.find(lynx::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos) {
+    if (lynx::fault == lynx::Fault::kKillShard) lynx::Die();
+    sleep(1);
+  }
   return next(fd);
 }
 

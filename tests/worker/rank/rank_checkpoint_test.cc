@@ -335,6 +335,29 @@ std::string DirectoryForShortNames(const TestFolder& folder) {
   return path;
 }
 
+// A disk that takes a second, and steps that take a thousandth of that.
+TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
+  const TestFolder folder;
+  const int64_t steps = 60;
+  RankProcesses ranks(folder,
+                      Configs(folder, steps, [](RankConfig& config) { config.spec.checkpoint.every_steps = 40; }),
+                      /*generation=*/1, /*absent=*/{}, {{0, {"slow-shard", 40}}});
+  ranks.ExpectAllExit(kRankExitOk);
+  int64_t steps_before = 0;
+  for (const RankReport& report : ranks.Reports(0)) {
+    if (std::holds_alternative<StepReport>(report)) ++steps_before;
+    if (std::holds_alternative<CheckpointReport>(report)) break;
+  }
+  EXPECT_GT(steps_before, 41) << "of 40 steps done, published when more were";
+  EXPECT_EQ(StepsOf(Only<CheckpointReport>(ranks.Reports(0))), (std::vector<int64_t>{40, 60}));
+  // It holds the states of its step, not of those that were trained meanwhile.
+  const std::vector<double> losses = ranks.Losses();
+  fs::remove_all(CheckpointPath(DirectoryOf(folder), 60));
+  RankProcesses next(folder, Configs(folder, steps), /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(next.Losses(), TailOf(losses, 40));
+}
+
 TEST(RankCheckpoint, TrainingGoesOnWithoutTheOnesInTheMiddle) {
   const TestFolder folder;
   // Where the shards of step 3 shall go, writes fail as on a full disk; clearing the attempt away ends that.

@@ -27,6 +27,8 @@ struct KillCase {
   int64_t step;
   int victim;
   int64_t resumes_from;
+
+  bool OfCheckpoint() const { return step % 3 == 0; }
 };
 
 std::string NameOf(const KillCase& c) {
@@ -64,22 +66,25 @@ TEST_P(RankKills, SurvivorsSayWhoWasLostAndTheRunGoesOnWithTheSameLosses) {
       EXPECT_TRUE(failures[0].peer_lost);
       EXPECT_THAT(failures[0].reason, HasSubstr("rank " + std::to_string(c.victim) + " (stage"));
     }
-    // The fault came in its step: all before it are reported, as they are undisturbed.
+    // The fault came in its step, or beside the steps that follow where it is a checkpoint's: all before it are reported,
+    // as they are undisturbed.
     std::vector<double> losses;
     for (const StepReport& step : Only<StepReport>(first.Reports(rank))) losses.push_back(step.loss);
     ASSERT_GE(losses.size(), static_cast<size_t>(c.step));
-    ASSERT_LE(losses.size(), static_cast<size_t>(c.step) + 1);
+    ASSERT_LE(losses.size(), static_cast<size_t>(c.OfCheckpoint() ? kSteps : c.step + 1));
     EXPECT_EQ(losses, std::vector<double>(expected.begin(), expected.begin() + static_cast<int64_t>(losses.size())));
   }
 
   RankProcesses second(folder, Configs(folder, kSteps, EveryThree, layout), /*generation=*/2);
   second.ExpectAllExit(kRankExitOk);
-  EXPECT_EQ(Only<RankReady>(second.Reports(0)).at(0).next_step, c.resumes_from);
-  EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + c.resumes_from, expected.end()));
+  const int64_t resumed = Only<RankReady>(second.Reports(0)).at(0).next_step;
+  // The checkpoint of step 6, which is written beside the step that the fault came in, may have been visible by then.
+  EXPECT_TRUE(resumed == c.resumes_from || (!c.OfCheckpoint() && resumed == 6)) << resumed;
+  EXPECT_EQ(second.Losses(), std::vector<double>(expected.begin() + resumed, expected.end()));
 }
 
-constexpr KillCase kKillCases[] = {{"kill-forward", 4, 3, 3},      {"kill-backward", 4, 0, 3},
-                                   {"kill-collective", 4, 2, 3},   {"kill-optimizer", 4, 1, 3},
+constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backward", 7, 0, 3},
+                                   {"kill-collective", 7, 2, 3},   {"kill-optimizer", 7, 1, 3},
                                    {"kill-shard", 6, 0, 3},        {"kill-before-publish", 6, 0, 3},
                                    {"kill-after-publish", 6, 0, 6}};
 
