@@ -21,20 +21,22 @@ namespace {
 constexpr Nanos kSuspicionLimit{1'000'000'000};
 // Rounds of receive and send that a lane gets before the others have their turn.
 constexpr int kRoundsPerTurn = 8;
+// Operations that a lane holds before its queue grows.
+constexpr size_t kLaneQueue = 256;
 
-StreamPlan PlanOf(const Operation& operation, int32_t members, int32_t index, Direction direction) {
+StreamPlan PlanOf(const Operation& operation, const LaneInfo& lane, StreamPlan used) {
   const int64_t element_bytes = ElementBytes(operation.data.type);
   switch (operation.kind) {
     case OperationKind::kAllReduce:
     case OperationKind::kBarrier:
-      return PlanRingAllReduce(members, index, operation.count, element_bytes);
+      return PlanRingAllReduce(lane.members, lane.index, operation.count, element_bytes, std::move(used));
     case OperationKind::kAllGather:
-      return PlanRingAllGather(members, index, operation.count, element_bytes);
+      return PlanRingAllGather(lane.members, lane.index, operation.count, element_bytes, std::move(used));
     case OperationKind::kReduceScatter:
-      return PlanRingReduceScatter(members, index, operation.count, element_bytes);
+      return PlanRingReduceScatter(lane.members, lane.index, operation.count, element_bytes, std::move(used));
     case OperationKind::kTransfer:
-      return direction == Direction::kSendOnly ? PlanSend(operation.count, element_bytes)
-                                               : PlanReceive(operation.count, element_bytes);
+      return lane.direction == Direction::kSendOnly ? PlanSend(operation.count, element_bytes, std::move(used))
+                                                    : PlanReceive(operation.count, element_bytes, std::move(used));
   }
   LYNX_CHECK(!"unknown operation kind");
   return {};
@@ -59,11 +61,11 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
   }
   const LaneTable table(options.layout, options.rank);
   for (int32_t i = 0; i < table.size(); ++i) {
-    Lane lane;
+    Lane& lane = lanes_.emplace_back();
+    lane.queue.reserve(kLaneQueue);
     lane.info = table.at(i);
     lane.out = FindLink(lane.info.out);
     lane.in = FindLink(lane.info.in);
-    lanes_.push_back(std::move(lane));
   }
   // Signals belong to the threads that the program has set up for them.
   sigset_t all, before;
@@ -113,14 +115,14 @@ void CommunicationThread::Run() {
 }
 
 void CommunicationThread::TakeOrders() {
-  TransferBoard::Orders orders = board_->Take();
-  stop_ |= orders.stop;
-  if (!orders.failure_to_tell.ok() && !failed_) CloseAfterFailure(orders.failure_to_tell);
+  board_->Take(orders_);
+  stop_ |= orders_.stop;
+  if (!orders_.failure_to_tell.ok() && !failed_) CloseAfterFailure(orders_.failure_to_tell);
   if (failed_) return;
-  for (const Operation& operation : orders.operations) lanes_[operation.lane].queue.push_back(operation);
-  for (const Operation& operation : orders.operations) {
+  for (const Operation& operation : orders_.operations) lanes_[operation.lane].queue.push_back(operation);
+  for (const Operation& operation : orders_.operations) {
     Lane& lane = lanes_[operation.lane];
-    if (lane.exchange != nullptr || lane.queue.empty()) continue;
+    if (lane.exchange.has_value() || lane.queue.empty()) continue;
     StartNext(lane);
     Progress(lane);
     if (failed_) return;
@@ -130,16 +132,15 @@ void CommunicationThread::TakeOrders() {
 void CommunicationThread::StartNext(Lane& lane) {
   const Operation& operation = lane.queue.front();
   lane.number = lane.next_number++;
-  lane.exchange =
-      std::make_unique<Exchange>(OperationHeader{operation.kind, lane.number, operation.count, operation.data.type},
-                                 PlanOf(operation, lane.info.members, lane.info.index, lane.info.direction),
-                                 static_cast<char*>(operation.data.data), lane.info.direction);
+  lane.exchange.emplace(OperationHeader{operation.kind, lane.number, operation.count, operation.data.type},
+                        PlanOf(operation, lane.info, std::move(lane.used)), static_cast<char*>(operation.data.data),
+                        lane.info.direction);
   lane.last_progress = MonotonicNow();
 }
 
 void CommunicationThread::Progress(Lane& lane) {
   if (lane.stalled) return;
-  for (int round = 0; round < kRoundsPerTurn && lane.exchange != nullptr; ++round) {
+  for (int round = 0; round < kRoundsPerTurn && lane.exchange.has_value(); ++round) {
     IoResult sent, received;
     if (lane.out >= 0) {
       sent = lane.exchange->Send(links_[lane.out].fd.get());
@@ -178,8 +179,9 @@ bool CommunicationThread::Accept(Lane& lane, int32_t link, const IoResult& resul
 void CommunicationThread::FinishOperation(Lane& lane) {
   const Operation operation = lane.queue.front();
   const TransferTimes times{lane.exchange->started(), MonotonicNow()};
+  lane.used = lane.exchange->TakePlan();
   lane.exchange.reset();
-  lane.queue.pop_front();
+  lane.queue.erase(lane.queue.begin());
   board_->Complete(operation.ticket, times);
   if (!lane.queue.empty()) StartNext(lane);
 }
@@ -197,7 +199,7 @@ void CommunicationThread::PollOnce() {
       if (!peer.left) watch(peer.control, POLLIN);
     }
     for (const Lane& lane : lanes_) {
-      if (lane.exchange == nullptr || lane.stalled) continue;
+      if (!lane.exchange.has_value() || lane.stalled) continue;
       if (lane.exchange->CanSend()) watch(lane.out, POLLOUT);
       if (!lane.exchange->received()) {
         AwaitBytes(lane.in, lane.exchange->Awaited());
@@ -217,7 +219,7 @@ void CommunicationThread::PollOnce() {
     if (failed_) return;
     const bool out_ready = lane.out >= 0 && polled_[1 + lane.out].revents != 0;
     const bool in_ready = lane.in >= 0 && polled_[1 + lane.in].revents != 0;
-    if (lane.exchange != nullptr && (out_ready || in_ready)) Progress(lane);
+    if (lane.exchange.has_value() && (out_ready || in_ready)) Progress(lane);
   }
   if (!failed_) CheckDeadlines();
 }
@@ -239,7 +241,7 @@ int CommunicationThread::PollTimeoutMs() const {
   }
   if (const Nanos idle_timeout(idle_timeout_ns_.load()); idle_timeout.value > 0) {
     for (const Lane& lane : lanes_) {
-      if (lane.exchange == nullptr) continue;
+      if (!lane.exchange.has_value()) continue;
       earliest = std::min(earliest, (lane.last_progress + idle_timeout).value);
     }
   }
@@ -259,7 +261,7 @@ void CommunicationThread::CheckDeadlines() {
   const Nanos idle_timeout(idle_timeout_ns_.load());
   if (idle_timeout.value == 0) return;
   const auto idle_lane = [&](const Lane& lane) {
-    return lane.exchange != nullptr && now - lane.last_progress >= idle_timeout;
+    return lane.exchange.has_value() && now - lane.last_progress >= idle_timeout;
   };
   for (Lane& lane : lanes_) {
     // Bytes may have come in, but fewer than are worth waking up for.
@@ -307,7 +309,7 @@ std::string CommunicationThread::LossText(const Peer& peer, int error) const {
                                                        ? std::string(" closed its connection")
                                                        : absl::StrCat(" is lost (", std::strerror(error), ")"));
   for (const Lane& lane : lanes_) {
-    if (lane.exchange == nullptr) continue;
+    if (!lane.exchange.has_value()) continue;
     const bool concerned = (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) ||
                            (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
     if (concerned) return absl::StrCat(text, " during ", OperationText(lane));
@@ -345,7 +347,8 @@ void CommunicationThread::FailHere(const absl::Status& here, const absl::Status&
   board_->Fail({here, told});
   // An Abort may have come first; then that is the failure to tell. An order to stop is given once: what is taken
   // here will not wake the thread again.
-  const TransferBoard::Orders orders = board_->Take();
+  TransferBoard::Orders orders;
+  board_->Take(orders);
   stop_ |= orders.stop;
   CloseAfterFailure(orders.failure_to_tell);
 }
@@ -368,7 +371,7 @@ void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
 void CommunicationThread::SayFarewell() {
   if (failed_) return;
   for (const Lane& lane : lanes_) {
-    if (lane.exchange == nullptr) continue;
+    if (!lane.exchange.has_value()) continue;
     const absl::Status abandoned = absl::CancelledError(
         absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
     return FailHere(abandoned, absl::UnavailableError(std::string(abandoned.message())));

@@ -17,7 +17,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -59,8 +58,9 @@ class CommunicationThread {
     int32_t out = -1;  // index into links_; -1: no link
     int32_t in = -1;
     int64_t next_number = 0;
-    std::deque<Operation> queue;  // the first one is in progress when `exchange` is there
-    std::unique_ptr<Exchange> exchange;
+    std::vector<Operation> queue;  // short; the first one is in progress when `exchange` is there
+    std::optional<Exchange> exchange;
+    StreamPlan used;  // of the exchange before, for its memory
     int64_t number = 0;  // of the operation in progress
     Nanos last_progress;
     bool stalled = false;  // its connection has ended; the peer's control connection will tell why
@@ -109,7 +109,8 @@ class CommunicationThread {
 
   // Owned by the thread.
   std::vector<Link> links_;
-  std::vector<Lane> lanes_;  // by number in the LaneTable
+  TransferBoard::Orders orders_;  // the last that were taken
+  std::deque<Lane> lanes_;        // by number in the LaneTable
   std::vector<Peer> peers_;
   std::vector<char> staging_;
   std::vector<pollfd> polled_;  // the wake-up, then one per link

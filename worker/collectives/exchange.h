@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "common/units.h"
 #include "worker/collectives/ring.h"
@@ -53,6 +54,9 @@ class Exchange {
   // When it had begun in each direction it has; 0 before.
   Nanos started() const { return begun_both_; }
 
+  // For the plan of another; the last call.
+  StreamPlan TakePlan() { return std::move(plan_); }
+
  private:
   int64_t SendablePayload() const;
   IoResult ReceiveHeader(int fd);
@@ -60,7 +64,7 @@ class Exchange {
   void NoteBegun();
 
   const OperationHeader header_;
-  const StreamPlan plan_;
+  StreamPlan plan_;
   char* const data_;
   const Direction direction_;
   OperationHeaderBytes header_out_;

@@ -75,11 +75,12 @@ int32_t LaneTable::Ring(const Route& route) const {
 }
 
 int32_t LaneTable::Neighbour(const Route& route, Direction direction) const {
-  if (NeighbourOf(layout_, rank_, route) < 0) return -1;
   const PipelineShape pipeline = PipelineOf(layout_);
   const int32_t first = kFirstDataLane + (pipeline.bidirectional() ? pipeline.chunks : 1);
   const int32_t chunk = route.stage == kNoStage ? 0 : pipeline.ChunkOf(route.stage);
-  return first + 4 * chunk + (route.group == Group::kNextStage ? 0 : 2) + (direction == Direction::kSendOnly ? 0 : 1);
+  const int32_t lane =
+      first + 4 * chunk + (route.group == Group::kNextStage ? 0 : 2) + (direction == Direction::kSendOnly ? 0 : 1);
+  return at(lane).out || at(lane).in ? lane : -1;
 }
 
 }  // namespace lynx

@@ -1,5 +1,7 @@
 #include "worker/collectives/ring.h"
 
+#include <utility>
+
 #include "common/check.h"
 
 namespace lynx {
@@ -9,9 +11,16 @@ void Append(std::vector<StreamPart>& parts, StreamPart part) {
   if (part.bytes > 0) parts.push_back(part);
 }
 
+StreamPlan Emptied(StreamPlan plan) {
+  plan.outgoing.clear();
+  plan.incoming.clear();
+  plan.free_bytes = 0;
+  return plan;
+}
+
 }  // namespace
 
-StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
   const auto chunk = [&](int32_t number, bool reduce) {
     const int64_t c = (number % members + members) % members;
@@ -19,7 +28,7 @@ StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int6
     const int64_t end = count * (c + 1) / members;
     return StreamPart{begin * element_bytes, (end - begin) * element_bytes, reduce};
   };
-  StreamPlan plan;
+  StreamPlan plan = Emptied(std::move(used));
   plan.free_bytes = members > 1 ? chunk(index, false).bytes : 0;
   for (int32_t step = 0; step < members - 1; ++step) {  // reduce-scatter
     Append(plan.outgoing, chunk(index - step, false));
@@ -32,13 +41,13 @@ StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int6
   return plan;
 }
 
-StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
   const int64_t slot_bytes = count * element_bytes;
   const auto slot = [&](int32_t number, bool reduce) {
     return StreamPart{(number + 2 * members) % members * slot_bytes, slot_bytes, reduce};
   };
-  StreamPlan plan;
+  StreamPlan plan = Emptied(std::move(used));
   plan.free_bytes = members > 1 ? slot_bytes : 0;
   for (int32_t step = 0; step < members - 1; ++step) {
     Append(plan.outgoing, slot(index - 1 - step, false));
@@ -47,13 +56,13 @@ StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, 
   return plan;
 }
 
-StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes) {
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(members >= 1 && index >= 0 && index < members && count >= 0);
   const int64_t slot_bytes = count * element_bytes;
   const auto slot = [&](int32_t number) {
     return StreamPart{(number % members + members) % members * slot_bytes, slot_bytes, false};
   };
-  StreamPlan plan;
+  StreamPlan plan = Emptied(std::move(used));
   plan.free_bytes = members > 1 ? slot_bytes : 0;
   for (int32_t step = 0; step < members - 1; ++step) {
     Append(plan.outgoing, slot(index - step));
@@ -62,17 +71,17 @@ StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int6
   return plan;
 }
 
-StreamPlan PlanSend(int64_t count, int64_t element_bytes) {
+StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(count >= 0);
-  StreamPlan plan;
+  StreamPlan plan = Emptied(std::move(used));
   Append(plan.outgoing, {0, count * element_bytes, false});
   plan.free_bytes = count * element_bytes;
   return plan;
 }
 
-StreamPlan PlanReceive(int64_t count, int64_t element_bytes) {
+StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used) {
   LYNX_CHECK(count >= 0);
-  StreamPlan plan;
+  StreamPlan plan = Emptied(std::move(used));
   Append(plan.incoming, {0, count * element_bytes, false});
   return plan;
 }

@@ -30,14 +30,17 @@ struct StreamPlan {
   int64_t free_bytes = 0;
 };
 
+// `used`: a plan that is over, whose memory is used again, so that a transfer like one before allocates nothing.
+
 // data (count).
-StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
+StreamPlan PlanRingAllReduce(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
 // data (members, count).
-StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
+StreamPlan PlanRingAllGather(int32_t members, int32_t index, int64_t count, int64_t element_bytes, StreamPlan used = {});
 // data (members, count): the sum of slot c is made in the order c + 1, c + 2, ... of the members and ends at c.
-StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes);
-StreamPlan PlanSend(int64_t count, int64_t element_bytes);
-StreamPlan PlanReceive(int64_t count, int64_t element_bytes);
+StreamPlan PlanRingReduceScatter(int32_t members, int32_t index, int64_t count, int64_t element_bytes,
+                                 StreamPlan used = {});
+StreamPlan PlanSend(int64_t count, int64_t element_bytes, StreamPlan used = {});
+StreamPlan PlanReceive(int64_t count, int64_t element_bytes, StreamPlan used = {});
 
 // A place in a stream of parts.
 class StreamCursor {

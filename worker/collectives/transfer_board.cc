@@ -3,16 +3,34 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "common/check.h"
 
 namespace lynx {
 
-TransferBoard::TransferBoard() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { LYNX_CHECK(wake_.open()); }
+namespace {
+
+constexpr size_t kFirstSlots = 256;
+
+}  // namespace
+
+TransferBoard::TransferBoard() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), slots_(kFirstSlots) {
+  LYNX_CHECK(wake_.open());
+  inbox_.reserve(kFirstSlots);
+}
 
 absl::StatusOr<TransferTicket> TransferBoard::NewTicketLocked() {
   if (failed_) return failure_.here;
   const int64_t id = next_ticket_++;
-  outstanding_.insert(id);
+  while (SlotOf(id).ticket != 0) {
+    std::vector<Slot> fewer(slots_.size() * 2);
+    fewer.swap(slots_);
+    for (const Slot& slot : fewer) {
+      if (slot.ticket != 0) SlotOf(slot.ticket) = slot;
+    }
+  }
+  SlotOf(id) = {.ticket = id};
   return TransferTicket{id};
 }
 
@@ -33,20 +51,18 @@ absl::StatusOr<TransferTicket> TransferBoard::PostCompleted() {
   const Nanos now = MonotonicNow();
   std::lock_guard<std::mutex> lock(mutex_);
   absl::StatusOr<TransferTicket> ticket = NewTicketLocked();
-  if (ticket.ok()) completed_[ticket->id] = TransferTimes{now, now};
+  if (ticket.ok()) SlotOf(ticket->id) = {ticket->id, true, {now, now}};
   return ticket;
 }
 
 absl::StatusOr<TransferTimes> TransferBoard::Await(TransferTicket ticket) {
   std::unique_lock<std::mutex> lock(mutex_);
   // A ticket is waited for once, and came from a start of this communicator.
-  LYNX_CHECK(outstanding_.erase(ticket.id) == 1);
-  changed_.wait(lock, [&] { return failed_ ? released_ : completed_.contains(ticket.id); });
+  LYNX_CHECK(ticket.id > 0 && SlotOf(ticket.id).ticket == ticket.id);
+  changed_.wait(lock, [&] { return failed_ ? released_ : SlotOf(ticket.id).completed; });
+  const Slot slot = std::exchange(SlotOf(ticket.id), {});
   if (failed_) return failure_.here;
-  const auto found = completed_.find(ticket.id);
-  const TransferTimes times = found->second;
-  completed_.erase(found);
-  return times;
+  return slot.times;
 }
 
 void TransferBoard::Fail(const Failure& failure) {
@@ -67,22 +83,24 @@ void TransferBoard::Stop() {
   Wake();
 }
 
-TransferBoard::Orders TransferBoard::Take() {
+void TransferBoard::Take(Orders& orders) {
   uint64_t ignored;
   // An eventfd without a pending wake-up returns EAGAIN, which is as good.
   [[maybe_unused]] const ssize_t got = read(wake_.get(), &ignored, sizeof(ignored));
-  Orders orders;
+  orders.operations.clear();
+  orders.operations.reserve(kFirstSlots);  // it becomes the inbox
   std::lock_guard<std::mutex> lock(mutex_);
   orders.operations.swap(inbox_);
-  if (failed_) orders.failure_to_tell = failure_.told;
+  orders.failure_to_tell = failed_ ? failure_.told : absl::OkStatus();
   orders.stop = stop_;
-  return orders;
 }
 
 void TransferBoard::Complete(int64_t ticket, TransferTimes times) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    completed_[ticket] = times;
+    Slot& slot = SlotOf(ticket);
+    slot.completed = true;
+    slot.times = times;
   }
   changed_.notify_all();
 }

@@ -9,8 +9,6 @@
 #include <mutex>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/collectives/communicator.h"
@@ -55,7 +53,8 @@ class TransferBoard {
     absl::Status failure_to_tell;  // of the first failure; OK: none
     bool stop = false;
   };
-  Orders Take();
+  // In place of what `orders` holds, whose memory is used again.
+  void Take(Orders& orders);
   void Complete(int64_t ticket, TransferTimes times);
   // After a failure: no buffer is touched any more. Final.
   void ReleaseBuffers();
@@ -67,8 +66,14 @@ class TransferBoard {
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;
-  absl::flat_hash_set<int64_t> outstanding_;  // posted and not yet waited for
-  absl::flat_hash_map<int64_t, TransferTimes> completed_;
+  // A ring by ticket; it grows where more are posted and not waited for than ever before, and else allocates nothing.
+  struct Slot {
+    int64_t ticket = 0;  // 0: free
+    bool completed = false;
+    TransferTimes times;
+  };
+  Slot& SlotOf(int64_t ticket) { return slots_[static_cast<size_t>(ticket) % slots_.size()]; }
+  std::vector<Slot> slots_;
   std::vector<Operation> inbox_;
   bool failed_ = false;
   Failure failure_;

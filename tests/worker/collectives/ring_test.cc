@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace lynx {
@@ -17,13 +18,13 @@ std::vector<int64_t> BytesInOrder(const std::vector<StreamPart>& parts) {
   return offsets;
 }
 
-using PlanFunction = StreamPlan (*)(int32_t, int32_t, int64_t, int64_t);
+using PlanFunction = StreamPlan (*)(int32_t, int32_t, int64_t, int64_t, StreamPlan);
 
 void ExpectNeighboursFit(PlanFunction plan_of, int32_t members, int64_t count, int64_t element_bytes) {
   for (int32_t index = 0; index < members; ++index) {
     SCOPED_TRACE(testing::Message() << members << " members, index " << index << ", count " << count);
-    const StreamPlan plan = plan_of(members, index, count, element_bytes);
-    const StreamPlan next = plan_of(members, (index + 1) % members, count, element_bytes);
+    const StreamPlan plan = plan_of(members, index, count, element_bytes, {});
+    const StreamPlan next = plan_of(members, (index + 1) % members, count, element_bytes, {});
     const std::vector<int64_t> outgoing = BytesInOrder(plan.outgoing);
     const std::vector<int64_t> incoming = BytesInOrder(plan.incoming);
     EXPECT_EQ(outgoing, BytesInOrder(next.incoming));
@@ -46,6 +47,15 @@ TEST(RingTest, EveryMemberPassesOnWhatItReceived) {
   }
 }
 
+TEST(RingTest, AUsedPlanLeavesNothingBehind) {
+  StreamPlan used = PlanRingAllReduce(5, 1, 100, 4);
+  used = PlanReceive(3, 2, std::move(used));
+  const StreamPlan fresh = PlanReceive(3, 2);
+  EXPECT_EQ(used.outgoing, fresh.outgoing);
+  EXPECT_EQ(used.incoming, fresh.incoming);
+  EXPECT_EQ(used.free_bytes, fresh.free_bytes);
+}
+
 TEST(RingTest, AllReduceSendsTheFewestBytes) {
   // 2(n-1)/n of the buffer, to within a chunk's rounding.
   for (int32_t members = 1; members <= 6; ++members) {
@@ -63,7 +73,7 @@ std::vector<std::vector<int64_t>> RunInLockStep(PlanFunction plan_of, std::vecto
                                                 int64_t count) {
   const int32_t members = static_cast<int32_t>(data.size());
   std::vector<StreamPlan> plans;
-  for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count, 4));
+  for (int32_t i = 0; i < members; ++i) plans.push_back(plan_of(members, i, count, 4, {}));
   std::vector<StreamCursor> out, in;
   for (int32_t i = 0; i < members; ++i) {
     out.emplace_back(&plans[i].outgoing);

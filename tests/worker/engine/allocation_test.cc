@@ -1,0 +1,89 @@
+// Nothing is allocated during a step: not by the engine, the backend, the data set or the communication, once each
+// queue has been as long as it gets. Counts every call of operator new in the process.
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "common/status.h"
+#include "tests/worker/engine/tiny_cluster.h"
+
+namespace {
+
+std::atomic<bool> counting = false;
+std::atomic<int64_t> allocations = 0;
+
+void* Allocate(std::size_t size, std::size_t alignment) {
+  if (counting && allocations++ < 3) {
+    counting = false;  // the trace below may allocate
+    void* frames[24];
+    backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
+    counting = true;
+  }
+  void* const memory = alignment == 0 ? std::malloc(size)
+                                      : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return Allocate(size, 0); }
+void* operator new[](std::size_t size) { return Allocate(size, 0); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kWarmUp = 4;
+constexpr int64_t kCounted = 4;
+
+class Allocation : public testing::TestWithParam<TinySetting> {};
+
+TEST_P(Allocation, NoStepAllocates) {
+  TinyJob job;
+  job.model = SpecOf(GetParam().model);
+  job.dead_buffers = DeadBuffers::kLeave;  // as in training
+  job.Lower(GetParam().layout, RecomputeMode::kFull);
+  const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    for (int64_t step = 0; step < kWarmUp + kCounted; ++step) {
+      if (step == kWarmUp) {
+        LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+        counting = true;
+        LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+      }
+      LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
+    }
+    LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
+    counting = false;
+    return rank.communicator->Barrier();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(allocations.exchange(0), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , Allocation,
+    testing::Values(TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kGpt, {.tp = 2, .pp = 2}},
+                    TinySetting{TinyModel::kTiedLlama, {.pp = 2, .dp = 2}},
+                    TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2, .sequence_parallel = true}}),
+    [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace lynx
