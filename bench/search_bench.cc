@@ -1,6 +1,6 @@
-// Whole searches (MakePlan without its digest's text): from a job and a cluster to a plan that has been lowered, laid out
-// and simulated. Run in the repository's root, for the example clusters. Counters say how many candidates reached each
-// tier (planner/plan_search.h).
+// Whole searches (MakePlan without its digest's text): from a job and a cluster to a plan that has been lowered, laid
+// out and simulated. Run in the repository's root, for the example clusters. Counters say how many candidates reached
+// each tier (planner/plan_search.h).
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -76,17 +76,34 @@ void BM_SearchAny(benchmark::State& state) {
 BENCHMARK(BM_SearchEngine)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 BENCHMARK(BM_SearchAny)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 
-// One plan in a layout that is given: 23B on 32 devices, tensor-parallel over 8, 4 stages, 32 microbatches. Argument:
-// activation memory in GiB; 0: no limit.
+// A layout in which nothing is left open.
+ParallelSpec InALayout(int32_t tp, int32_t pp) {
+  return {.tp = tp,
+          .pp = pp,
+          .dp = 1,
+          .virtual_stages = 1,
+          .sequence_parallel = Choice::kOff,
+          .schedule = ScheduleKind::kOneForwardOneBackward};
+}
+
+// One plan in a layout that is given: 23B on 32 devices, tensor-parallel over 8, 4 stages, 32 microbatches.
+// Arguments: activation memory in GiB; 0: no limit. Whether tensors may go to the host.
 void BM_Plan23b(benchmark::State& state) {
   PlanRequest request = RequestOf(kSettings[0], PlanTarget::kLynxEngine);
   request.spec.train.global_batch = 32;
   request.spec.train.micro_batch = 1;
-  request.spec.parallel = {.tp = 8, .pp = 4, .dp = 1};
+  request.spec.parallel = InALayout(8, 4);
   request.spec.resources.activation_memory_per_rank = kGiB * state.range(0);
+  request.spec.recompute_options.forbids_offload = state.range(1) == 0;
   Run(state, request);
 }
-BENCHMARK(BM_Plan23b)->Arg(0)->Arg(8)->Arg(4)->Unit(benchmark::kMillisecond)->MinTime(0.2);
+BENCHMARK(BM_Plan23b)
+    ->Args({0, 0})
+    ->Args({8, 0})
+    ->Args({4, 0})
+    ->Args({4, 1})
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(0.2);
 
 // The same with more layers and more stages. Arguments: layers, stages.
 void BM_PlanGrows(benchmark::State& state) {
@@ -94,17 +111,24 @@ void BM_PlanGrows(benchmark::State& state) {
   request.spec.model.layers = static_cast<int32_t>(state.range(0));
   request.spec.train.global_batch = 64;
   request.spec.train.micro_batch = 1;
-  request.spec.parallel = {.tp = 8, .pp = static_cast<int32_t>(state.range(1)), .dp = 1};
+  request.spec.parallel = InALayout(8, static_cast<int32_t>(state.range(1)));
   request.cluster.groups[0].nodes = static_cast<int32_t>(state.range(1));
   request.cluster.groups[0].memory_per_device = Bytes(0);
+  request.spec.recompute_options.forbids_offload = true;
   request.spec.resources.min_ranks = request.spec.resources.max_ranks = request.cluster.devices();
   request.spec.resources.activation_memory_per_rank = kGiB * 2 * state.range(0) / state.range(1);
   Run(state, request);
 }
 BENCHMARK(BM_PlanGrows)
-    ->Args({16, 4})->Args({32, 4})->Args({64, 4})->Args({128, 4})
-    ->Args({128, 8})->Args({128, 16})->Args({128, 32})
-    ->Unit(benchmark::kMillisecond)->MinTime(0.1);
+    ->Args({16, 4})
+    ->Args({32, 4})
+    ->Args({64, 4})
+    ->Args({128, 4})
+    ->Args({128, 8})
+    ->Args({128, 16})
+    ->Args({128, 32})
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(0.1);
 
 }  // namespace
 }  // namespace lynx

@@ -50,6 +50,41 @@ Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
   return sum;
 }
 
+using TimesOfOps = std::array<OpTimes, kOpCount>;
+
+const ShapeTimes* FindTimes(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
+  const auto found =
+      std::find_if(measured.begin(), measured.end(), [&](const ShapeTimes& t) { return t.shape == shape; });
+  return found == measured.end() ? nullptr : &*found;
+}
+
+TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph, const LayerShape& shape) {
+  TimesOfOps of_ops{};
+  for (const OpInfo& info : graph.ops()) {
+    OpTimes& times = of_ops[static_cast<size_t>(info.op)];
+    times.forward = OpCost(profile, info.op, Pass::kForward, shape);
+    times.backward = OpCost(profile, info.op, Pass::kBackward, shape);
+    if (info.has_weight_pass) times.weight = OpCost(profile, info.op, Pass::kWeight, shape);
+  }
+  return of_ops;
+}
+
+// The measured times of a shape that differs in sequence parallelism alone: most ops are the same, and those that are
+// not work on a share of the tokens. `times`, computed, becomes what was measured, by the ratio of what is computed
+// for both.
+void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
+  const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
+    if (computed_of_twin.value <= 0) return;
+    const __int128 scaled = static_cast<__int128>(of_twin.value) * time.value / computed_of_twin.value;
+    time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kLongestTime.value)));
+  };
+  for (size_t op = 0; op < times.size(); ++op) {
+    scale(measured[op].forward, computed[op].forward, times[op].forward);
+    scale(measured[op].backward, computed[op].backward, times[op].backward);
+    scale(measured[op].weight, computed[op].weight, times[op].weight);
+  }
+}
+
 }  // namespace
 
 CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout,
@@ -62,22 +97,21 @@ CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, con
       order_(order) {
   LYNX_CHECK(ranks_per_node >= 1);
   LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
-  const auto measured = std::find_if(profile.measured.begin(), profile.measured.end(),
-                                     [&](const ShapeTimes& times) { return times.shape == shape_; });
+  LayerShape twin = shape_;
+  twin.sequence_parallel = !twin.sequence_parallel;
+  const ShapeTimes* measured = FindTimes(profile.measured, shape_);
+  const ShapeTimes* of_twin = measured == nullptr ? FindTimes(profile.measured, twin) : nullptr;
   profile_.measured.clear();
-  measured_ = measured != profile.measured.end();
   ChooseLinks();
-  if (measured_) {
+  if (measured != nullptr) {
     times_ = measured->ops;
-    optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
   } else {
-    for (const OpInfo& info : graph_.ops()) {
-      OpTimes& times = times_[static_cast<int>(info.op)];
-      times.forward = OpCost(profile_, info.op, Pass::kForward, shape_);
-      times.backward = OpCost(profile_, info.op, Pass::kBackward, shape_);
-      if (info.has_weight_pass) times.weight = OpCost(profile_, info.op, Pass::kWeight, shape_);
-    }
+    times_ = ComputedTimes(profile_, graph_, shape_);
+    if (of_twin != nullptr) TakeFromTwin(of_twin->ops, ComputedTimes(profile_, graph_, twin), times_);
   }
+  if (of_twin != nullptr) measured = of_twin;
+  measured_ = measured != nullptr;
+  if (measured_) optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
   AddContextTransfers();
   ComputeSegmentTimes();
 }

@@ -1,6 +1,6 @@
-// CostModel: how long each action takes, from a HardwareProfile: measured op times where the shape was measured, the
-// roofline of planner/op_cost.h elsewhere; ring collectives over the slowest link that the group needs. Integer
-// nanoseconds. Pure; immutable after construction; thread-safe.
+// CostModel: how long each action takes, from a HardwareProfile: measured op times where the shape, or the one that differs
+// in sequence parallelism alone, was measured; elsewhere the roofline of planner/op_cost.h; ring collectives over the
+// slowest link that the group needs. Integer nanoseconds. Pure; immutable after construction; thread-safe.
 //
 // Model states. With 32-bit weights the optimizer reads and writes what Lynx's engine does: the gradient twice (norm,
 // update), weight and both moments: 32 bytes a parameter. With 16-bit weights it is Megatron-LM's: on every rank
@@ -91,7 +91,7 @@ class CostModel {
   const HostLink& host_link() const { return profile_.host; }
   int32_t overlap_slowdown_permille() const { return profile_.overlap_slowdown_permille; }
   int32_t communication_compute_permille() const { return profile_.communication_compute_permille; }
-  bool measured() const { return measured_; }  // the shape's op times were measured, not computed
+  bool measured() const { return measured_; }  // the shape's op times, or its twin's, were measured
 
  private:
   // Which link a group uses whose ranks are first, .., last: an inner level from 0, then the node, then between nodes.

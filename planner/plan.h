@@ -94,7 +94,7 @@ using PlanResult = std::variant<Plan, Infeasible>;
 // divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
-// Shapes whose op times MakePlan would like measured for this request: one per candidate (tp, micro_batch).
+// Shapes whose op times MakePlan would like measured: one per (tp, micro_batch); CostModel derives sequence parallelism's.
 std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
 
 // Canonical text: the digest's input. Human-readable.

@@ -87,7 +87,7 @@ class Space {
 
   std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
     if (pinned_.sequence_parallel == Choice::kOn) return {layout.tp > 1};
-    if (pinned_.sequence_parallel == Choice::kOff || !any_ || layout.tp == 1) return {false};
+    if (pinned_.sequence_parallel == Choice::kOff || layout.tp == 1) return {false};
     if (model_.seq / layout.cp % layout.tp != 0) return {false};
     return {false, true};
   }
@@ -102,7 +102,7 @@ class Space {
     using enum ScheduleKind;
     if (pinned_.schedule != kAuto) return {pinned_.schedule};
     if (virtual_stages > 1) return {kInterleaved};
-    if (!any_ || layout.pp == 1) return {kOneForwardOneBackward};
+    if (layout.pp == 1) return {kOneForwardOneBackward};
     return {kOneForwardOneBackward, kZeroBubble};
   }
 
@@ -119,7 +119,7 @@ class Space {
   }
 
   void AddModes(Candidate c) {
-    const bool open = pinned_.virtual_stages == 0 && any_ && c.layout.pp > 1 &&
+    const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
     for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMostAutoVirtualStages : 1))) {
       // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
@@ -220,7 +220,11 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   const auto candidates = Candidates(spec, cluster, PlanTarget::kLynxEngine);
   std::vector<LayerShape> shapes;
   if (!candidates.ok()) return shapes;
-  for (const Candidate& c : *candidates) shapes.push_back(ShapeOf(spec.model, c.layout, c.micro_batch));
+  for (const Candidate& c : *candidates) {
+    LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
+    // The cost model derives either from the other.
+    if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
+  }
   // LayerShape orders by micro-batch first: small ones, which nearly every layout can use, come first.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());

@@ -86,7 +86,7 @@ class BadJobTest(ClusterTest):
         self.assertIn("4 devices", offline.err)
 
     def test_infeasible_says_by_how_much_and_what_would_fit(self):
-        path = self.job_file(memory="64KiB")
+        path = self.job_file(memory="48KiB")
         page = self.failed(path, "stage", "KiB")
         offline = run("plan", "-f", path, "--devices-per-node", 2)
         self.assertEqual(offline.code, 1, offline)
@@ -94,7 +94,7 @@ class BadJobTest(ClusterTest):
         # The change that it names does fit.
         change = re.search(r"resources\.activationMemoryPerRank: (\S+)", offline.err)
         self.assertIsNotNone(change, offline.err)
-        path.write_text(path.read_text().replace("64KiB", change.group(1)))
+        path.write_text(path.read_text().replace("48KiB", change.group(1)))
         self.assertEqual(run("plan", "-f", path, "--devices-per-node", 2).code, 0)
         self.assertIn("activationMemoryPerRank", json.dumps(page))
 

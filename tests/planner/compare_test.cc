@@ -144,7 +144,8 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   int32_t most = 0;
   for (const StagePlan& stage : plan.stages) {
     int32_t recomputed = 0;
-    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers) recomputed += layer[0] == Placement::kCritical ? 1 : 0;
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers)
+      recomputed += layer[0] == Placement::kCritical ? 1 : 0;
     most = std::max(most, recomputed);
   }
   ASSERT_GT(most, 0);
@@ -155,39 +156,49 @@ TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
   EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
 }
 
-// What is left open takes its plain value for the engine, and every value elsewhere.
-TEST(Candidates, SpanEveryDegreeAndModeForAnyFramework) {
-  PlanRequest request = TightRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2};
-  const auto engine = Candidates(request.spec, request.cluster, PlanTarget::kLynxEngine);
-  ASSERT_TRUE(engine.ok());
-  for (const Candidate& c : *engine) EXPECT_EQ(CheckEngineRuns(request.spec.model, c.layout), absl::OkStatus());
-  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
-  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 16;
-  request.spec.train.global_batch = 64;
-  const auto any = Candidates(request.spec, request.cluster, PlanTarget::kAnyFramework);
-  ASSERT_TRUE(any.ok());
+// What candidates have of each mode.
+struct Modes {
   std::set<ScheduleKind> schedules;
   std::set<ZeroStage> zeros;
   std::set<int32_t> contexts, chunks;
   std::set<bool> sharded;
-  for (const Candidate& c : *any) {
-    EXPECT_EQ(c.layout.ranks(), 16);
-    EXPECT_EQ(int64_t{c.micro_batch} * c.microbatches * c.layout.dp, 64);
-    EXPECT_LE(c.layout.pp * c.layout.virtual_stages, 6);
-    EXPECT_EQ(c.layout.virtual_stages > 1, c.layout.schedule == ScheduleKind::kInterleaved);
-    schedules.insert(c.layout.schedule);
-    zeros.insert(c.layout.zero);
-    contexts.insert(c.layout.cp);
-    chunks.insert(c.layout.virtual_stages);
-    sharded.insert(c.layout.sequence_parallel);
+
+  explicit Modes(const std::vector<Candidate>& candidates) {
+    for (const Candidate& c : candidates) {
+      EXPECT_EQ(c.layout.ranks(), 16);
+      EXPECT_EQ(int64_t{c.micro_batch} * c.microbatches * c.layout.dp, 64);
+      EXPECT_LE(c.layout.pp * c.layout.virtual_stages, 6);
+      EXPECT_EQ(c.layout.virtual_stages > 1, c.layout.schedule == ScheduleKind::kInterleaved);
+      schedules.insert(c.layout.schedule);
+      zeros.insert(c.layout.zero);
+      contexts.insert(c.layout.cp);
+      chunks.insert(c.layout.virtual_stages);
+      sharded.insert(c.layout.sequence_parallel);
+    }
   }
+};
+
+// What is left open takes every value that the engine runs, or every value that is known.
+TEST(Candidates, SpanEveryDegreeAndMode) {
   using enum ScheduleKind;
-  EXPECT_EQ(schedules, (std::set{kOneForwardOneBackward, kInterleaved, kZeroBubble}));
-  EXPECT_EQ(zeros.size(), 4u);
-  EXPECT_EQ(contexts, (std::set{1, 2, 4}));
-  EXPECT_EQ(chunks, (std::set{1, 2, 3}));
-  EXPECT_EQ(sharded.size(), 2u);
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 2, .pp = 2};
+  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 16;
+  request.spec.train.global_batch = 64;
+  const auto engine = Candidates(request.spec, request.cluster, PlanTarget::kLynxEngine);
+  ASSERT_TRUE(engine.ok());
+  for (const Candidate& c : *engine) EXPECT_EQ(CheckEngineRuns(request.spec.model, c.layout), absl::OkStatus());
+  const auto any = Candidates(request.spec, request.cluster, PlanTarget::kAnyFramework);
+  ASSERT_TRUE(any.ok());
+  for (const Modes& modes : {Modes(*engine), Modes(*any)}) {
+    EXPECT_EQ(modes.schedules, (std::set{kOneForwardOneBackward, kInterleaved, kZeroBubble}));
+    EXPECT_EQ(modes.chunks, (std::set{1, 2, 3}));
+    EXPECT_EQ(modes.sharded.size(), 2u);
+  }
+  EXPECT_EQ(Modes(*engine).contexts, std::set{1});
+  EXPECT_EQ(Modes(*any).contexts, (std::set{1, 2, 4}));
+  EXPECT_EQ(Modes(*any).zeros.size(), 4u);
 }
 
 TEST(Compare, WhatIsNotPlannedYetIsAnError) {

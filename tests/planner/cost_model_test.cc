@@ -85,6 +85,28 @@ TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
   EXPECT_EQ(costs.ComputeTime(ActionOf("0OPT"), context), Nanos(parameters * 1000 / (1 << 20)));
 }
 
+TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  const ParallelLayout plain{.tp = 2}, sharded{.tp = 2, .sequence_parallel = true};
+  const CostModel measured(profile, model, plain, 1, 4);
+  const CostModel derived(profile, model, sharded, 1, 4);
+  EXPECT_TRUE(derived.measured());
+  EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
+  // Products are the same; norms read and write half of the tokens, and all of their weights.
+  for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+    EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
+  }
+  const int64_t time = measured.OpTime(Op::kLn1, Pass::kForward).value;
+  const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
+  const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
+  EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
+  // The other way round, and what was measured itself comes first.
+  for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
+  EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
+  EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
+}
+
 TEST(CostModel, RingCollectivesByHand) {
   const ModelSpec model = TinyModel(1);
   const CostModel costs(RoundProfile(model), model, {}, 1, 1);

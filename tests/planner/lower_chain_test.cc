@@ -202,7 +202,7 @@ TEST(UniformPlan, LeftOpenNIsThatOfTheShortestStepThatFits) {
   request.spec.name = "uniform";
   request.spec.model = SmallModel(48);
   request.spec.train = {.steps = 1, .global_batch = 16, .micro_batch = 1};
-  request.spec.parallel = {.pp = 2, .dp = 1};
+  request.spec.parallel = {.pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.resources = {.min_ranks = 2, .max_ranks = 2};
   request.spec.recompute = RecomputeMode::kUniform;
   Normalize(request.spec);

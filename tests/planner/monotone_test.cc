@@ -17,7 +17,12 @@ PlanRequest InALayout(std::mt19937_64& rng) {
   request.target = PlanTarget::kLynxEngine;
   const int32_t devices = request.spec.resources.max_ranks;
   const int32_t tp = 1 << Draw(rng, 0, 2);
-  request.spec.parallel = {.tp = tp, .pp = std::min(devices / tp, 4), .dp = devices / tp / std::min(devices / tp, 4)};
+  request.spec.parallel = {.tp = tp,
+                           .pp = std::min(devices / tp, 4),
+                           .dp = devices / tp / std::min(devices / tp, 4),
+                           .virtual_stages = 1,
+                           .sequence_parallel = Choice::kOff,
+                           .schedule = ScheduleKind::kOneForwardOneBackward};
   request.spec.train.micro_batch = 1;
   request.spec.train.global_batch = 8 * request.spec.parallel.dp;
   request.spec.resources.activation_memory_per_rank = kKiB * Draw(rng, 300, 3000);

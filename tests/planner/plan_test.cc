@@ -115,7 +115,8 @@ TEST(Plan, AmpleMemoryStoresEverything) {
 
 TEST(Plan, TightMemoryRecomputesWithinTheLimitAndMoreMemoryIsNotSlower) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.spec.parallel = {
+      .tp = 2, .pp = 2, .dp = 1, .sequence_parallel = Choice::kOff, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan ample = PlanOf(request);
   Nanos previous = ample.step;
   int recomputing = 0;
@@ -223,7 +224,8 @@ TEST(Plan, UsesMoreRanksOnlyWhereThatIsFaster) {
 
 TEST(Plan, StatesAndArenaShareTheDevice) {
   PlanRequest request = SmallRequest();
-  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.spec.parallel = {
+      .tp = 2, .pp = 2, .dp = 1, .sequence_parallel = Choice::kOff, .schedule = ScheduleKind::kOneForwardOneBackward};
   const Plan ample = PlanOf(request);
   Bytes states;
   for (const StagePlan& stage : ample.stages) states = std::max(states, stage.states.total());
