@@ -79,6 +79,7 @@ std::optional<HardwareProfile> AgentProfile::Profile() const {
   HardwareProfile profile{.device_kind = rates_->device_kind,
                           .measured = measured_,
                           .flops_per_second = rates_->flops_per_second,
+                          .bfloat16_flops_per_second = rates_->bfloat16_flops_per_second,
                           .memory_bytes_per_second = rates_->memory_bytes_per_second,
                           .op_overhead = rates_->op_overhead,
                           .intra_node = link_.link,

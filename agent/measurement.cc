@@ -28,6 +28,7 @@ MeasureResult Slowest(const std::vector<MeasureResult>& results) {
   MeasureResult slowest = results.front();
   for (const MeasureResult& result : results) {
     slowest.flops_per_second = std::min(slowest.flops_per_second, result.flops_per_second);
+    slowest.bfloat16_flops_per_second = std::min(slowest.bfloat16_flops_per_second, result.bfloat16_flops_per_second);
     slowest.memory_bytes_per_second = std::min(slowest.memory_bytes_per_second, result.memory_bytes_per_second);
     slowest.op_overhead = std::max(slowest.op_overhead, result.op_overhead);
     if (result.host.both_bytes_per_second < slowest.host.both_bytes_per_second) slowest.host = result.host;

@@ -111,25 +111,34 @@ Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
   return total;
 }
 
-// Rows of scores that unfused attention works on at once: what the CPU backend does (kAttentionRows there).
-constexpr int32_t kScoreRows = 64;
+// What the CPU backend does (kAttentionRows and WideHeadFloats there): rows that attention works on at once, and how much of
+// one head it copies into 32 bits where its tensors have 16: `whole` matrices of all positions, `rows` of those rows.
+constexpr int32_t kAttentionRows = 64;
+
+int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
+
+Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
+  if (shape.dtype != DataType::kBfloat16) return Bytes(0);
+  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * (shape.hidden / shape.heads) * kFloatBytes);
+}
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
-  // Unfused attention works on some rows of one head of one sample at a time. Forward: their probabilities after dropout.
-  // Backward: those, and the gradient of the probabilities.
-  const int64_t rows = std::min(kScoreRows, shape.seq / shape.cp);
-  const int64_t scores = rows * shape.seq * shape.element_bytes();
   const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
   if (!attention || pass == Pass::kWeight) return Bytes(0);
+  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. Forward: on their probabilities
+  // after dropout, or where the tensors have 16 bits, on any. Backward: on those, and the gradient of the probabilities.
+  const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
   // Keys and values of the whole sequence; in backward also their gradients.
   const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
   if (pass == Pass::kForward) {
+    if (op == Op::kFlash) return gathered + WideHeadBytes(shape, 2, 2);
     const bool drops = op == Op::kContext && shape.dropout && !shape.stored_masks;
-    return gathered + Bytes(drops ? scores : 0);
+    const bool needs_scores = drops || shape.dtype == DataType::kBfloat16;
+    return gathered + (needs_scores ? scores : Bytes(0)) + WideHeadBytes(shape, 1, 1);
   }
+  const Bytes wide = gathered + WideHeadBytes(shape, 4, 3);
   // Fused attention's backward sums, per row, the product of its output and that output's gradient; 32-bit.
-  if (op == Op::kFlash) return gathered + TensorBytes(Tensor::kLse, shape);
-  return gathered + Bytes(2 * scores);
+  return wide + (op == Op::kFlash ? TensorBytes(Tensor::kLse, shape) : scores * 2);
 }
 
 Bytes ContextGatherBytes(const LayerShape& shape) {

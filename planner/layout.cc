@@ -56,7 +56,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
                                                       "of this version trains only with ", can));
   };
-  if (model.dtype != DataType::kFloat32) return refuse("model.dtype", DataTypeName(model.dtype), "float32");
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero != ZeroStage::kNone) return refuse("parallel.zero", ZeroStageName(layout.zero), "none");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -37,6 +38,7 @@ struct Options {
   int32_t layers = 6, hidden = 384, heads = 6, seq = 256, vocab = 256, batch = 4;
   double dropout = 0.1;
   bool unfused = false;
+  DataType dtype = DataType::kFloat32;
   std::vector<int32_t> threads = {1, 2};
   int32_t rounds = 3, steps = 5;
 };
@@ -54,7 +56,7 @@ JobSpec SpecOf(const Options& options) {
   spec.name = "throughput";
   spec.model = {.layers = options.layers, .hidden = options.hidden, .heads = options.heads, .seq = options.seq,
                 .vocab = options.vocab, .dropout = options.dropout,
-                .attention = options.unfused ? AttentionKernel::kUnfused : AttentionKernel::kFused};
+                .attention = options.unfused ? AttentionKernel::kUnfused : AttentionKernel::kFused, .dtype = options.dtype};
   spec.data = {.kind = DataKind::kText, .path = options.data};
   spec.train.steps = options.steps + 1;  // one to warm up
   spec.train.micro_batch = spec.train.global_batch = options.batch;
@@ -104,7 +106,9 @@ class Benchmark {
     LYNX_ASSIGN_OR_RETURN(const MeasureResult rates,
                           MeasureDevices({.rank_binary = options_.rank_binary, .directory = folder_},
                                          {{.index = 0, .kind = "cpu", .cores = cores}}, {}, never));
-    sides.flops_per_second = std::max(sides.flops_per_second, rates.flops_per_second);
+    const bool narrow = options_.dtype == DataType::kBfloat16;
+    sides.flops_per_second =
+        std::max(sides.flops_per_second, narrow ? rates.bfloat16_flops_per_second : rates.flops_per_second);
     return absl::OkStatus();
   }
 
@@ -131,7 +135,7 @@ class Benchmark {
         RunCommands({{options_.python, options_.pytorch, "--layers", text(options_.layers), "--hidden", text(options_.hidden),
                       "--heads", text(options_.heads), "--seq", text(options_.seq), "--vocab", text(options_.vocab),
                       "--batch", text(options_.batch), "--steps", text(options_.steps), "--warmup", "1", "--dropout",
-                      text(options_.dropout), "--cores", absl::StrJoin(cores, ","), "--data", options_.data}},
+                      text(options_.dropout), "--cores", absl::StrJoin(cores, ","), "--data", options_.data, "--dtype", DataTypeName(options_.dtype)}},
                     kPytorchLimit, never)
             .front();
     LYNX_RETURN_IF_ERROR(Annotate(result.status, options_.pytorch));
@@ -189,12 +193,13 @@ absl::Status RunAll(const Options& options) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankNetwork> network, RankNetwork::Make(1, true));
   Benchmark benchmark(options, folder, *network);
   std::printf(
-      "A GPT of %d layers, hidden %d, %d heads, %d tokens a sample, vocabulary %d, dropout %g, float32, batches of %d samples; "
+      "A GPT of %d layers, hidden %d, %d heads, %d tokens a sample, vocabulary %d, dropout %g, %s, batches of %d samples; "
       "Lynx with %s attention. %d rounds of %d steps after one to warm up.\n\n"
       "| threads | Lynx (ms a step) | PyTorch | PyTorch / Lynx | Lynx's tokens/s | Lynx's share of the product's rate | PyTorch's "
       "| that rate (GFLOP/s) | Lynx: forward, backward, weight gradients, optimizer (ms) | foreign load |\n"
       "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout, options.batch,
+      options.layers, options.hidden, options.heads, options.seq, options.vocab, options.dropout,
+      DataTypeName(options.dtype), options.batch,
       options.unfused ? "unfused" : "fused", options.rounds, options.steps);
   for (const int32_t threads : options.threads) {
     LYNX_ASSIGN_OR_RETURN(const Sides sides, benchmark.Run(threads));
@@ -220,6 +225,9 @@ int Main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab)->check(CLI::Range(256, 1 << 20))->capture_default_str();
   app.add_option("--batch", options.batch, "Samples a step")->check(count)->capture_default_str();
   app.add_option("--dropout", options.dropout)->check(CLI::Range(0.0, 0.9))->capture_default_str();
+  app.add_option("--dtype", options.dtype, "bf16: Lynx trains in bfloat16, PyTorch under autocast to it")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, DataType>{{"fp32", DataType::kFloat32}, {"bf16", DataType::kBfloat16}}));
   app.add_flag("--unfused", options.unfused, "Lynx's attention keeps its scores");
   app.add_option("--threads", options.threads)->check(count)->capture_default_str();
   app.add_option("--rounds", options.rounds)->check(count)->capture_default_str();

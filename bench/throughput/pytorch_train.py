@@ -16,6 +16,8 @@ def arguments():
     parser.add_argument("--dropout", type=float, required=True)
     parser.add_argument("--cores", required=True, help="such as 0,1: pinned to these, as many threads")
     parser.add_argument("--data", required=True, help="a text file; each byte is a token")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32",
+                        help="bfloat16: autocast; weights and optimizer stay float32")
     return parser.parse_args()
 
 
@@ -83,7 +85,8 @@ for step in range(args.warmup + args.steps):
     at = torch.randint(len(DATA) - args.seq - 1, (args.batch,)).tolist()
     batch = torch.stack([DATA[i : i + args.seq + 1] for i in at])
     optimizer.zero_grad(set_to_none=True)
-    loss = model(batch[:, :-1], batch[:, 1:])
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bfloat16"):
+        loss = model(batch[:, :-1], batch[:, 1:])
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -15,6 +15,7 @@ const MeasureTask kRates{.kind = MeasureTaskKind::kRates};
 MeasureResult Result(const std::vector<int32_t>& tps, int64_t flops = 1000) {
   MeasureResult result{.device_kind = "cpu: test",
                        .flops_per_second = flops,
+                       .bfloat16_flops_per_second = 2 * flops,
                        .memory_bytes_per_second = 2000,
                        .op_overhead = Nanos(5),
                        .host = {Nanos(6), 600, 700, 800, 1200}};
@@ -102,6 +103,7 @@ TEST(AgentProfile, WhatIsKnownStaysAsItIs) {
   profile.SetWanted({Shape(1)});
   profile.RecordDevices(ShapeTask(1), Result({1}, 900));
   EXPECT_EQ(profile.Profile()->flops_per_second, 1000);
+  EXPECT_EQ(profile.Profile()->bfloat16_flops_per_second, 2000);
 }
 
 TEST(AgentProfile, TheRateBetweenNodesCanBeStated) {

@@ -31,6 +31,7 @@ int Measure(const std::string& text, bool reaches_shapes, std::ostream& runs) {
   runs << "--measure " << request->cores.at(0) << " " << request->shapes.size() << std::endl;
   MeasureResult result{.device_kind = "cpu: fake",
                        .flops_per_second = 1'000'000'000 / slowness,
+                       .bfloat16_flops_per_second = 3'000'000'000 / slowness,
                        .memory_bytes_per_second = 2'000'000'000 / slowness,
                        .op_overhead = Nanos(10 * slowness)};
   for (const LayerShape& shape : request->shapes) {

@@ -24,6 +24,7 @@ MeasureResult Result(int32_t tp) {
   return {.device_kind = "cpu: test",
           .measured = {times},
           .flops_per_second = 7,
+          .bfloat16_flops_per_second = 6,
           .memory_bytes_per_second = 8,
           .op_overhead = Nanos(9)};
 }
@@ -58,6 +59,9 @@ TEST_F(MeasurementCacheTest, FindsOnlyUnderTheSameKey) {
   EXPECT_FALSE(Cache("other").FindDevices({Shape(1)}).has_value());
   EXPECT_FALSE(Cache("other").FindLink().has_value());
   EXPECT_FALSE(Cache("node").FindDevices({Shape(2)}).has_value());
+  LayerShape in_bfloat16 = Shape(1);
+  in_bfloat16.dtype = DataType::kBfloat16;
+  EXPECT_FALSE(Cache("node").FindDevices({in_bfloat16}).has_value());
   EXPECT_FALSE(Cache("node").FindDevices({}).has_value());
 }
 

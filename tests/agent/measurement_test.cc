@@ -25,17 +25,20 @@ TEST(Slowest, TakesTheSlowestOfEachAndOnlyWhatAllHave) {
   const MeasureResult one{.device_kind = "cpu: a",
                           .measured = {Times(1, 10, 40), Times(2, 7, 7)},
                           .flops_per_second = 100,
+                          .bfloat16_flops_per_second = 400,
                           .memory_bytes_per_second = 50,
                           .op_overhead = Nanos(3),
                           .host = {Nanos(1), 70, 80, 90, 1000}};
   const MeasureResult two{.device_kind = "cpu: a",
                           .measured = {Times(4, 1, 1), Times(1, 20, 30)},
                           .flops_per_second = 90,
+                          .bfloat16_flops_per_second = 500,
                           .memory_bytes_per_second = 60,
                           .op_overhead = Nanos(2),
                           .host = {Nanos(2), 60, 80, 85, 1100}};
   const MeasureResult slowest = Slowest({one, two});
   EXPECT_EQ(slowest.flops_per_second, 90);
+  EXPECT_EQ(slowest.bfloat16_flops_per_second, 400);
   EXPECT_EQ(slowest.memory_bytes_per_second, 50);
   EXPECT_EQ(slowest.op_overhead, Nanos(3));
   EXPECT_EQ(slowest.host, two.host);

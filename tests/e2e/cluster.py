@@ -17,7 +17,7 @@ BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().p
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
 name: {name}
-model: {{layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256, dropout: 0.1}}
+model: {{layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256, dropout: 0.1, dtype: {dtype}}}
 data: {{kind: text, path: {data}}}
 train:
   steps: {steps}
@@ -101,7 +101,7 @@ class ClusterTest(unittest.TestCase):
 
     def job_file(self, name="tiny", **changes):
         values = dict(name=name, data=self.corpus, steps=20, ranks=4, memory="auto", tp=2, pp=2, recompute="auto",
-                      every=0, extra="", max_restarts=3)
+                      dtype="float32", every=0, extra="", max_restarts=3)
         values.update(changes)
         path = self.directory / f"{name}.yaml"
         path.write_text(JOB.format(**values))

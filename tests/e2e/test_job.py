@@ -102,6 +102,21 @@ class JobTest(ClusterTest):
         for stage, measured in zip(offloaded["plan"]["stages"], offloaded["measured"]):
             self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
 
+    def test_bfloat16_takes_half_the_activations_and_learns_the_same(self):
+        pages = []
+        for dtype in ("float32", "bfloat16"):
+            path = self.job_file(dtype, steps=5, recompute="full", dtype=dtype)
+            result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+            self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+            pages.append(self.get(dtype))
+        wide, narrow = pages
+        self.assertNotEqual(wide["progress"]["loss"], narrow["progress"]["loss"])
+        self.assertAlmostEqual(wide["progress"]["loss"], narrow["progress"]["loss"], delta=0.02 * wide["progress"]["loss"])
+        self.assertTrue(narrow["plan"]["measuredProfile"], "the agents measured the op times of this type")
+        for before, stage, measured in zip(wide["plan"]["stages"], narrow["plan"]["stages"], narrow["measured"]):
+            self.assertLess(int(stage["arenaBytes"]), 0.8 * int(before["arenaBytes"]))
+            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+
     def test_the_server_plans_with_the_exact_solver(self):
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
         peak = max(int(stage["arenaBytes"]) for stage in json.loads(plan.out)["stages"])

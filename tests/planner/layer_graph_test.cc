@@ -110,6 +110,22 @@ TEST(LayerGraphTest, WorkspaceIsOneScoreSquareForwardAndTwoBackward) {
   EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(0));
 }
 
+// Tensors of 16 bits: attention works on fp32 copies of a head's keys and values (s x d = 8 x 3), and of rows of the others.
+TEST(LayerGraphTest, WorkspaceInBfloat16HasPartsOfAHeadIn32Bits) {
+  LayerShape shape = SmallShape();
+  shape.dtype = DataType::kBfloat16;
+  const int64_t head = 8 * shape.hidden / shape.heads * 4;  // all positions are at most as many as are worked on at once
+  const int64_t scores = 8 * 8 * 4;
+  EXPECT_EQ(WorkspaceBytes(Op::kProbs, Pass::kForward, shape), Bytes(scores + 2 * head));
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(scores + 2 * head));
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kBackward, shape), Bytes(2 * scores + 7 * head));
+  shape.dropout = false;
+  EXPECT_EQ(WorkspaceBytes(Op::kContext, Pass::kForward, shape), Bytes(scores + 2 * head));
+  shape.attention = AttentionKernel::kFused;
+  EXPECT_EQ(WorkspaceBytes(Op::kFlash, Pass::kForward, shape), Bytes(4 * head));
+  EXPECT_EQ(WorkspaceBytes(Op::kFlash, Pass::kBackward, shape), TensorBytes(Tensor::kLse, shape) + Bytes(7 * head));
+}
+
 // Model FLOPs of one training pass over B sequences: 72 B L s h^2 (1 + s/6h + v/12hL) (Korthikanti et al. 2022, for
 // f = 4h): all forward, input-gradient and weight-gradient products.
 TEST(LayerGraphTest, FlopsAddUpToThePublishedFormula) {

@@ -31,7 +31,7 @@ json Canonical(const CheckpointIndex& index) {
   for (const ShardRecord& file : index.files) {
     files.push_back({{"file", file.file}, {"bytes", file.bytes.value}, {"sha256", file.sha256}});
   }
-  return {
+  json canonical = {
       {"format", kFormat},
       {"version", kVersion},
       {"job", id.job.value},
@@ -61,6 +61,8 @@ json Canonical(const CheckpointIndex& index) {
         {"zero", ZeroStageName(id.layout.zero)}}},
       {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
       {"files", files}};
+  if (m.dtype != DataType::kFloat32) canonical["model"]["dtype"] = DataTypeName(m.dtype);
+  return canonical;
 }
 
 std::string Dump(const json& value, int indent) {
@@ -133,6 +135,12 @@ void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& 
   if (version < kVersion) return;
   fields.Integer(model, "kv_heads", 0, kLargestExtent, out.kv_heads);
   fields.Flag(model, "tied_embeddings", out.tied_embeddings);
+  // Only in those of another type than the first one that there was.
+  if (model.contains("dtype")) {
+    std::string dtype;
+    fields.Text(model, "dtype", dtype);
+    if (!ParseDataType(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
+  }
   std::string family, attention;
   fields.Text(model, "family", family);
   fields.Text(model, "attention", attention);
@@ -281,6 +289,7 @@ std::string RunDifferenceText(const CheckpointIdentity& checkpoint, const Checkp
   Compare("model.dropout", was.dropout, is.dropout, differences);
   Compare<std::string>("model.attention", AttentionKernelName(was.attention), AttentionKernelName(is.attention),
                        differences);
+  Compare<std::string>("model.dtype", DataTypeName(was.dtype), DataTypeName(is.dtype), differences);
   const bool other_model = !(was == is) && differences.empty();
   if (other_model) differences.push_back("the model differs in what the checkpoint's index has no field for");
   return absl::StrJoin(differences, "; ");

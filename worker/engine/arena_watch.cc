@@ -10,8 +10,8 @@
 namespace lynx {
 namespace {
 
-// A quiet NaN with a payload of its own: operations on numbers give one without.
-constexpr uint32_t kMark = 0x7fc5a11d;
+// A quiet NaN with a payload of its own: operations on numbers give one without. Both its halves are NaNs of 16 bits.
+constexpr uint32_t kMark = 0x7fc57fd1;
 constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
 
 bool IsMark(float word) { return std::bit_cast<uint32_t>(word) == kMark; }

@@ -58,7 +58,7 @@ void CopyThread::Run() {
     const std::span<const HostCopy> copies = At(done_).copies;
     lock.unlock();
     for (const HostCopy& copy : copies) {
-      std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.count) * sizeof(float));
+      std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes.value));
     }
     lock.lock();
     At(done_).done = clock_.Monotonic();

@@ -18,9 +18,9 @@
 namespace lynx {
 
 struct HostCopy {
-  const float* from = nullptr;
-  float* to = nullptr;
-  int64_t count = 0;  // elements
+  const void* from = nullptr;
+  void* to = nullptr;
+  Bytes bytes;
 };
 
 class CopyThread {

@@ -38,8 +38,6 @@ bool IsForward(ActionKind kind) {
   }
 }
 
-Bytes SizeOf(int64_t floats) { return Bytes(floats * static_cast<int64_t>(sizeof(float))); }
-
 double TokensOf(const TrainSpec& train, const StageContext& context) {
   return static_cast<double>(train.global_batch) * context.model.seq;
 }
@@ -103,8 +101,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       state_(state),
       watch_(arena_and_guard, backend),
       arena_(watch_.arena()),
-      ops_(config_.context, coordinates_.tp, config_.train.seed, 1 / TokensOf(config_.train, config_.context),
-           backend, state),
+      ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed,
+                          1 / TokensOf(config_.train, config_.context), backend, state)),
       batch_(config_.context, coordinates_.dp, dataset),
       world_sum_(config_.context.layout.ranks(), config_.rank),
       starts_(StartsOfWaits(config_.program)),
@@ -138,7 +136,8 @@ void Engine::Resolve(const MemoryPlan& memory) {
       (above ? resolved.tensors.next_x : resolved.tensors.at[static_cast<size_t>(key.tensor)]) = address(buffer);
       if (!resolved.ops.empty()) continue;
       if (a > 0) resolved.source = resolved.transfer;
-      resolved.transfer = address(buffer);
+      const bool wide = key.tensor == Tensor::kLossStats;
+      resolved.transfer = {address(buffer), wide ? DataType::kFloat32 : config_.context.model.dtype};
     }
     LYNX_CHECK(!resolved.ops.empty() || accesses.size() <= 2);
     if (InfoOf(action.kind).phase == Phase::kStart) ResolveTransfer(action, resolved);
@@ -160,9 +159,8 @@ void Engine::ResolveCopies(const MemoryPlan& memory, const std::vector<std::vect
     for (size_t a = 0; a < accesses.size(); ++a) {
       float* const here = arena_.data() + memory.buffers[buffers[i][a]].offset.value / sizeof(float);
       float* const there = host_pool_.data() + host.offsets[i][a].value / sizeof(float);
-      const int64_t count = accesses[a].bytes.value / static_cast<int64_t>(sizeof(float));
       const bool out = config_.program[i].kind == ActionKind::kOffloadStart;
-      resolved_[i].copies.push_back(out ? HostCopy{here, there, count} : HostCopy{there, here, count});
+      resolved_[i].copies.push_back(out ? HostCopy{here, there, accesses[a].bytes} : HostCopy{there, here, accesses[a].bytes});
     }
     ++copies;
   }
@@ -222,20 +220,20 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
 absl::Status Engine::BeginStep(int64_t step) {
   step_ = step;
   lr_ = LearningRate(config_.train, step);
-  ops_.BeginStep(step);
+  ops_->BeginStep(step);
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
   return Annotate(batch_.Load(step), absl::StrCat("step ", step));
 }
 
 absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
   StepBatch batch(config_.context, coordinates_.dp, held_out);
-  ops_.BeginEvaluation();
+  ops_->BeginEvaluation();
   const int32_t batches = config_.train.eval_batches;
   for (int32_t i = 0; i < batches; ++i) {
     LYNX_RETURN_IF_ERROR(Annotate(batch.Load(i), absl::StrCat("evaluation, batch ", i)));
     LYNX_RETURN_IF_ERROR(Annotate(RunForward(batch), absl::StrCat("evaluation, batch ", i)));
   }
-  const StepSums own{.loss = coordinates_.tp == 0 ? ops_.loss_sum() : 0};
+  const StepSums own{.loss = coordinates_.tp == 0 ? ops_->loss_sum() : 0};
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
   LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
   if (config_.dead_buffers == DeadBuffers::kPoison) watch_.Mark(arena_);
@@ -271,13 +269,13 @@ absl::Status Engine::RunAction(int32_t index, const StepBatch& batch) {
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kRecompute:
-      for (Op op : resolved.ops) ops_.Forward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_->Forward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kBackward:
-      for (Op op : resolved.ops) ops_.Backward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_->Backward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kWeight:
-      for (Op op : resolved.ops) ops_.Weight(op, action.layer, resolved.tensors);
+      for (Op op : resolved.ops) ops_->Weight(op, action.layer, resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kOptimizer:
       if (skip_reason_.empty()) UpdateWeights();
@@ -315,13 +313,13 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kAllGatherStart:
     case ActionKind::kBackwardAllGatherStart:
     case ActionKind::kRecomputeAllGatherStart:
-      if (resolved.source != nullptr) backend_.Copy(resolved.source, SizeOf(resolved.count), ShareOf(resolved.transfer, resolved));
+      if (resolved.source.data != nullptr) Copy(resolved.source, resolved.count, ShareOf(resolved.transfer, resolved));
       return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
     case ActionKind::kReduceScatterStart:
     case ActionKind::kBackwardReduceScatterStart:
     case ActionKind::kRecomputeReduceScatterStart:
       return communicator_.StartReduceScatter(
-          route, resolved.source != nullptr ? resolved.source : resolved.transfer, resolved.count);
+          route, resolved.source.data != nullptr ? resolved.source : resolved.transfer, resolved.count);
     case ActionKind::kSendForwardStart:
     case ActionKind::kSendBackwardStart:
       return communicator_.StartSend(route, resolved.transfer, resolved.count);
@@ -345,15 +343,20 @@ absl::Status Engine::Wait(int32_t index) {
   trace_[start].transfer_begin = times.started;
   trace_[start].transfer_end = times.completed;
   const ResolvedAction& resolved = resolved_[start];
-  if (resolved.source != nullptr && IsReduceScatter(config_.program[start].kind)) {
-    backend_.Copy(ShareOf(resolved.source, resolved), SizeOf(resolved.count), resolved.transfer);
+  if (resolved.source.data != nullptr && IsReduceScatter(config_.program[start].kind)) {
+    Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
   }
   return absl::OkStatus();
 }
 
 // The rank's slot of a gather's or scatter's buffer.
-float* Engine::ShareOf(float* buffer, const ResolvedAction& resolved) const {
+Elements Engine::ShareOf(const Elements& buffer, const ResolvedAction& resolved) const {
   return buffer + coordinates_.tp * resolved.count;
+}
+
+void Engine::Copy(const Elements& from, int64_t count, const Elements& to) {
+  LYNX_CHECK(from.type == to.type);
+  backend_.Copy(from.data, Bytes(count * ElementBytes(from.type)), to.data);
 }
 
 // With sequence parallelism each tensor-parallel rank has seen only its share of the tokens where norms, biases and
@@ -368,12 +371,12 @@ absl::Status Engine::SumReplicated() {
       at += slot.count;
     }
   };
-  for_slots([&](const float* gradient, int64_t count, float* at) { backend_.Copy(gradient, SizeOf(count), at); });
+  for_slots([&](float* gradient, int64_t count, float* at) { Copy(gradient, count, at); });
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
                         communicator_.StartAllReduce(Group::kTensor, replicated_.data(),
                                                      static_cast<int64_t>(replicated_.size())));
   LYNX_RETURN_IF_ERROR(communicator_.Wait(ticket).status());
-  for_slots([&](float* gradient, int64_t count, const float* at) { backend_.Copy(at, SizeOf(count), gradient); });
+  for_slots([&](float* gradient, int64_t count, float* at) { Copy(at, count, gradient); });
   return absl::OkStatus();
 }
 
@@ -392,7 +395,7 @@ StepSums Engine::OwnSums() {
   StepSums sums;
   // After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
   // replicated parameters and the same loss: each counts once.
-  if (coordinates_.tp == 0) sums.loss = ops_.loss_sum();
+  if (coordinates_.tp == 0) sums.loss = ops_->loss_sum();
   if (!counts_gradients_) return sums;
   for (const ParameterSlot& slot : state_.slots()) {
     if ((slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
@@ -445,6 +448,7 @@ void Engine::UpdateWeights() {
                          .gradient_scale = clipping};
     backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.weights().data() + slot.offset,
                    state_.first_moments().data() + slot.offset, state_.second_moments().data() + slot.offset);
+    state_.RoundWeights({.begin = slot.offset, .count = slot.count}, backend_);
   }
 }
 

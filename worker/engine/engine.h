@@ -91,9 +91,9 @@ class Engine {
   struct ResolvedAction {
     TensorTable tensors;
     std::vector<Op> ops;        // of a compute action, in the order of its pass
-    float* transfer = nullptr;  // of a communication action, where its result is; null for the world's
+    Elements transfer;          // of a communication action, where its result is; null for the world's
     // Where a gather's or scatter's input is, if elsewhere: the rank's share, or the sums of all shares.
-    float* source = nullptr;
+    Elements source;
     int64_t count = 0;          // elements of it; of a gather or scatter, of one share
     int32_t start = -1;         // of a wait: the index of its start
     std::vector<HostCopy> copies;         // of the start of an offload or reload
@@ -113,7 +113,8 @@ class Engine {
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
-  float* ShareOf(float* buffer, const ResolvedAction& resolved) const;
+  Elements ShareOf(const Elements& buffer, const ResolvedAction& resolved) const;
+  void Copy(const Elements& from, int64_t count, const Elements& to);
   absl::Status SumReplicated();
   absl::Status SumSharedEmbedding();
   void UpdateWeights();
@@ -133,7 +134,7 @@ class Engine {
   const std::span<float> arena_;
   bool measured_ = false;  // how far the arena is used
 
-  LayerOps ops_;
+  const std::unique_ptr<LayerOps> ops_;
   StepBatch batch_;
   WorldSum world_sum_;
   std::vector<float> replicated_;  // gradients of replicated parameters; empty without sequence parallelism

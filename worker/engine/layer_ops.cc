@@ -47,21 +47,6 @@ void LayerOps::BeginEvaluation() {
   loss_sum_ = 0;
 }
 
-void LayerOps::NormForward(int32_t layer, const float* x, Parameter weight, Parameter bias, float* y) {
-  const float* const gamma = state_.Weight(layer, weight);
-  if (!biases_) return backend_.RmsNormForward(x, gamma, share_n_, h_, y);
-  backend_.LayerNormForward(x, gamma, state_.Weight(layer, bias), share_n_, h_, y);
-}
-
-void LayerOps::NormBackward(int32_t layer, const float* x, Parameter weight, Parameter bias, const float* dy,
-                            bool accumulate, float* dx) {
-  const float* const gamma = state_.Weight(layer, weight);
-  float* const dgamma = state_.Gradient(layer, weight);
-  const float* const share = dy + share_at_;
-  if (!biases_) return backend_.RmsNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma);
-  backend_.LayerNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
-}
-
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
   // Fused attention draws what unfused attention does, and both work on whole sequences.
   const bool attention = op == Op::kContext || op == Op::kFlash;
@@ -72,6 +57,15 @@ DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) c
           .op = static_cast<int32_t>(attention ? Op::kContext : op),
           .first_sample = input.first_sample,
           .first_token = attention ? 0 : first_token_};
+}
+
+std::unique_ptr<LayerOps> LayerOps::Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
+                                         double loss_scale, Backend& backend, ModelState& state) {
+  if (context.model.dtype == DataType::kBfloat16) {
+    return std::make_unique<TypedLayerOps<Bfloat16>>(context, tp_rank, seed, loss_scale, backend, backend.bfloat16(),
+                                                     state);
+  }
+  return std::make_unique<TypedLayerOps<float>>(context, tp_rank, seed, loss_scale, backend, backend, state);
 }
 
 }  // namespace lynx

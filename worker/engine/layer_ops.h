@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 
 #include "planner/layer_graph.h"
 #include "planner/stage_context.h"
@@ -18,13 +19,12 @@
 
 namespace lynx {
 
-// The addresses of the tensors that an action touches; null for the others.
+// The addresses of the tensors that an action touches; null for the others. Elements are of the model's data type, or
+// fp32 where the layer graph says so.
 struct TensorTable {
-  std::array<float*, kTensorCount> at{};
+  std::array<void*, kTensorCount> at{};
   // kX of the layer above: what fc2 and add2 write, and embed and position. at[kX] is the layer's own input.
-  float* next_x = nullptr;
-
-  float* operator[](Tensor tensor) const { return at[static_cast<size_t>(tensor)]; }
+  void* next_x = nullptr;
 };
 
 // One microbatch's tokens, (micro_batch, seq) each, and where they stand in the step's global batch.
@@ -36,10 +36,11 @@ struct MicrobatchInput {
 
 class LayerOps {
  public:
-  // `loss_scale`: factor of every token's loss in the step's mean, 1 / (global batch * seq). `backend` and `state`
-  // outlive this.
-  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
-           ModelState& state);
+  // For a model of the context's data type. `loss_scale`: factor of every token's loss in the step's mean,
+  // 1 / (global batch * seq). `backend` and `state` outlive this.
+  static std::unique_ptr<LayerOps> Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
+                                        double loss_scale, Backend& backend, ModelState& state);
+  virtual ~LayerOps() = default;
 
   // Dropout draws for this step from now on; the loss sum starts at 0.
   void BeginStep(int64_t step);
@@ -49,24 +50,17 @@ class LayerOps {
   double loss_sum() const { return loss_sum_; }
 
   // `layer`: as in an action; the op must belong to its type.
-  void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& t);
+  virtual void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) = 0;
   // The input gradient; norms, positions and token embeddings add to their weights' gradients here too.
-  void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& t);
+  virtual void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) = 0;
   // The weight gradient of an op that has a weight pass.
-  void Weight(Op op, int32_t layer, const TensorTable& t);
+  virtual void Weight(Op op, int32_t layer, const TensorTable& table) = 0;
 
- private:
-  // LayerNorm or, of a family without biases, RMSNorm, on the rank's share of the tokens.
-  void NormForward(int32_t layer, const float* x, Parameter weight, Parameter bias, float* y);
-  // dy: of all tokens. dx += or = (`accumulate`).
-  void NormBackward(int32_t layer, const float* x, Parameter weight, Parameter bias, const float* dy, bool accumulate,
-                    float* dx);
-  // Null where the family has no biases.
-  const float* BiasOf(int32_t layer, Parameter bias) { return biases_ ? state_.Weight(layer, bias) : nullptr; }
-  float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
+ protected:
+  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
+           ModelState& state);
+
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
-  // Backward of add1 and add2: the gradient of their input, at the rank's share of `out`.
-  void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const float* grad, Parameter bias, float* out);
 
   const LayerShape shape_;
   const bool biases_;  // and LayerNorm
@@ -87,14 +81,50 @@ class LayerOps {
   const int64_t share_n_;      // tokens of the share
   const int64_t first_token_;  // of it
   const int64_t share_at_;     // elements before it in a tensor (n, h)
-  const int64_t h_shard_;  // h / t
-  const int64_t f_shard_;  // f / t
+  const int64_t h_shard_;      // h / t
+  const int64_t f_shard_;      // f / t
   const int64_t qkv_width_;
   const int64_t fc1_width_;
   const AttentionShape attention_;
   const int64_t v_shard_;  // rows of the vocabulary held, padding included
   const int64_t v_valid_;  // of which exist
   const int32_t v_first_;  // the first of them
+};
+
+// The ops on elements of type T.
+template <class T>
+class TypedLayerOps final : public LayerOps {
+ public:
+  TypedLayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
+                LayerBackend<T>& ops, ModelState& state)
+      : LayerOps(context, tp_rank, seed, loss_scale, backend, state), ops_(ops) {}
+
+  void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) override;
+  void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) override;
+  void Weight(Op op, int32_t layer, const TensorTable& table) override;
+
+ private:
+  // A table's addresses as what they are.
+  struct Tensors {
+    const TensorTable& table;
+
+    T* operator[](Tensor tensor) const { return static_cast<T*>(table.at[static_cast<size_t>(tensor)]); }
+    float* Wide(Tensor tensor) const { return static_cast<float*>(table.at[static_cast<size_t>(tensor)]); }
+    T* next_x() const { return static_cast<T*>(table.next_x); }
+  };
+
+  // LayerNorm or, of a family without biases, RMSNorm, on the rank's share of the tokens.
+  void NormForward(int32_t layer, const T* x, Parameter weight, Parameter bias, T* y);
+  // dy: of all tokens. dx += or = (`accumulate`).
+  void NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy, bool accumulate, T* dx);
+  const T* WeightOf(int32_t layer, Parameter weight) const { return state_.WeightOfOps<T>(layer, weight); }
+  // Null where the family has no biases.
+  const T* BiasOf(int32_t layer, Parameter bias) const { return biases_ ? WeightOf(layer, bias) : nullptr; }
+  float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }
+  // Backward of add1 and add2: the gradient of their input, at the rank's share of `out`.
+  void BiasDropoutAdd(Op op, int32_t layer, const MicrobatchInput& input, const T* grad, Parameter bias, T* out);
+
+  LayerBackend<T>& ops_;
 };
 
 }  // namespace lynx

@@ -328,7 +328,14 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     };
     index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
   }
+  if (context.model.dtype == DataType::kBfloat16) {
+    // Memory is allocated in words of an fp32 number.
+    const Bytes words((elements * static_cast<int64_t>(sizeof(Bfloat16)) + 3) / 4 * 4);
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(words, "bfloat16 weights" + of_rank));
+    state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};
+  }
   FillInitialWeights(state.slots_, context.model, seed, state.weights_);
+  state.RoundWeights(backend);
   return state;
 }
 
@@ -347,6 +354,31 @@ const ParameterSlot* ModelState::shared_embedding() const {
 
 float* ModelState::Weight(int32_t layer, Parameter parameter) {
   return weights_.data() + Slot(layer, parameter).offset;
+}
+
+template <>
+const float* ModelState::WeightOfOps(int32_t layer, Parameter parameter) const {
+  return weights_.data() + Slot(layer, parameter).offset;
+}
+
+template <>
+const Bfloat16* ModelState::WeightOfOps(int32_t layer, Parameter parameter) const {
+  LYNX_CHECK(!rounded_weights_.empty());
+  return rounded_weights_.data() + Slot(layer, parameter).offset;
+}
+
+void ModelState::RoundWeights(Backend& backend) {
+  RoundWeights({.begin = 0, .count = static_cast<int64_t>(weights_.size())}, backend);
+}
+
+void ModelState::RoundWeights(const Range& range, Backend& backend) {
+  if (rounded_weights_.empty()) return;
+  backend.Round(weights_.data() + range.begin, range.count, rounded_weights_.data() + range.begin);
+}
+
+Bytes ModelState::bytes() const {
+  return Bytes(static_cast<int64_t>(weights_.size_bytes() + gradients_.size_bytes() + first_moments_.size_bytes() +
+                                    second_moments_.size_bytes() + rounded_weights_.size_bytes()));
 }
 
 float* ModelState::Gradient(int32_t layer, Parameter parameter) {

@@ -1,6 +1,7 @@
 // ModelState: a rank's weights, gradients and AdamW moments. Four flat fp32 arrays with the same layout: parameters in
 // the order of their layers, each layer contiguous, so that data parallelism reduces a layer's gradients as one range
-// and the optimizer walks the arrays once.
+// and the optimizer walks the arrays once. A model of bfloat16 has a fifth one, with the weights rounded to that: what its
+// ops read. The fp32 ones are then its master weights (Micikevicius et al. 2018); checkpoints have only these.
 //
 // Names and shapes (global; t = tensor-parallel size; weights are (out, in)) of GPT:
 //   embed.tok (v, h) split by rows   embed.pos (s, h)
@@ -77,17 +78,21 @@ void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec
 
 class ModelState {
  public:
-  // Allocates the four arrays through the backend and fills the weights with their initial values.
+  // Allocates the arrays through the backend and fills the weights with their initial values.
   static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, uint64_t seed,
                                            Backend& backend);
 
   const std::vector<ParameterSlot>& slots() const { return slots_; }
+  // fp32. Whoever else than the optimizer has changed them calls RoundWeights before the next step.
   std::span<float> weights() { return weights_; }
   std::span<float> gradients() { return gradients_; }
   std::span<float> first_moments() { return first_moments_; }
   std::span<float> second_moments() { return second_moments_; }
 
-  float* Weight(int32_t layer, Parameter parameter);
+  float* Weight(int32_t layer, Parameter parameter);  // in weights()
+  // What ops read: Bfloat16 in a model of that type, else float.
+  template <class T>
+  const T* WeightOfOps(int32_t layer, Parameter parameter) const;
   float* Gradient(int32_t layer, Parameter parameter);
   // The tied embedding, if another rank holds the other copy; else null.
   const ParameterSlot* shared_embedding() const;
@@ -99,11 +104,18 @@ class ModelState {
   };
   Range LayerRange(int32_t layer) const;
 
+  // Makes the weights that ops read follow the fp32 ones: all, or a range of the arrays. Nothing to do in fp32.
+  void RoundWeights(Backend& backend);
+  void RoundWeights(const Range& range, Backend& backend);
+  // Of everything that it holds.
+  Bytes bytes() const;
+
  private:
   std::vector<ParameterSlot> slots_;
   std::vector<int32_t> index_;  // by (layer position, parameter)
   StageContext context_;
   std::span<float> weights_, gradients_, first_moments_, second_moments_;
+  std::span<Bfloat16> rounded_weights_;  // empty but in a model of bfloat16
 };
 
 }  // namespace lynx

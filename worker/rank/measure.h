@@ -12,8 +12,9 @@
 //   MeasureRequest {"shapes": [SHAPE...], "cores": [0], "repetitions": 5, "budget_seconds": 20.0}
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
 //                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
-//                   "sequence_parallel": false}
-//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "memory_bytes_per_second": 1, "op_overhead_ns": 1,
+//                   "dtype": "float32", "sequence_parallel": false}
+//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "bfloat16_flops_per_second": 1,
+//                   "memory_bytes_per_second": 1, "op_overhead_ns": 1,
 //                   "host": {"latency_ns": 1, "to_host_bytes_per_second": 1, "from_host_bytes_per_second": 1,
 //                            "both_bytes_per_second": 1, "op_slowdown_permille": 1000},
 //                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,
@@ -52,6 +53,7 @@ struct MeasureResult {
   std::string device_kind;
   std::vector<ShapeTimes> measured;
   int64_t flops_per_second = 0;
+  int64_t bfloat16_flops_per_second = 0;
   int64_t memory_bytes_per_second = 0;
   Nanos op_overhead;
   HostLink host;

@@ -22,7 +22,8 @@ constexpr double kDropoutRate = 0.1;  // any: its time does not depend on the ra
 constexpr int64_t kMegaParameters = int64_t{1} << 20;
 
 // Small numbers of both signs, so that repeated in-place ops neither overflow nor die out soon.
-void FillWithNoise(std::span<float> values) {
+template <class T>
+void FillWithNoise(std::span<T> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(static_cast<int64_t>(Mix64(i) >> 40)) / static_cast<float>(1 << 24) - 0.5f;
   }
@@ -39,7 +40,8 @@ StageContext ContextOf(const LayerShape& shape) {
                    .dropout = shape.dropout ? kDropoutRate : 0,
                    .family = shape.family,
                    .kv_heads = shape.kv_heads,
-                   .attention = shape.attention};
+                   .attention = shape.attention,
+                   .dtype = shape.dtype};
   context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};
@@ -71,19 +73,26 @@ class ShapeBench {
 
  private:
   ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch)
-      : shape_(shape), graph_(LayerGraph::Of(shape)),
+      : shape_(shape),
+        graph_(LayerGraph::Of(shape)),
         backend_(backend),
         state_(state),
         stopwatch_(stopwatch),
-        ops_(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), backend, state),
+        ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), backend, state)),
         tokens_(shape.tokens()) {
     for (size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = static_cast<int32_t>(Mix64(i) % shape.vocab);
     input_ = {.inputs = tokens_.data(), .targets = tokens_.data(), .first_sample = 0};
   }
 
-  absl::StatusOr<float*> AllocateNoise(Bytes bytes, const std::string& what) {
-    LYNX_ASSIGN_OR_RETURN(const std::span<float> values, backend_.Allocate(bytes, what));
-    FillWithNoise(values);
+  absl::StatusOr<void*> AllocateNoise(Tensor tensor, Bytes bytes) {
+    constexpr int64_t kWord = sizeof(float);
+    const Bytes words((bytes.value + kWord - 1) / kWord * kWord);
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> values, backend_.Allocate(words, std::string(TensorName(tensor))));
+    if (shape_.dtype == DataType::kBfloat16) {
+      FillWithNoise(std::span(reinterpret_cast<Bfloat16*>(values.data()), values.size() * kWord / sizeof(Bfloat16)));
+    } else {
+      FillWithNoise(values);
+    }
     return values.data();
   }
 
@@ -113,9 +122,9 @@ class ShapeBench {
       } else {
         bytes = TensorBytes(tensor, shape_);
       }
-      LYNX_ASSIGN_OR_RETURN(tensors_.at[i], AllocateNoise(bytes, std::string(TensorName(tensor))));
+      LYNX_ASSIGN_OR_RETURN(tensors_.at[i], AllocateNoise(tensor, bytes));
     }
-    LYNX_ASSIGN_OR_RETURN(tensors_.next_x, AllocateNoise(TensorBytes(Tensor::kX, shape_), "x"));
+    LYNX_ASSIGN_OR_RETURN(tensors_.next_x, AllocateNoise(Tensor::kX, TensorBytes(Tensor::kX, shape_)));
     return absl::OkStatus();
   }
 
@@ -125,9 +134,9 @@ class ShapeBench {
     for (const OpInfo& info : graph_.ops()) {
       const int32_t layer = LayerOf(info.layer_type);
       OpTimes& op = times.ops[static_cast<size_t>(info.op)];
-      op.forward = stopwatch_.MedianOf([&] { ops_.Forward(info.op, layer, input_, tensors_); });
-      op.backward = stopwatch_.MedianOf([&] { ops_.Backward(info.op, layer, input_, tensors_); });
-      if (info.has_weight_pass) op.weight = stopwatch_.MedianOf([&] { ops_.Weight(info.op, layer, tensors_); });
+      op.forward = stopwatch_.MedianOf([&] { ops_->Forward(info.op, layer, input_, tensors_); });
+      op.backward = stopwatch_.MedianOf([&] { ops_->Backward(info.op, layer, input_, tensors_); });
+      if (info.has_weight_pass) op.weight = stopwatch_.MedianOf([&] { ops_->Weight(info.op, layer, tensors_); });
     }
     const int64_t count = static_cast<int64_t>(state_.weights().size());
     const Nanos update = stopwatch_.MedianOf([&] { UpdateAll(count); });
@@ -143,6 +152,7 @@ class ShapeBench {
         .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1};
     backend_.AdamW(args, count, state_.gradients().data(), state_.weights().data(), state_.first_moments().data(),
                    state_.second_moments().data());
+    state_.RoundWeights(backend_);
   }
 
   const LayerShape shape_;
@@ -150,22 +160,25 @@ class ShapeBench {
   Backend& backend_;
   ModelState& state_;
   const Stopwatch& stopwatch_;
-  LayerOps ops_;
+  const std::unique_ptr<LayerOps> ops_;
   std::vector<int32_t> tokens_;
   MicrobatchInput input_;
   TensorTable tensors_;
 };
 
-// Of a product of (512, 1024) and (1024, 1024).
-absl::StatusOr<int64_t> FlopsPerSecond(Backend& backend, const Stopwatch& stopwatch) {
+// Of a product of (512, 1024) and (1024, 1024). `ops`: of `backend`.
+template <class T>
+absl::StatusOr<int64_t> FlopsPerSecond(Backend& backend, LayerBackend<T>& ops, const Stopwatch& stopwatch) {
   constexpr int64_t kRows = 512, kSide = 1024;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
-                        backend.Allocate(Bytes((2 * kRows * kSide + kSide * kSide) * 4), "a matrix product"));
-  FillWithNoise(memory);
-  float* const x = memory.data();
-  float* const y = x + kRows * kSide;
-  float* const w = y + kRows * kSide;
-  const Nanos time = stopwatch.MedianOf([&] { backend.LinearForward(x, w, nullptr, kRows, kSide, kSide, y); });
+                        backend.Allocate(Bytes((2 * kRows * kSide + kSide * kSide) * static_cast<int64_t>(sizeof(T))),
+                                         "a matrix product"));
+  const std::span values(reinterpret_cast<T*>(memory.data()), memory.size_bytes() / sizeof(T));
+  FillWithNoise(values);
+  T* const x = values.data();
+  T* const y = x + kRows * kSide;
+  T* const w = y + kRows * kSide;
+  const Nanos time = stopwatch.MedianOf([&] { ops.LinearForward(x, w, nullptr, kRows, kSide, kSide, y); });
   return static_cast<int64_t>(2.0 * kRows * kSide * kSide / Seconds(std::max(time, Nanos(1))));
 }
 
@@ -207,7 +220,9 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request) {
   result.device_kind = absl::StrCat("cpu: ", ProcessorName(), ", ", threads, threads == 1 ? " core" : " cores");
   {
     const std::unique_ptr<Backend> backend = MakeCpuBackend(threads);
-    LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond(*backend, stopwatch));
+    LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond<float>(*backend, *backend, stopwatch));
+    LYNX_ASSIGN_OR_RETURN(result.bfloat16_flops_per_second,
+                          FlopsPerSecond<Bfloat16>(*backend, backend->bfloat16(), stopwatch));
     LYNX_ASSIGN_OR_RETURN(result.memory_bytes_per_second, MemoryBytesPerSecond(*backend, stopwatch));
     LYNX_ASSIGN_OR_RETURN(result.op_overhead, OpOverhead(*backend, stopwatch));
     LYNX_ASSIGN_OR_RETURN(result.host, MeasureHost(*backend, stopwatch));

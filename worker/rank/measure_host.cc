@@ -25,9 +25,10 @@ class HostBench {
 
   HostLink Run() {
     HostLink link;
-    const HostCopy one{device_, host_.data(), 1};
+    const HostCopy one{device_, host_.data(), Bytes(sizeof(float))};
     link.latency = TimeOf(std::span(&one, 1));
-    const HostCopy out{device_, host_.data(), kCopied}, back{host_.data(), device_, kCopied};
+    const HostCopy out{device_, host_.data(), Bytes(kCopied * sizeof(float))};
+    const HostCopy back{host_.data(), device_, out.bytes};
     link.to_host_bytes_per_second = RateOf(out);
     link.from_host_bytes_per_second = RateOf(back);
     // One thread makes both, one after another.
@@ -43,7 +44,7 @@ class HostBench {
 
   int64_t RateOf(const HostCopy& copy) {
     const double seconds = 1e-9 * static_cast<double>(TimeOf(std::span(&copy, 1)).value);
-    return std::max<int64_t>(1, static_cast<int64_t>(sizeof(float) * static_cast<double>(copy.count) / seconds));
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(copy.bytes.value) / seconds));
   }
 
   void Multiply(int64_t times) {

@@ -109,6 +109,7 @@ Json ShapeJson(const LayerShape& shape) {
           {"family", ModelFamilyName(shape.family)},
           {"kv_heads", shape.kv_heads},
           {"attention", AttentionKernelName(shape.attention)},
+          {"dtype", DataTypeName(shape.dtype)},
           {"sequence_parallel", shape.sequence_parallel}};
 }
 
@@ -123,10 +124,11 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Number("vocab", shape.vocab);
   reader.Number("tp", shape.tp);
   reader.Truth("dropout", shape.dropout);
-  std::string family, attention;
+  std::string family, attention, dtype;
   reader.Text("family", family);
   reader.Number("kv_heads", shape.kv_heads);
   reader.Text("attention", attention);
+  reader.Text("dtype", dtype);
   reader.Truth("sequence_parallel", shape.sequence_parallel);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
@@ -138,6 +140,7 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   positive("tp", shape.tp);
   reader.Require(ParseModelFamily(family, shape.family), "family", "gpt or llama");
   reader.Require(ParseAttentionKernel(attention, shape.attention), "attention", "unfused or fused");
+  reader.Require(ParseDataType(dtype, shape.dtype), "dtype", "float32 or bfloat16");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   LYNX_RETURN_IF_ERROR(reader.status());
   reader.Require(shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");
@@ -241,6 +244,7 @@ std::string MeasureResultText(const MeasureResult& result) {
   for (const ShapeTimes& times : result.measured) measured.push_back(TimesJson(times));
   const Json json = {{"device_kind", result.device_kind},
                      {"flops_per_second", result.flops_per_second},
+                     {"bfloat16_flops_per_second", result.bfloat16_flops_per_second},
                      {"memory_bytes_per_second", result.memory_bytes_per_second},
                      {"op_overhead_ns", result.op_overhead.value},
                      {"host", HostJson(result.host)},
@@ -254,10 +258,12 @@ absl::StatusOr<MeasureResult> ParseMeasureResult(const std::string& text) {
   FieldReader reader(json, "");
   reader.Text("device_kind", result.device_kind);
   reader.Number("flops_per_second", result.flops_per_second);
+  reader.Number("bfloat16_flops_per_second", result.bfloat16_flops_per_second);
   reader.Number("memory_bytes_per_second", result.memory_bytes_per_second);
   reader.Time("op_overhead_ns", result.op_overhead);
   const Json& host = reader.Object("host");
   reader.Require(result.flops_per_second > 0, "flops_per_second", "positive");
+  reader.Require(result.bfloat16_flops_per_second > 0, "bfloat16_flops_per_second", "positive");
   reader.Require(result.memory_bytes_per_second > 0, "memory_bytes_per_second", "positive");
   for (const Json& one : reader.List("measured")) {
     const std::string path = absl::StrCat("measured[", result.measured.size(), "]");

@@ -50,11 +50,6 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   return options;
 }
 
-Bytes StateBytesOf(ModelState& state) {
-  return Bytes(static_cast<int64_t>(state.weights().size_bytes() + state.gradients().size_bytes() +
-                                    state.first_moments().size_bytes() + state.second_moments().size_bytes()));
-}
-
 // An error that the communicator gives when another rank is gone, silent or gave up.
 bool IsPeerLoss(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
@@ -63,7 +58,7 @@ bool IsPeerLoss(const absl::Status& status) {
 // Of the shard that this rank writes: weights and both moments. Only the first replica writes any.
 Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
   if (coordinates.dp != 0) return Bytes(0);
-  return StateBytesOf(state) - Bytes(static_cast<int64_t>(state.gradients().size_bytes()));
+  return Bytes(static_cast<int64_t>(3 * state.weights().size_bytes()));
 }
 
 CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) {
@@ -196,9 +191,10 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(first, LoadResumePoint(config, run, seat, state, reports));
+    state.RoundWeights(backend);
   }
   reports.Append(RankReady{
-      .next_step = first, .arena = engine->arena(), .states = StateBytesOf(state), .backend = backend.Name()});
+      .next_step = first, .arena = engine->arena(), .states = state.bytes(), .backend = backend.Name()});
   CheckpointWriter checkpoints(config, run, seat, state, reports);
   const RealClock clock;
   std::optional<RunLog> log;

@@ -190,7 +190,9 @@ TEST(CheckpointOwner, AnotherRunsCheckpointIsRefusedByName) {
   expect_refused("model.attention is unfused in the checkpoint, fused here");
   here.model.tied_embeddings = true;
   expect_refused("model.tiedEmbeddings is 0 in the checkpoint, 1 here");
-  here.model.dtype = DataType::kBfloat16;  // the index has no field for it: nothing with it was ever written
+  here.model.dtype = DataType::kBfloat16;
+  expect_refused("model.dtype is float32 in the checkpoint, bfloat16 here");
+  here.model.dropout_masks = DropoutMasks::kStored;  // the index has no field for it: nothing with it was ever written
   expect_refused("the model differs");
   EXPECT_EQ(world.Load(folder.path(), here), absl::OkStatus());
 }
@@ -212,6 +214,7 @@ TEST(CheckpointOwner, AnotherRunBeginsWithWhatFits) {
   };
   here.model.dropout = 0.5;
   here.model.attention = AttentionKernel::kFused;
+  here.model.dtype = DataType::kBfloat16;  // of what is stored there nothing is in it
   reader.Poison();
   EXPECT_EQ(load(StartWith::kAll), absl::OkStatus());
   EXPECT_TRUE(reader.Holds(10));
@@ -274,7 +277,7 @@ TEST(CheckpointOwner, AnIdentityBeyondTheIndexIsNotPublished) {
   identity.layout.cp = 2;
   expect_refused(identity, "cp2");
   identity = world.Identity(10);
-  identity.model.dtype = DataType::kBfloat16;
+  identity.model.dropout_masks = DropoutMasks::kStored;
   expect_refused(identity, "read as another one");
   identity = world.Identity(10);
   identity.layout.dp = 1 << 17;

@@ -10,8 +10,9 @@ namespace {
 TEST(CopyThread, CopiesInTheOrderOfTheStarts) {
   std::vector<float> device(1000), host(1000, -1.0f), back(1000, -2.0f);
   std::iota(device.begin(), device.end(), 0.0f);
-  const std::vector<HostCopy> out = {{device.data(), host.data(), 600}, {device.data() + 600, host.data() + 600, 400}};
-  const std::vector<HostCopy> in = {{host.data(), back.data(), 1000}};
+  const std::vector<HostCopy> out = {{device.data(), host.data(), Bytes(2400)},
+                                     {device.data() + 600, host.data() + 600, Bytes(1600)}};
+  const std::vector<HostCopy> in = {{host.data(), back.data(), Bytes(4000)}};
   CopyThread copies(2);
   for (int round = 0; round < 100; ++round) {
     const CopyThread::Ticket first = copies.Start(out);
@@ -27,7 +28,7 @@ TEST(CopyThread, EndsWithoutCopies) { CopyThread copies(0); }
 
 TEST(CopyThread, FinishesWhatWasStartedBeforeItEnds) {
   std::vector<float> from(1 << 20, 3.0f), to(1 << 20);
-  const std::vector<HostCopy> copy = {{from.data(), to.data(), static_cast<int64_t>(from.size())}};
+  const std::vector<HostCopy> copy = {{from.data(), to.data(), Bytes(static_cast<int64_t>(from.size() * sizeof(float)))}};
   {
     CopyThread copies(1);
     copies.Start(copy);

@@ -37,7 +37,7 @@ void ExpectSameBits(const TinyRun& run, const TinyRun& expected, const std::stri
 }
 
 TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (RecomputeMode mode : {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives, RecomputeMode::kSelective}) {
@@ -47,7 +47,7 @@ TEST_P(Policies, LossesAndWeightsHaveTheSameBits) {
 }
 
 TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -61,7 +61,7 @@ TEST_P(Policies, RandomPlacementsHaveTheSameBits) {
 
 // Beside what policies recompute, a share of what they store waits in the host's memory.
 TEST_P(Policies, OffloadingHasTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   int64_t copies = 0;
@@ -82,7 +82,7 @@ TEST_P(Policies, OffloadingHasTheSameBits) {
 
 // Layers make the inputs of those above them again, in groups as Megatron-LM's uniform method and at random.
 TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   const TinyRun expected = Train(job, kSteps);
   for (int32_t group : {2, 3}) {
@@ -105,7 +105,7 @@ TEST_P(Policies, ChainsOfLayersHaveTheSameBits) {
 
 // Poison must not be what makes them equal.
 TEST_P(Policies, PoisonChangesNoBit) {
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kFull);
   const TinyRun expected = Train(job, kSteps);
   job.dead_buffers = DeadBuffers::kLeave;
@@ -116,7 +116,7 @@ TEST_P(Policies, PoisonChangesNoBit) {
 // every collective is a window.
 TinyJob AutoJob(const TinySetting& setting) {
   const ParallelLayout& layout = setting.layout;
-  TinyJob job{.model = SpecOf(setting.model)};
+  TinyJob job{.model = SpecOf(setting)};
   const auto largest_arena = [&](RecomputeMode mode) {
     job.Lower(layout, mode);
     Bytes largest;
@@ -164,7 +164,7 @@ TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
   EXPECT_EQ(automatic.layout, GetParam().layout);
   EXPECT_TRUE(HasKind(automatic, ActionKind::kRecompute));
   const TinyRun run = Train(automatic, kSteps);
-  TinyJob job{.model = SpecOf(GetParam().model)};
+  TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
 }
@@ -189,7 +189,16 @@ const std::vector<ParallelLayout>& AllLayouts() {
   return layouts;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(ModelsIn(AllLayouts())), NameOf);
+const std::vector<ParallelLayout>& LayoutsInBfloat16() {
+  static const std::vector<ParallelLayout> layouts = {
+      ParallelLayout{1, 1, 1},
+      ParallelLayout{2, 2, 2},
+      ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
+      ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble}};
+  return layouts;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Policies, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
 
 }  // namespace
 }  // namespace lynx

@@ -62,6 +62,7 @@ Continued LoadAndTrain(const TinyJob& job, int64_t begin, int64_t end, const std
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
          LYNX_RETURN_IF_ERROR(LoadCheckpoint(directory, IdentityOf(job, begin), rank.context(), rank.coordinates.tp,
                                              *rank.state, {rank.rank, job.layout.ranks()}));
+         rank.state->RoundWeights(*rank.backend);
          const auto collect = [&](Parameters& parameters) {
            const std::lock_guard lock(mutex);
            CollectPieces(*rank.state, rank.state->weights(), parameters);
@@ -78,14 +79,14 @@ Continued LoadAndTrain(const TinyJob& job, int64_t begin, int64_t end, const std
 
 std::string DirectoryOf(const std::string& name) { return TemporaryFolder() + "/resume-" + name; }
 
-class Resume : public testing::TestWithParam<TinyModel> {};
+class Resume : public testing::TestWithParam<TinySetting> {};
 
 // Steps 0..9 in one go, and steps 0..4, a checkpoint, and steps 5..9 from new ranks.
 TEST_P(Resume, ContinuesWithTheSameBits) {
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower({2, 2, 2}, RecomputeMode::kFull);
   const TinyRun whole = Train(job, 10);
-  const std::string directory = DirectoryOf(TestName(TinySetting{GetParam(), job.layout}));
+  const std::string directory = DirectoryOf(TestName(GetParam()));
   std::vector<double> losses;
   TrainAndWrite(job, 5, directory, losses);
   const Continued continued = LoadAndTrain(job, 5, 10, directory, losses);
@@ -93,12 +94,17 @@ TEST_P(Resume, ContinuesWithTheSameBits) {
   EXPECT_TRUE(continued.trained == whole.weights);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Resume,
-                         testing::Values(TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt,
-                                         TinyModel::kTiedLlama),
-                         [](const auto& info) {
-                           return TestName(TinySetting{info.param, {2, 2, 2}});
-                         });
+INSTANTIATE_TEST_SUITE_P(, Resume, testing::ValuesIn([] {
+                           std::vector<TinySetting> settings;
+                           for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+                             for (const TinyModel model :
+                                  {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
+                               settings.push_back({model, {2, 2, 2}, dtype});
+                             }
+                           }
+                           return settings;
+                         }()),
+                         [](const auto& info) { return TestName(info.param); });
 
 ParallelLayout CustomV() {
   ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kCustom};

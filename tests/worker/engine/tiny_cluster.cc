@@ -97,6 +97,12 @@ ModelSpec SpecOf(TinyModel model) {
   return spec;
 }
 
+ModelSpec SpecOf(const TinySetting& setting) {
+  ModelSpec spec = SpecOf(setting.model);
+  spec.dtype = setting.dtype;
+  return spec;
+}
+
 void TinyJob::Lower(const ParallelLayout& new_layout,
                     const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of) {
   layout = new_layout;
@@ -197,10 +203,21 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
   return settings;
 }
 
+std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
+                                  const std::vector<ParallelLayout>& in_bfloat16) {
+  std::vector<TinySetting> settings = ModelsIn(in_float);
+  for (TinySetting setting : ModelsIn(in_bfloat16)) {
+    setting.dtype = DataType::kBfloat16;
+    settings.push_back(setting);
+  }
+  return settings;
+}
+
 std::string TestName(const TinySetting& setting) {
   const ModelSpec spec = SpecOf(setting.model);
   const std::string tied = spec.tied_embeddings ? "tied" : "";
-  return ModelFamilyName(spec.family) + tied + TestName(setting.layout);
+  const std::string dtype = setting.dtype == DataType::kFloat32 ? "" : DataTypeName(setting.dtype);
+  return ModelFamilyName(spec.family) + tied + TestName(setting.layout) + dtype;
 }
 
 std::string TestName(const ParallelLayout& layout) {

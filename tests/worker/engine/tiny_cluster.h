@@ -83,10 +83,15 @@ TinyRun Train(const TinyJob& job, int64_t steps);
 struct TinySetting {
   TinyModel model = TinyModel::kGpt;
   ParallelLayout layout;
+  DataType dtype = DataType::kFloat32;
 };
+ModelSpec SpecOf(const TinySetting& setting);
 // Both families in each layout that divides them, and one of them tied, with fused attention.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
-// As a test's name: "llamatiedtp2pp2dp1interleaved".
+// The points of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) in that type.
+std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
+                                  const std::vector<ParallelLayout>& in_bfloat16);
+// As a test's name: "llamatiedtp2pp2dp1interleaved", "gpttp2pp1dp1bfloat16".
 std::string TestName(const TinySetting& setting);
 // The layout's text as a test's name: "tp2pp2dp1interleaved".
 std::string TestName(const ParallelLayout& layout);

@@ -204,6 +204,37 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   }
 }
 
+// What ops read of a model of bfloat16: the fp32 weights, rounded, and again when told that these have changed.
+TEST(Bfloat16Weights, FollowTheFloatOnes) {
+  ModelSpec model = SmallModel();
+  model.dtype = DataType::kBfloat16;
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  for (int32_t stage = 0; stage < 2; ++stage) {
+    const StageContext context = ContextOf(model, 2, 2, stage);
+    ModelState state = ModelState::Create(context, 1, 42, *backend).value();
+    EXPECT_EQ(state.bytes(), StatesOf(context).total());
+    const auto expect_rounded = [&] {
+      for (const ParameterSlot& slot : state.slots()) {
+        const Bfloat16* const rounded = state.WeightOfOps<Bfloat16>(slot.layer, slot.parameter);
+        for (int64_t i = 0; i < slot.count; ++i) {
+          ASSERT_EQ(rounded[i].bits, Bfloat16(state.weights()[slot.offset + i]).bits) << slot.name;
+        }
+      }
+    };
+    expect_rounded();
+    for (float& weight : state.weights()) weight = weight * 3 + 1;
+    state.RoundWeights(*backend);
+    expect_rounded();
+    const ParameterSlot& slot = state.slots().front();
+    state.weights()[slot.offset] = 7;
+    state.weights()[slot.offset + slot.count] = 7;  // of the next one
+    state.RoundWeights({.begin = slot.offset, .count = slot.count}, *backend);
+    EXPECT_EQ(static_cast<float>(*state.WeightOfOps<Bfloat16>(slot.layer, slot.parameter)), 7);
+    const ParameterSlot& next = state.slots()[1];
+    EXPECT_NE(static_cast<float>(*state.WeightOfOps<Bfloat16>(next.layer, next.parameter)), 7);
+  }
+}
+
 TEST(InitialWeights, AreTheSameBitsInEveryLayout) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     const std::map<std::string, Gathered> single = Gather(model, 1, 1, 42);

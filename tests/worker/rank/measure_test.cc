@@ -45,11 +45,17 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
   shape.kv_heads = 2;
   shape.attention = AttentionKernel::kFused;
   request.shapes.push_back(shape);
+  shape.dtype = DataType::kBfloat16;
+  request.shapes.push_back(shape);
+  shape.attention = AttentionKernel::kUnfused;
+  request.shapes.push_back(shape);
   const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->device_kind, HasSubstr("cpu: "));
+  EXPECT_GT(result->flops_per_second, 1'000'000);
+  EXPECT_GT(result->bfloat16_flops_per_second, 1'000'000);
   EXPECT_GT(result->op_overhead, Nanos(0));
   EXPECT_GT(result->host.to_host_bytes_per_second, 1'000'000);
   EXPECT_GT(result->host.from_host_bytes_per_second, 1'000'000);

@@ -16,6 +16,7 @@ MeasureResult Result() {
   MeasureResult result{.device_kind = "cpu: \"x\"",
                        .measured = {},
                        .flops_per_second = 123456789012,
+                       .bfloat16_flops_per_second = 234567890123,
                        .memory_bytes_per_second = 9876543210,
                        .op_overhead = Nanos(77),
                        .host = {Nanos(9), 1000, 2000, 2500, 1300}};
@@ -38,6 +39,7 @@ TEST(MeasureText, RequestRoundTrips) {
   valid.shapes[1].family = ModelFamily::kLlama;
   valid.shapes[1].kv_heads = 2;
   valid.shapes[1].attention = AttentionKernel::kFused;
+  valid.shapes[1].dtype = DataType::kBfloat16;
   EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
 }
 
