@@ -379,16 +379,17 @@ std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const S
 
 StateBytes StatesOf(const StageContext& context) {
   const LayerShape shape = context.shape();
+  const auto layer = [&](LayerType type) { return Shareable(context, LayerParameters(type, shape)); };
   int64_t parameters = 0;
   for (const StageSlice& slice : context.slices) {
-    parameters += LayerParameters(LayerType::kTransformer, shape) * slice.layers();
-    if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
-    if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
+    parameters += layer(LayerType::kTransformer) * slice.layers();
+    if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
+    if (!slice.has_head) continue;
+    const int64_t tied = HoldsTiedEmbedding(context) ? OpParameters(Op::kLogits, shape) : 0;
+    parameters += Shareable(context, LayerParameters(LayerType::kHead, shape) - tied);
   }
-  if (HoldsTiedEmbedding(context)) parameters -= OpParameters(Op::kLogits, shape);
   const ParallelLayout& layout = context.layout;
-  const int64_t sharing = context.gradient_ranks();
-  const auto share = [&](ZeroStage from) { return layout.zero >= from ? (parameters + sharing - 1) / sharing : parameters; };
+  const auto share = [&](ZeroStage from) { return layout.zero >= from ? parameters / OptimizerShares(context) : parameters; };
   const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
   return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()),
           .gradients = Bytes(share(ZeroStage::kGradients) * kStateBytes),

@@ -27,6 +27,15 @@ bool GathersUpdatedWeights(const StageContext& context) {
   return Shares(context, ZeroStage::kOptimizer) && !SharesWeights(context);
 }
 
+int32_t OptimizerShares(const StageContext& context) {
+  return Shares(context, ZeroStage::kOptimizer) ? context.gradient_ranks() : 1;
+}
+
+int64_t Shareable(const StageContext& context, int64_t parameters) {
+  const int64_t shares = OptimizerShares(context);
+  return (parameters + shares - 1) / shares * shares;
+}
+
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape) {
   const auto has_weights = [&](Op op) { return OpParameters(op, shape) > 0; };
   switch (action.kind) {

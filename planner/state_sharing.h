@@ -24,6 +24,11 @@ bool SharesWeights(const StageContext& context);          // ZeRO-3
 bool ReducesEachMicrobatch(const StageContext& context);  // ZeRO-2 and -3
 bool GathersUpdatedWeights(const StageContext& context);  // ZeRO-1 and -2
 
+// Ranks among which each layer's optimizer states are shared out; 1: they are not.
+int32_t OptimizerShares(const StageContext& context);
+// A layer's parameters with what makes them divisible by the shares, which are then all of one size.
+int64_t Shareable(const StageContext& context, int64_t parameters);
+
 // Whether a compute action reads weights of its layer: forward ops with parameters, and input gradients of all but
 // additions of biases and the embedding.
 bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape);

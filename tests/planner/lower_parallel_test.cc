@@ -133,13 +133,19 @@ TEST(SequenceParallel, PlansPassTheirChecks) {
 // What is planned for other frameworks may be what the engine refuses, by name.
 TEST(ZeroStages, TheEngineRefusesThemByName) {
   PlanRequest request = Request(SmallModel(4));
-  request.spec.parallel = {.tp = 2, .dp = 2, .zero = ZeroStage::kOptimizer};
+  request.spec.parallel = {.tp = 2, .dp = 2, .zero = ZeroStage::kGradients};
   request.target = PlanTarget::kAnyFramework;
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   ASSERT_TRUE(result.ok()) << result.status();
   const Plan& plan = std::get<Plan>(*result);
   EXPECT_THAT(std::string(CheckEngineRuns(plan.model, plan.layout).message()),
-              HasSubstr("parallel.zero optimizer can be planned"));
+              HasSubstr("parallel.zero gradients can be planned (lynxctl plan), but the engine of this version trains "
+                        "only with none or optimizer"));
+  ModelSpec model = plan.model;
+  const ParallelLayout shared{.dp = 2, .zero = ZeroStage::kOptimizer};
+  EXPECT_TRUE(CheckEngineRuns(model, shared).ok());
+  model.dtype = DataType::kBfloat16;
+  EXPECT_THAT(std::string(CheckEngineRuns(model, shared).message()), HasSubstr("parallel.zero optimizer in bfloat16"));
 }
 
 ParallelLayout Shared(ZeroStage zero) { return {.dp = 2, .zero = zero}; }

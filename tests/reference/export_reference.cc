@@ -54,7 +54,7 @@ absl::Status Export(TinyModel model, const std::string& directory, int64_t steps
                                       .model = job.model,
                                       .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
-    LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), rank.coordinates.tp, *rank.state).status());
+    LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
     LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
     if (rank.rank != 0) return absl::OkStatus();
     LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());

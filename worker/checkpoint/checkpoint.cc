@@ -53,11 +53,9 @@ absl::StatusOr<ShardRecord> ReadRecord(FileSystem& files, const std::string& fol
 absl::StatusOr<std::vector<ShardRecord>> ReadRecords(FileSystem& files, const std::string& folder,
                                                      const ParallelLayout& layout) {
   std::vector<ShardRecord> records;
-  for (int32_t stage = 0; stage < layout.pp; ++stage) {
-    for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
-      LYNX_ASSIGN_OR_RETURN(ShardRecord record, ReadRecord(files, folder, ShardFile(stage, tp_rank)));
-      records.push_back(std::move(record));
-    }
+  for (const std::string& file : ShardFiles(layout)) {
+    LYNX_ASSIGN_OR_RETURN(ShardRecord record, ReadRecord(files, folder, file));
+    records.push_back(std::move(record));
   }
   return records;
 }
@@ -165,18 +163,19 @@ absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdenti
 }
 
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, ModelState& state,
-                                       FileSystem& files) {
-  const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, state.slots(), /*weights_only=*/false);
-  return WriteShard(directory, identity, context, tp_rank, header, ContentOf(state), files);
+                                       const StageContext& context, int32_t tp_rank, int32_t replica,
+                                       ModelState& state, FileSystem& files) {
+  const SafetensorsHeader header = ShardHeader(identity, context, tp_rank, state.updated(), /*weights_only=*/false);
+  return WriteShard(directory, identity, context, tp_rank, replica, header, ContentOf(state), files);
 }
 
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, const SafetensorsHeader& header,
-                                       const TensorContent& content, FileSystem& files) {
+                                       const StageContext& context, int32_t tp_rank, int32_t replica,
+                                       const SafetensorsHeader& header, const TensorContent& content,
+                                       FileSystem& files) {
   LYNX_CHECK(identity.step >= 0 && identity.model == context.model && identity.layout == context.layout);
   const std::string attempt = AttemptPath(directory, identity);
-  const std::string name = ShardFile(context.pipeline_rank, tp_rank);
+  const std::string name = ShardFile(identity.layout, context.pipeline_rank, tp_rank, replica);
   LYNX_RETURN_IF_ERROR(files.CreateFolders(attempt));
   LYNX_ASSIGN_OR_RETURN(ShardRecord record, WriteShardFile(files, attempt, name, header, content));
   LYNX_RETURN_IF_ERROR(VerifyShardFile(files, attempt, record));

@@ -5,6 +5,7 @@
 //
 // Every rank with data-parallel index 0 writes `shard-SSSS-TTTT.safetensors` (stage, tensor-parallel rank): its
 // weights and both AdamW moments (see shard.h), and `shard-SSSS-TTTT.safetensors.sha256`, which says what it wrote.
+// Where ZeRO shares out the optimizer's states, every rank writes what it updates, `shard-SSSS-TTTT-DDDD.safetensors`.
 // Both go into `DIRECTORY/.step-00000100.JOB.gG/` (G: the generation), fsynced; and the rank reads its shard back and
 // compares its SHA-256. When all ranks say that their shard is durable and verified, rank 0 writes `index.json` (job,
 // generation, step, seed, model, layout, data, files with size and digest), fsyncs, and makes all of it visible by
@@ -73,15 +74,16 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity,
                             FileSystem& files = PosixFileSystem());
 
-// On every dp-0 rank. ResourceExhausted on a full disk, DataLoss when the file does not read back as it was written,
+// On every rank that writes one (ReplicasWriteShards); `replica`: its data-parallel index. ResourceExhausted on a full disk, DataLoss when the file does not read back as it was written,
 // others as errno says; names the file. Leaves nothing half-written that could be mistaken for a checkpoint.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, ModelState& state,
-                                       FileSystem& files = PosixFileSystem());
+                                       const StageContext& context, int32_t tp_rank, int32_t replica,
+                                       ModelState& state, FileSystem& files = PosixFileSystem());
 // The same from any source of the tensors that the header (see ShardHeader in shard.h) names.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
-                                       const StageContext& context, int32_t tp_rank, const SafetensorsHeader& header,
-                                       const TensorContent& content, FileSystem& files = PosixFileSystem());
+                                       const StageContext& context, int32_t tp_rank, int32_t replica,
+                                       const SafetensorsHeader& header, const TensorContent& content,
+                                       FileSystem& files = PosixFileSystem());
 // On rank 0 only, after all shards: writes the index, renames, fsyncs the directory. Returns the bytes of all shards.
 // It reads the shards of a checkpoint that has the step already, but of the new ones only the sizes: every rank has
 // verified its own.

@@ -201,14 +201,12 @@ void DecodeFiles(const json& root, Fields& fields, CheckpointIndex& index) {
     fields.Text(file, "sha256", record.sha256);
   }
   // The layout says which files there are, so no name in the index can lead elsewhere.
-  const ParallelLayout& layout = index.identity.layout;
-  if (static_cast<int64_t>(index.files.size()) != int64_t{layout.pp} * layout.tp) {
-    return fields.Fail(absl::StrCat(index.files.size(), " files for ", LayoutText(layout)));
+  const std::vector<std::string> expected = ShardFiles(index.identity.layout);
+  if (index.files.size() != expected.size()) {
+    return fields.Fail(absl::StrCat(index.files.size(), " files for ", LayoutText(index.identity.layout)));
   }
   for (size_t i = 0; i < index.files.size(); ++i) {
-    const auto rank = static_cast<int32_t>(i);
-    const std::string expected = ShardFile(rank / layout.tp, rank % layout.tp);
-    if (index.files[i].file != expected) fields.Fail(absl::StrCat("file ", i, " is not ", expected));
+    if (index.files[i].file != expected[i]) fields.Fail(absl::StrCat("file ", i, " is not ", expected[i]));
   }
 }
 
@@ -241,8 +239,26 @@ void CompareSamples(const CheckpointIdentity& checkpoint, const CheckpointIdenti
 
 }  // namespace
 
-std::string ShardFile(int32_t stage, int32_t tp_rank) {
-  return absl::StrFormat("shard-%04d-%04d.safetensors", stage, tp_rank);
+bool ReplicasWriteShards(const ParallelLayout& layout) {
+  return layout.zero != ZeroStage::kNone && GradientRanks(layout) > 1;
+}
+
+std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica) {
+  const std::string part = ReplicasWriteShards(layout) ? absl::StrFormat("-%04d", replica) : "";
+  return absl::StrFormat("shard-%04d-%04d%s.safetensors", stage, tp_rank, part);
+}
+
+std::vector<std::string> ShardFiles(const ParallelLayout& layout) {
+  std::vector<std::string> files;
+  const int32_t replicas = ReplicasWriteShards(layout) ? layout.dp : 1;
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
+      for (int32_t replica = 0; replica < replicas; ++replica) {
+        files.push_back(ShardFile(layout, stage, tp_rank, replica));
+      }
+    }
+  }
+  return files;
 }
 
 std::string EncodeIndex(const CheckpointIndex& index) {

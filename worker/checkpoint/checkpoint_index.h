@@ -15,11 +15,16 @@ inline constexpr char kIndexFile[] = "index.json";
 
 struct CheckpointIndex {
   CheckpointIdentity identity;
-  std::vector<ShardRecord> files;  // stage by stage, tensor-parallel ranks in order
+  std::vector<ShardRecord> files;  // by ShardFiles
 };
 
-// "shard-0001-0000.safetensors"
-std::string ShardFile(int32_t stage, int32_t tp_rank);
+// "shard-0001-0000.safetensors": stage, tensor-parallel rank; where ZeRO shares out the states of replicas, one for each:
+// "shard-0001-0000-0002.safetensors".
+std::string ShardFile(const ParallelLayout& layout, int32_t stage, int32_t tp_rank, int32_t replica);
+// All of a checkpoint, in the order of its index.
+std::vector<std::string> ShardFiles(const ParallelLayout& layout);
+// Whether every replica writes shards, or the first alone.
+bool ReplicasWriteShards(const ParallelLayout& layout);
 
 std::string EncodeIndex(const CheckpointIndex& index);
 // DataLoss for anything that EncodeIndex did not write: not JSON, fields missing or out of range, another digest than

@@ -208,7 +208,7 @@ absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folde
     return CharsOf(values);
   };
   const SafetensorsHeader header = ShardHeader(identity, context, 0, slots, /*weights_only=*/true);
-  LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, context, 0, header, content, files).status());
+  LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, context, 0, 0, header, content, files).status());
   LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity, files).status());
   return ReadSummary(files, directory, 0);
 }

@@ -1,5 +1,6 @@
 #include "worker/checkpoint/shard.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 struct StateArray {
   std::string suffix;
   std::span<float> values;
+
+  // Where a slot that the rank updates begins.
+  float* At(const ParameterSlot& slot) const { return values.data() + (suffix.empty() ? slot.offset : slot.moment); }
 };
 std::array<StateArray, 3> ArraysOf(ModelState& state) {
   return {{{"", state.weights()},
@@ -20,12 +24,15 @@ std::array<StateArray, 3> ArraysOf(ModelState& state) {
            {kMomentSuffixes[1], state.second_moments()}}};
 }
 
-// The pieces of one parameter have equal columns (matrices) or one row (vectors), so they stack to this shape.
+// The pieces of a whole parameter of a rank have equal columns (matrices) or one row (vectors), so they stack to this shape.
+// Those of a share of it may have parts of rows: then it is one row.
 std::vector<int64_t> ShapeOfPart(const ParameterSlot& slot) {
   const int64_t elements = PlaceOf(slot).elements();
   if (slot.vector) return {elements};
   const int64_t columns = slot.pieces.front().columns;
-  return {elements / columns, columns};
+  const bool stack = std::all_of(slot.pieces.begin(), slot.pieces.end(),
+                                 [&](const ParameterPiece& piece) { return piece.columns == columns; });
+  return {stack ? elements / columns : 1, stack ? columns : elements};
 }
 
 std::string LayersText(const StageContext& context) {
@@ -69,10 +76,10 @@ absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string&
 
 TensorContent ContentOf(ModelState& state) {
   return [&state](size_t tensor) -> absl::StatusOr<std::span<const char>> {
-    const size_t slots = state.slots().size();
-    const ParameterSlot& slot = state.slots()[tensor % slots];
-    const std::span<float> part = ArraysOf(state)[tensor / slots].values.subspan(
-        static_cast<size_t>(slot.offset), static_cast<size_t>(PlaceOf(slot).elements()));
+    const size_t slots = state.updated().size();
+    const ParameterSlot& slot = state.updated()[tensor % slots];
+    const std::span<const float> part(ArraysOf(state)[tensor / slots].At(slot),
+                                      static_cast<size_t>(PlaceOf(slot).elements()));
     return std::span<const char>(reinterpret_cast<const char*>(part.data()), part.size_bytes());
   };
 }
@@ -81,9 +88,9 @@ std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only) {
   std::vector<WantedPart> parts;
   for (const StateArray& array : ArraysOf(state)) {
     if (weights_only && !array.suffix.empty()) continue;
-    for (const ParameterSlot& slot : state.slots()) {
-      parts.push_back(
-          {absl::StrCat(slot.whole_name, array.suffix), PlaceOf(slot), array.values.data() + slot.offset});
+    // Weights it holds all, moments of what it updates.
+    for (const ParameterSlot& slot : array.suffix.empty() ? state.slots() : state.updated()) {
+      parts.push_back({absl::StrCat(slot.whole_name, array.suffix), PlaceOf(slot), array.At(slot)});
     }
   }
   return parts;

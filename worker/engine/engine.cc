@@ -95,7 +95,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
                Communicator& communicator, ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
-      counts_gradients_(MembersOf(config_.context.layout, config_.rank, Group::kData).index == 0),
+      counts_gradients_(state.shares_updates() ||
+                        MembersOf(config_.context.layout, config_.rank, Group::kData).index == 0),
       backend_(backend),
       communicator_(communicator),
       state_(state),
@@ -183,8 +184,11 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       return;
     case Group::kData: {
       const ModelState::Range range = state_.LayerRange(action.layer);
-      resolved.transfer = state_.gradients().data() + range.begin;
-      resolved.count = range.count;
+      const bool gathers = action.kind == ActionKind::kWeightGatherStart;
+      resolved.transfer = (gathers ? state_.weights() : state_.gradients()).data() + range.begin;
+      // A gather's and a scatter's count is that of one share.
+      const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
+      resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
       return;
     }
     case Group::kWorld:  // WorldSum keeps what the world adds up
@@ -297,6 +301,13 @@ absl::Status Engine::RunAction(int32_t index, const StepBatch& batch) {
   }
 }
 
+// Whether replicas need the sums of their own share alone: of all layers but those with a copy of the tied embedding, whose
+// two holders add up all of it at the step's end, since their shares are not the same.
+bool Engine::SharesReduction(int32_t layer) const {
+  const ParameterSlot* const tied = state_.shared_embedding();
+  return state_.shares_updates() && (tied == nullptr || tied->layer != layer);
+}
+
 absl::Status Engine::StartTransfer(int32_t index) {
   LYNX_ASSIGN_OR_RETURN(tickets_[index], IssueTransfer(config_.program[index], resolved_[index]));
   return absl::OkStatus();
@@ -308,8 +319,12 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kAllReduceStart:
     case ActionKind::kBackwardAllReduceStart:
     case ActionKind::kRecomputeAllReduceStart:
-    case ActionKind::kDataReduceStart:
       return communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
+    case ActionKind::kDataReduceStart:
+      return SharesReduction(action.layer) ? communicator_.StartReduceScatter(route, resolved.transfer, resolved.count)
+                                           : communicator_.StartAllReduce(route, resolved.transfer, resolved.count);
+    case ActionKind::kWeightGatherStart:
+      return communicator_.StartAllGather(route, resolved.transfer, resolved.count);
     case ActionKind::kAllGatherStart:
     case ActionKind::kBackwardAllGatherStart:
     case ActionKind::kRecomputeAllGatherStart:
@@ -397,7 +412,7 @@ StepSums Engine::OwnSums() {
   // replicated parameters and the same loss: each counts once.
   if (coordinates_.tp == 0) sums.loss = ops_->loss_sum();
   if (!counts_gradients_) return sums;
-  for (const ParameterSlot& slot : state_.slots()) {
+  for (const ParameterSlot& slot : state_.updated()) {
     if ((slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
     sums.squared_norm += backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count);
   }
@@ -438,7 +453,7 @@ void Engine::UpdateWeights() {
   const OptimizerSpec& optimizer = config_.train.optimizer;
   const double clipping =
       optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
-  for (const ParameterSlot& slot : state_.slots()) {
+  for (const ParameterSlot& slot : state_.updated()) {
     const AdamWArgs args{.lr = lr_,
                          .beta1 = optimizer.beta1,
                          .beta2 = optimizer.beta2,
@@ -447,7 +462,7 @@ void Engine::UpdateWeights() {
                          .step = step_ + 1,
                          .gradient_scale = clipping};
     backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.weights().data() + slot.offset,
-                   state_.first_moments().data() + slot.offset, state_.second_moments().data() + slot.offset);
+                   state_.first_moments().data() + slot.moment, state_.second_moments().data() + slot.moment);
     state_.RoundWeights({.begin = slot.offset, .count = slot.count}, backend_);
   }
 }

@@ -110,6 +110,7 @@ class Engine {
   absl::Status LookAtArena();
   absl::Status RunAction(int32_t index, const StepBatch& batch);
   absl::Status RunForward(const StepBatch& batch);
+  bool SharesReduction(int32_t layer) const;
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
   absl::Status Wait(int32_t index);
@@ -125,7 +126,7 @@ class Engine {
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;
-  const bool counts_gradients_;  // in the gradient norm: the first of the ranks that hold the same weights
+  const bool counts_gradients_;  // in the gradient norm: the first of the ranks that hold the same weights, or each its share
   const RealClock clock_;
   Backend& backend_;
   Communicator& communicator_;

@@ -190,6 +190,8 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.replicated = info.split == Split::kWhole;
     slot.copy = tied;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
+    if (!slots.empty() && slots.back().layer != layer) slot.offset = Shareable(context, slot.offset);
+    slot.moment = slot.offset;
     Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank,
            slot);
     slots.push_back(std::move(slot));
@@ -295,6 +297,55 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   return slots;
 }
 
+namespace {
+
+// Of a piece's elements those from `first` to `last`: at most a row's end, whole rows, and a row's begin.
+void AppendPart(const ParameterPiece& piece, int64_t first, int64_t last, std::vector<ParameterPiece>& parts) {
+  while (first < last) {
+    const int64_t row = first / piece.columns, column = first % piece.columns;
+    const bool whole_rows = column == 0 && last - first >= piece.columns;
+    const int64_t rows = whole_rows ? (last - first) / piece.columns : 1;
+    const int64_t columns = whole_rows ? piece.columns : std::min(piece.columns - column, last - first);
+    const int64_t offset = parts.empty() ? 0 : parts.back().offset + parts.back().rows * parts.back().columns;
+    parts.push_back({piece.row + row, rows, piece.column + column, columns, offset});
+    first += rows * columns;
+  }
+}
+
+// The elements of a slot that stand in [begin, end) of the arrays.
+ParameterSlot PartOf(const ParameterSlot& slot, int64_t begin, int64_t end) {
+  ParameterSlot part = slot;
+  part.pieces.clear();
+  part.offset = std::max(slot.offset, begin);
+  for (const ParameterPiece& piece : slot.pieces) {
+    const int64_t at = slot.offset + piece.offset;
+    AppendPart(piece, std::max<int64_t>(0, begin - at), std::min(piece.rows * piece.columns, end - at), part.pieces);
+  }
+  part.count = part.pieces.empty() ? 0 : part.pieces.back().offset + part.pieces.back().rows * part.pieces.back().columns;
+  return part;
+}
+
+}  // namespace
+
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
+                                        int32_t index) {
+  const int64_t shares = OptimizerShares(context);
+  if (shares == 1) return slots;
+  std::vector<ParameterSlot> updated;
+  for (size_t first = 0, next; first < slots.size(); first = next) {
+    for (next = first; next < slots.size() && slots[next].layer == slots[first].layer;) ++next;
+    const int64_t begin = slots[first].offset;
+    const int64_t share = Shareable(context, slots[next - 1].offset + slots[next - 1].count - begin) / shares;
+    for (size_t i = first; i < next; ++i) {
+      ParameterSlot part = PartOf(slots[i], begin + share * index, begin + share * (index + 1));
+      if (part.count == 0) continue;
+      part.moment = begin / shares + part.offset - (begin + share * index);
+      updated.push_back(std::move(part));
+    }
+  }
+  return updated;
+}
+
 void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec& model, uint64_t seed,
                         std::span<float> weights) {
   for (const ParameterSlot& slot : slots) {
@@ -302,18 +353,21 @@ void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec
   }
 }
 
-absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                              Backend& backend) {
+absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
+                                              uint64_t seed, Backend& backend) {
   ModelState state;
   state.context_ = context;
   state.slots_ = ParameterSlotsOf(context, tp_rank);
-  const int64_t elements = state.slots_.empty() ? 0 : state.slots_.back().offset + state.slots_.back().count;
+  state.updated_ = UpdatedSlots(context, state.slots_, data_index);
+  const int64_t used = state.slots_.empty() ? 0 : state.slots_.back().offset + state.slots_.back().count;
+  const int64_t elements = Shareable(context, used);
   const Bytes bytes(elements * static_cast<int64_t>(sizeof(float)));
+  const Bytes share = bytes / OptimizerShares(context);
   const std::string of_rank = absl::StrCat(" of stage ", context.pipeline_rank, ", tensor-parallel rank ", tp_rank);
   LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(bytes, "weights" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.gradients_, backend.Allocate(bytes, "gradients" + of_rank));
-  LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(bytes, "first AdamW moments" + of_rank));
-  LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(bytes, "second AdamW moments" + of_rank));
+  LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(share, "first AdamW moments" + of_rank));
+  LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(share, "second AdamW moments" + of_rank));
 
   state.index_.assign(static_cast<size_t>(LayerPositions(context) * kParameterCount), -1);
   for (size_t i = 0; i < state.slots_.size(); ++i) {
@@ -393,6 +447,7 @@ ModelState::Range ModelState::LayerRange(int32_t layer) const {
     range.count = slot.offset + slot.count - range.begin;
   }
   LYNX_CHECK(range.count > 0);
+  range.count = Shareable(context_, range.count);
   return range;
 }
 

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "planner/action.h"
 #include "planner/stage_context.h"
+#include "planner/state_sharing.h"
 #include "worker/backend/backend.h"
 
 namespace lynx {
@@ -61,6 +62,7 @@ struct ParameterSlot {
   std::vector<ParameterPiece> pieces;  // 3 for qkv, 2 for a gated fc1, 1 elsewhere
   int64_t offset = 0;            // elements from the start of the flat arrays
   int64_t count = 0;             // elements held, padding included
+  int64_t moment = 0;            // elements from the start of the arrays of moments; of what this rank updates
   bool decays = false;           // matrices: weight decay applies
   bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
   bool copy = false;             // the output projection as a copy of the embedding on another rank
@@ -68,6 +70,9 @@ struct ParameterSlot {
 
 // The slots of one rank, in order. Pure.
 std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
+// Of the slots, what member `index` of the ranks that hold the same weights updates: all of each slot, or with ZeRO its share
+// of each layer, as slots of their own without padding. A layer is shared out evenly over its range of the arrays. Pure.
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index);
 
 // Writes the initial values of `slots` into `weights`, which must be zero: padding and biases are left alone. Element i
 // (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
@@ -78,11 +83,15 @@ void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec
 
 class ModelState {
  public:
-  // Allocates the arrays through the backend and fills the weights with their initial values.
-  static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                           Backend& backend);
+  // Allocates the arrays through the backend and fills the weights with their initial values. `data_index`: this rank's
+  // place among those that hold the same weights.
+  static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
+                                           uint64_t seed, Backend& backend);
 
   const std::vector<ParameterSlot>& slots() const { return slots_; }
+  // What this rank has moments of, updates and writes to checkpoints. Others that hold the same weights have the rest.
+  const std::vector<ParameterSlot>& updated() const { return updated_; }
+  bool shares_updates() const { return OptimizerShares(context_) > 1; }
   // fp32. Whoever else than the optimizer has changed them calls RoundWeights before the next step.
   std::span<float> weights() { return weights_; }
   std::span<float> gradients() { return gradients_; }
@@ -98,7 +107,7 @@ class ModelState {
   const ParameterSlot* shared_embedding() const;
   // The slot of a parameter that this rank has.
   const ParameterSlot& Slot(int32_t layer, Parameter parameter) const;
-  // The contiguous range [begin, begin + count) of one layer in the flat arrays.
+  // The contiguous range [begin, begin + count) of one layer in the flat arrays, with what makes it divisible into shares.
   struct Range {
     int64_t begin = 0, count = 0;
   };
@@ -111,7 +120,7 @@ class ModelState {
   Bytes bytes() const;
 
  private:
-  std::vector<ParameterSlot> slots_;
+  std::vector<ParameterSlot> slots_, updated_;
   std::vector<int32_t> index_;  // by (layer position, parameter)
   StageContext context_;
   std::span<float> weights_, gradients_, first_moments_, second_moments_;

@@ -101,11 +101,11 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
 }
 
 void CheckpointWriter::StartOwnShard(const CheckpointIdentity& identity) {
-  if (coordinates_.dp != 0) return;
-  shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.slots(), /*weights_only=*/false),
+  if (coordinates_.dp != 0 && !state_.shares_updates()) return;
+  shard_.Start(ShardHeader(identity, config_.context, coordinates_.tp, state_.updated(), /*weights_only=*/false),
                ContentOf(state_), [this, identity](const SafetensorsHeader& header, const TensorContent& content) {
-                 return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp, header,
-                                   content)
+                 return WriteShard(config_.checkpoint_directory, identity, config_.context, coordinates_.tp,
+                                   coordinates_.dp, header, content)
                      .status();
                });
 }

@@ -65,7 +65,7 @@ class ShapeBench {
  public:
   static absl::StatusOr<ShapeTimes> Measure(const LayerShape& shape, int threads, const Stopwatch& stopwatch) {
     const std::unique_ptr<Backend> backend = MakeCpuBackend(threads);  // owns the memory, frees it at the end
-    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape), 0, kSeed, *backend));
+    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape), 0, 0, kSeed, *backend));
     ShapeBench bench(shape, *backend, state, stopwatch);
     LYNX_RETURN_IF_ERROR(bench.AllocateTensors());
     return bench.Run();

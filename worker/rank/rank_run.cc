@@ -10,6 +10,7 @@
 #include "planner/report/step_trace.h"
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/collectives/group.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
 #include "worker/model/model_state.h"
@@ -55,10 +56,10 @@ bool IsPeerLoss(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Of the shard that this rank writes: weights and both moments. Only the first replica writes any.
+// Of the shard that this rank writes: weights and both moments.
 Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
-  if (coordinates.dp != 0) return Bytes(0);
-  return Bytes(static_cast<int64_t>(3 * state.weights().size_bytes()));
+  if (coordinates.dp != 0 && !state.shares_updates()) return Bytes(0);
+  return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes()));
 }
 
 CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) {
@@ -174,7 +175,9 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
       const std::unique_ptr<Dataset> dataset,
       OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
-                        ModelState::Create(config.context, coordinates.tp, config.spec.train.seed, backend));
+                        ModelState::Create(config.context, coordinates.tp,
+                                           MembersOf(config.context.layout, config.rank, Group::kData).index,
+                                           config.spec.train.seed, backend));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.context = config.context,
                                                                               .rank = config.rank,
                                                                               .program = config.program,

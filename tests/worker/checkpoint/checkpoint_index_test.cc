@@ -23,8 +23,8 @@ CheckpointIndex SmallIndex() {
   index.identity.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 32, .seq = 4, .vocab = 13, .dropout = 0.1};
   index.identity.layout = {1, 2, 3};
   index.identity.data = {DataKind::kMegatron, Bytes(12345), std::string(64, 'c')};
-  index.files = {{ShardFile(0, 0), Bytes(10), std::string(64, 'a')},
-                 {ShardFile(1, 0), Bytes(20), std::string(64, 'b')}};
+  index.files = {{ShardFile({}, 0, 0, 0), Bytes(10), std::string(64, 'a')},
+                 {ShardFile({}, 1, 0, 0), Bytes(20), std::string(64, 'b')}};
   return index;
 }
 
@@ -51,6 +51,12 @@ TEST(CheckpointIndex, ReadsEverySortOfLayout) {
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
   index.identity.layout = {.pp = 2, .dp = 3, .sequence_parallel = true, .zero = ZeroStage::kOptimizer,
                            .schedule = ScheduleKind::kChimera};
+  index.files.clear();
+  for (const std::string& file : ShardFiles(index.identity.layout)) {
+    index.files.push_back({file, Bytes(10), std::string(64, 'a')});
+  }
+  EXPECT_EQ(index.files.size(), 6u) << "every replica writes";
+  EXPECT_EQ(index.files[5].file, "shard-0001-0000-0002.safetensors");
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
 }
 
@@ -71,7 +77,7 @@ TEST(CheckpointIndex, ReadsAsManyRanksAsAJobMayHave) {
     index.identity.layout = layout;
     index.files.clear();
     for (int32_t i = 0; i < layout.pp * layout.tp; ++i) {
-      index.files.push_back({ShardFile(i / layout.tp, i % layout.tp), Bytes(10), std::string(64, 'a')});
+      index.files.push_back({ShardFile({}, i / layout.tp, i % layout.tp, 0), Bytes(10), std::string(64, 'a')});
     }
     const auto read = DecodeIndex(EncodeIndex(index));
     ASSERT_TRUE(read.ok()) << read.status();

@@ -40,7 +40,7 @@ class CheckpointWorld {
     for (const StageContext& context :
          PipelineContexts(model, layout, 1, 1, EvenPartition(PipelineOf(layout).pieces(), model.layers))) {
       for (int32_t tp_rank = 0; tp_rank < layout.tp; ++tp_rank) {
-        absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 7, *backend_);
+        absl::StatusOr<ModelState> state = ModelState::Create(context, tp_rank, 0, 7, *backend_);
         EXPECT_TRUE(state.ok()) << state.status();
         ranks_.push_back({context, tp_rank, *std::move(state)});
       }
@@ -92,7 +92,7 @@ class CheckpointWorld {
   absl::Status Write(const std::string& directory, const CheckpointIdentity& identity,
                      FileSystem& files = PosixFileSystem()) {
     for (WorldRank& rank : ranks_) {
-      const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, rank.state, files);
+      const auto record = WriteShard(directory, identity, rank.context, rank.tp_rank, 0, rank.state, files);
       if (!record.ok()) return record.status();
     }
     return absl::OkStatus();

@@ -132,7 +132,7 @@ TEST(ReshardReading, ReadersShareOutTheDigests) {
     FaultyFileSystem files;
     CheckpointWorld written({.tp = 2, .pp = 2});
     ASSERT_EQ(written.WriteAndPublish(kDirectory, written.Identity(10), 1, files), absl::OkStatus());
-    const std::string name = ShardFile(shard / 2, shard % 2);
+    const std::string name = ShardFile({.tp = 2, .pp = 2}, shard / 2, shard % 2, 0);
     files.Content(std::string(kDirectory) + "/step-00000010/" + name).back() ^= 1;
     int noticed = 0;
     for (int32_t reader = 0; reader < 3; ++reader) {
@@ -176,7 +176,7 @@ TEST(ReshardReading, WhatNoShardHasIsNamed) {
   for (const int32_t stage : {0, 1}) {
     StageContext context = first.context;
     context.pipeline_rank = stage;
-    ASSERT_TRUE(WriteShard(folder.path(), identity, context, 0, first.state).ok());
+    ASSERT_TRUE(WriteShard(folder.path(), identity, context, 0, 0, first.state).ok());
   }
   ASSERT_TRUE(PublishCheckpoint(folder.path(), identity).ok());
   const absl::Status status = world.Load(folder.path(), 10);

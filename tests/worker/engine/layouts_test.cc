@@ -62,7 +62,11 @@ const std::vector<ParallelLayout>& AllLayouts() {
       ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
       ParallelLayout{.tp = 2, .sequence_parallel = true},
       ParallelLayout{.tp = 4, .pp = 2, .sequence_parallel = true},
-      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV}};
+      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubbleV},
+      ParallelLayout{.dp = 4, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.tp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.pp = 4, .dp = 2, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera}};
   return layouts;
 }
 

@@ -39,9 +39,9 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
   const CheckpointIdentity identity = IdentityOf(job, end);
   for (const absl::Status& status : OnRanks(job, [&](TinyRank& rank) -> absl::Status {
          LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
-         if (rank.coordinates.dp == 0) {
+         if (rank.coordinates.dp == 0 || rank.state->shares_updates()) {
            LYNX_RETURN_IF_ERROR(
-               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, *rank.state).status());
+               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
          }
          LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
          if (rank.rank == 0) LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());
@@ -131,7 +131,10 @@ TEST_P(ResumeElsewhere, ContinuesWithTheSameLosses) {
       {.tp = 2, .sequence_parallel = true},
       {.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
       {.pp = 2, .dp = 2, .schedule = ScheduleKind::kChimera},
+      {.dp = 4, .zero = ZeroStage::kOptimizer},
+      {.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
       CustomV(),
+      {.pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera},
       {.dp = 4}};
   for (size_t i = 0; i < layouts.size(); ++i) {
     const ParallelLayout& next = layouts[(i + 1) % layouts.size()];

@@ -60,7 +60,9 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                           job.open_dataset ? job.open_dataset() : OpenText(job));
     LYNX_ASSIGN_OR_RETURN(ModelState state,
-                          ModelState::Create(stage.context, rank.coordinates.tp, job.train.seed, *backend));
+                          ModelState::Create(stage.context, rank.coordinates.tp,
+                                             MembersOf(job.layout, rank.rank, Group::kData).index, job.train.seed,
+                                             *backend));
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           Engine::Create({.context = stage.context,
                                           .rank = rank.rank,

@@ -162,6 +162,48 @@ TEST(ParameterSlots, ArePackedAndInsideTheirCounts) {
   }
 }
 
+// Every element that is in a file, once; and all that the plan says of memory.
+TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
+  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  for (const auto& [model, tp] : ModelsAndSizes()) {
+    for (const int32_t dp : {1, 2, 3, 7}) {
+      StageContext context = ContextOf(model, tp, 1, 0);
+      context.layout.dp = dp;
+      context.layout.zero = ZeroStage::kOptimizer;
+      std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by row and column
+      for (int32_t index = 0; index < dp; ++index) {
+        ModelState state = ModelState::Create(context, tp - 1, index, 42, *backend).value();
+        const StateBytes planned = StatesOf(context);
+        EXPECT_EQ(state.bytes(), planned.total());
+        EXPECT_EQ(Bytes(static_cast<int64_t>(2 * state.first_moments().size_bytes())), planned.optimizer);
+        int64_t last_moment = -1;
+        for (const ParameterSlot& slot : state.updated()) {
+          EXPECT_GT(slot.moment, last_moment);
+          last_moment = slot.moment + slot.count - 1;
+          ASSERT_LT(last_moment, static_cast<int64_t>(state.first_moments().size()));
+          int64_t offset = 0;
+          for (const ParameterPiece& piece : slot.pieces) {
+            EXPECT_EQ(piece.offset, offset);
+            offset += piece.rows * piece.columns;
+            for (int64_t row = 0; row < piece.rows; ++row) {
+              for (int64_t column = 0; column < piece.columns; ++column) {
+                ++held[slot.name][{piece.row + row, piece.column + column}];
+              }
+            }
+          }
+          if (dp > 1) EXPECT_EQ(slot.count, offset);
+        }
+      }
+      for (const ParameterSlot& slot : ParameterSlotsOf(context, tp - 1)) {
+        size_t elements = 0;
+        for (const ParameterPiece& piece : slot.pieces) elements += static_cast<size_t>(piece.rows * piece.columns);
+        EXPECT_EQ(held[slot.name].size(), elements) << slot.name;
+        for (const auto& [element, times] : held[slot.name]) ASSERT_EQ(times, 1) << slot.name;
+      }
+    }
+  }
+}
+
 TEST(ParameterSlots, CountsAgreeWithTheLayerGraph) {
   for (const auto& [model, tp] : ModelsAndSizes()) {
     for (const int32_t pp : {1, 2, 4}) {
@@ -182,7 +224,7 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   ModelSpec model = SmallModel();
   model.tied_embeddings = true;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 42, *backend).value();
+  ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 0, 42, *backend).value();
   EXPECT_EQ(whole.shared_embedding(), nullptr);
   EXPECT_EQ(whole.Weight(kHeadLayer, Parameter::kHeadOutWeight), whole.Weight(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
@@ -190,8 +232,8 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm
 
   for (int32_t r = 0; r < 2; ++r) {
-    ModelState first = ModelState::Create(ContextOf(model, 2, 2, 0), r, 42, *backend).value();
-    ModelState last = ModelState::Create(ContextOf(model, 2, 2, 1), r, 42, *backend).value();
+    ModelState first = ModelState::Create(ContextOf(model, 2, 2, 0), r, 0, 42, *backend).value();
+    ModelState last = ModelState::Create(ContextOf(model, 2, 2, 1), r, 0, 42, *backend).value();
     ASSERT_NE(first.shared_embedding(), nullptr);
     ASSERT_NE(last.shared_embedding(), nullptr);
     EXPECT_FALSE(first.shared_embedding()->copy);
@@ -211,7 +253,7 @@ TEST(Bfloat16Weights, FollowTheFloatOnes) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   for (int32_t stage = 0; stage < 2; ++stage) {
     const StageContext context = ContextOf(model, 2, 2, stage);
-    ModelState state = ModelState::Create(context, 1, 42, *backend).value();
+    ModelState state = ModelState::Create(context, 1, 0, 42, *backend).value();
     EXPECT_EQ(state.bytes(), StatesOf(context).total());
     const auto expect_rounded = [&] {
       for (const ParameterSlot& slot : state.slots()) {

@@ -37,7 +37,7 @@ std::string NameOf(const KillCase& c) {
   return name + std::to_string(c.victim);
 }
 
-const ParallelLayout kLayouts[] = {{.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}};
+const ParallelLayout kLayouts[] = {{.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}, {.dp = 4, .zero = ZeroStage::kOptimizer}};
 
 class RankKills : public testing::TestWithParam<std::tuple<ParallelLayout, KillCase>> {};
 
@@ -89,7 +89,8 @@ constexpr KillCase kKillCases[] = {{"kill-forward", 7, 3, 3},      {"kill-backwa
                                    {"kill-after-publish", 6, 0, 6}};
 
 std::string LayoutName(const ParallelLayout& layout) {
-  return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp);
+  return "tp" + std::to_string(layout.tp) + "pp" + std::to_string(layout.pp) + "dp" + std::to_string(layout.dp) +
+         (layout.zero == ZeroStage::kNone ? "" : "zero");
 }
 
 INSTANTIATE_TEST_SUITE_P(, RankKills, testing::Combine(testing::ValuesIn(kLayouts), testing::ValuesIn(kKillCases)),

@@ -219,7 +219,7 @@ TEST(RankProcess, AnArenaThatDiffersFromThePlanIsReported) {
 TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, 5, [](RankConfig& config) {
-    config.context.layout.zero = ZeroStage::kOptimizer;
+    config.context.layout.zero = ZeroStage::kGradients;
   }));
   std::string reasons;  // a rank may only notice that another has ended
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
@@ -228,7 +228,7 @@ TEST(RankProcess, APlanThatTheEngineDoesNotRunIsReported) {
     ASSERT_EQ(Only<RankFailure>(ranks.Reports(rank)).size(), 1u);
     reasons += Only<RankFailure>(ranks.Reports(rank))[0].reason + "\n";
   }
-  EXPECT_THAT(reasons, HasSubstr("parallel.zero optimizer can be planned"));
+  EXPECT_THAT(reasons, HasSubstr("parallel.zero gradients can be planned"));
 }
 
 TEST(RankProcess, ABrokenConfigurationIsReported) {
