@@ -1,6 +1,6 @@
-// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, gpt,
-// llama, tied-gpt or tied-llama: its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the tokens of
-// every step, and all settings.
+// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model,
+// gpt, llama, tied-gpt or tied-llama: its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the
+// tokens of every step, and all settings.
 //
 //   DIR/step-00000000/   the checkpoint; a shard for each rank
 //   DIR/tokens.i32       int32, (steps, global_batch, 2, seq): inputs and targets
@@ -24,10 +24,11 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
   const ModelSpec& model = job.model;
   const TrainSpec& train = job.train;
   const OptimizerSpec& optimizer = train.optimizer;
-  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers " << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn "
-       << model.ffn << "\nseq " << model.seq << "\nvocab " << model.vocab << "\nsteps " << train.steps
-       << "\nglobal_batch " << train.global_batch << "\nlr " << optimizer.lr << "\nbeta1 " << optimizer.beta1
-       << "\nbeta2 " << optimizer.beta2 << "\neps " << optimizer.eps << "\nweight_decay " << optimizer.weight_decay
+  file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers "
+       << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn
+       << "\nseq " << model.seq << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch "
+       << train.global_batch << "\nlr " << optimizer.lr << "\nbeta1 " << optimizer.beta1 << "\nbeta2 "
+       << optimizer.beta2 << "\neps " << optimizer.eps << "\nweight_decay " << optimizer.weight_decay
        << "\nclip_norm " << optimizer.clip_norm << "\nwarmup_steps " << train.warmup_steps << "\nmin_lr "
        << train.min_lr << "\n";
 }
@@ -54,7 +55,9 @@ absl::Status Export(TinyModel model, const std::string& directory, int64_t steps
                                       .model = job.model,
                                       .layout = job.layout};
     for (int64_t step = 0; step < steps; ++step) LYNX_RETURN_IF_ERROR(rank.engine->RunStep(step).status());
-    LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
+    LYNX_RETURN_IF_ERROR(
+        WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
+            .status());
     LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
     if (rank.rank != 0) return absl::OkStatus();
     LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());

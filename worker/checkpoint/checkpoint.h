@@ -74,8 +74,9 @@ std::string CheckpointPath(const std::string& directory, int64_t step);
 absl::Status ClaimDirectory(const std::string& directory, const CheckpointIdentity& identity,
                             FileSystem& files = PosixFileSystem());
 
-// On every rank that writes one (ReplicasWriteShards); `replica`: its data-parallel index. ResourceExhausted on a full disk, DataLoss when the file does not read back as it was written,
-// others as errno says; names the file. Leaves nothing half-written that could be mistaken for a checkpoint.
+// On every rank that writes one (ReplicasWriteShards); `replica`: its data-parallel index. ResourceExhausted on a full
+// disk, DataLoss when the file does not read back as it was written, others as errno says; names the file. Leaves
+// nothing half-written that could be mistaken for a checkpoint.
 absl::StatusOr<ShardRecord> WriteShard(const std::string& directory, const CheckpointIdentity& identity,
                                        const StageContext& context, int32_t tp_rank, int32_t replica,
                                        ModelState& state, FileSystem& files = PosixFileSystem());

@@ -126,7 +126,8 @@ class Engine {
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;
-  const bool counts_gradients_;  // in the gradient norm: the first of the ranks that hold the same weights, or each its share
+  // In the gradient norm: the first of the ranks that hold the same weights, or each its share.
+  const bool counts_gradients_;
   const RealClock clock_;
   Backend& backend_;
   Communicator& communicator_;

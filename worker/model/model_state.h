@@ -3,6 +3,9 @@
 // and the optimizer walks the arrays once. A model of bfloat16 has a fifth one, with the weights rounded to that: what its
 // ops read. The fp32 ones are then its master weights (Micikevicius et al. 2018); checkpoints have only these.
 //
+// With ZeRO-1 the ranks that hold the same weights share out each layer's range evenly, padded to a multiple of them, and
+// each has the moments of its share alone, share behind share.
+//
 // Names and shapes (global; t = tensor-parallel size; weights are (out, in)) of GPT:
 //   embed.tok (v, h) split by rows   embed.pos (s, h)
 //   layers.N.ln1.weight|bias (h)     layers.N.qkv.weight (3h, h) rows split by heads within each of q, k, v; .bias (3h)
@@ -70,9 +73,10 @@ struct ParameterSlot {
 
 // The slots of one rank, in order. Pure.
 std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t tp_rank);
-// Of the slots, what member `index` of the ranks that hold the same weights updates: all of each slot, or with ZeRO its share
-// of each layer, as slots of their own without padding. A layer is shared out evenly over its range of the arrays. Pure.
-std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots, int32_t index);
+// Of the slots, what member `index` of the ranks that hold the same weights updates: all of each slot, or with ZeRO its
+// share of each layer, as slots of their own without padding. Pure.
+std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
+                                        int32_t index);
 
 // Writes the initial values of `slots` into `weights`, which must be zero: padding and biases are left alone. Element i
 // (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
@@ -107,7 +111,7 @@ class ModelState {
   const ParameterSlot* shared_embedding() const;
   // The slot of a parameter that this rank has.
   const ParameterSlot& Slot(int32_t layer, Parameter parameter) const;
-  // The contiguous range [begin, begin + count) of one layer in the flat arrays, with what makes it divisible into shares.
+  // The contiguous range [begin, begin + count) of one layer in the flat arrays, with its padding.
   struct Range {
     int64_t begin = 0, count = 0;
   };

@@ -1,5 +1,5 @@
-// CheckpointWriter: one checkpoint over all ranks. Every rank that has a shard to write writes it and verifies it, beside the steps that
-// follow (shard_writer.h); when all have, after whichever step, all ranks agree that every shard is durable; rank 0
+// CheckpointWriter: one checkpoint over all ranks. Every rank that has a shard writes and verifies it, beside the steps
+// that follow (shard_writer.h); when all have, after whichever step, all ranks agree that every shard is durable; rank 0
 // publishes, reports, and only then removes older checkpoints; all ranks agree on the outcome. So either every rank goes
 // on knowing that the checkpoint is visible, or every rank goes on without it.
 //

@@ -41,7 +41,8 @@ void TrainAndWrite(const TinyJob& job, int64_t end, const std::string& directory
          LYNX_RETURN_IF_ERROR(TrainSteps(rank, 0, end, losses));
          if (rank.coordinates.dp == 0 || rank.state->shares_updates()) {
            LYNX_RETURN_IF_ERROR(
-               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state).status());
+               WriteShard(directory, identity, rank.context(), rank.coordinates.tp, rank.coordinates.dp, *rank.state)
+                   .status());
          }
          LYNX_RETURN_IF_ERROR(rank.communicator->Barrier());
          if (rank.rank == 0) LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity).status());

@@ -37,7 +37,8 @@ std::string NameOf(const KillCase& c) {
   return name + std::to_string(c.victim);
 }
 
-const ParallelLayout kLayouts[] = {{.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}, {.dp = 4, .zero = ZeroStage::kOptimizer}};
+const ParallelLayout kLayouts[] = {
+    {.tp = 2, .pp = 2}, {.pp = 2, .dp = 2}, {.tp = 2, .dp = 2}, {.dp = 4, .zero = ZeroStage::kOptimizer}};
 
 class RankKills : public testing::TestWithParam<std::tuple<ParallelLayout, KillCase>> {};
 
