@@ -9,6 +9,10 @@ import time
 from cluster import BIN, ClusterTest, run
 
 
+# For jobs whose plans are compared: all that the planner would else choose by itself.
+ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # pipeline stages, and what follows
+
+
 class JobTest(ClusterTest):
     def test_submit_to_trained_model(self):
         # First what storing everything takes, then a limit well below it: the planner has to recompute.
@@ -90,7 +94,8 @@ class JobTest(ClusterTest):
     def test_offloading_takes_less_memory_and_changes_no_bit(self):
         pages = []
         for name, share in (("stored", 0), ("offloaded", 1)):
-            path = self.job_file(name, steps=5, recompute=f"none\nrecomputeOptions: {{offloadShare: {share}}}")
+            path = self.job_file(name, steps=5, pp=ONE_F_ONE_B,
+                                 recompute=f"none\nrecomputeOptions: {{offloadShare: {share}}}")
             result = self.ctl("submit", "-f", path, "--wait", timeout=300)
             self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
             pages.append(self.get(name))
@@ -105,7 +110,7 @@ class JobTest(ClusterTest):
     def test_bfloat16_takes_half_the_activations_and_learns_the_same(self):
         pages = []
         for dtype in ("float32", "bfloat16"):
-            path = self.job_file(dtype, steps=5, recompute="full", dtype=dtype)
+            path = self.job_file(dtype, steps=5, pp=ONE_F_ONE_B, recompute="full", dtype=dtype)
             result = self.ctl("submit", "-f", path, "--wait", timeout=300)
             self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
             pages.append(self.get(dtype))
