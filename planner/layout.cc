@@ -59,9 +59,6 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", ZeroStageName(layout.zero), "none or optimizer");
-  if (layout.zero == ZeroStage::kOptimizer && model.dtype != DataType::kFloat32) {
-    return refuse("parallel.zero", "optimizer in bfloat16", "none, or optimizer in float32");
-  }
   return absl::OkStatus();
 }
 

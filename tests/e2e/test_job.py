@@ -13,7 +13,15 @@ from cluster import BIN, ClusterTest, run
 ONE_F_ONE_B = "2, schedule: 1f1b, sequenceParallel: 'off'"  # pipeline stages, and what follows
 
 
+def state_bytes(stage):
+    return sum(int(stage[what + "Bytes"]) for what in ("weight", "gradient", "optimizer"))
+
+
 class JobTest(ClusterTest):
+    def assert_as_planned(self, stage, measured):
+        self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+        self.assertEqual(state_bytes(stage), int(measured["stateBytes"]), "and so are the states")
+
     def test_submit_to_trained_model(self):
         # First what storing everything takes, then a limit well below it: the planner has to recompute.
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")
@@ -33,7 +41,7 @@ class JobTest(ClusterTest):
         recomputed = sum(int(m["recomputeHiddenNs"]) + int(m["recomputeExposedNs"]) for m in page["measured"])
         self.assertGreater(recomputed, 0)
         for stage, measured in zip(page["plan"]["stages"], page["measured"]):
-            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+            self.assert_as_planned(stage, measured)
             self.assertLessEqual(int(stage["arenaBytes"]), int(peak * 0.75))
         states = [event["state"] for event in page["events"]]
         self.assertEqual(list(dict.fromkeys(states)), ["JOB_STATE_" + s for s in
@@ -89,7 +97,7 @@ class JobTest(ClusterTest):
         self.assertTrue(page["plan"]["measuredProfile"], "the agents measured the op times")
         self.assertGreater(sum(int(m["recomputeHiddenNs"]) + int(m["recomputeExposedNs"]) for m in page["measured"]), 0)
         for stage, measured in zip(page["plan"]["stages"], page["measured"]):
-            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+            self.assert_as_planned(stage, measured)
 
     def test_offloading_takes_less_memory_and_changes_no_bit(self):
         pages = []
@@ -105,7 +113,7 @@ class JobTest(ClusterTest):
         self.assertLess(int(first[1]["arenaBytes"]), int(first[0]["arenaBytes"]))
         self.assertGreater(int(first[1]["hostBytes"]), 0)
         for stage, measured in zip(offloaded["plan"]["stages"], offloaded["measured"]):
-            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+            self.assert_as_planned(stage, measured)
 
     def test_bfloat16_takes_half_the_activations_and_learns_the_same(self):
         pages = []
@@ -120,7 +128,23 @@ class JobTest(ClusterTest):
         self.assertTrue(narrow["plan"]["measuredProfile"], "the agents measured the op times of this type")
         for before, stage, measured in zip(wide["plan"]["stages"], narrow["plan"]["stages"], narrow["measured"]):
             self.assertLess(int(stage["arenaBytes"]), 0.8 * int(before["arenaBytes"]))
-            self.assertEqual(stage["arenaBytes"], measured["arenaPeakBytes"], "measured peak is the planned peak")
+            self.assert_as_planned(stage, measured)
+
+    def test_replicas_that_share_out_states_take_less_memory_and_change_no_bit(self):
+        pages = []
+        for zero in ("none", "optimizer"):
+            path = self.job_file(zero, steps=4, every=2, tp=1, pp=ONE_F_ONE_B + f", dp: 2, zero: {zero}", recompute="full",
+                                 dtype="bfloat16")
+            result = self.ctl("submit", "-f", path, "--wait", timeout=300)
+            self.assertEqual(result.code, 0, f"{result}\n{self.daemon_logs()}")
+            pages.append(self.get(zero))
+        whole, shared = pages
+        self.assertEqual(whole["progress"]["loss"], shared["progress"]["loss"])
+        for before, stage, measured in zip(whole["plan"]["stages"], shared["plan"]["stages"], shared["measured"]):
+            self.assertLess(state_bytes(stage), 0.7 * state_bytes(before))  # 6 + 12 / 2 of 6 + 12 for each parameter
+            self.assert_as_planned(stage, measured)
+        names = sorted(p.name for p in pathlib.Path(shared["checkpointPath"]).glob("*.safetensors"))
+        self.assertEqual(names, [f"shard-000{s}-0000-000{d}.safetensors" for s in (0, 1) for d in (0, 1)])
 
     def test_the_server_plans_with_the_exact_solver(self):
         plan = run("plan", "-f", self.job_file(recompute="none"), "--devices-per-node", 2, "-o", "json")

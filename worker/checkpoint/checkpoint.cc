@@ -74,8 +74,9 @@ absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool wei
     std::fill(state.first_moments().begin(), state.first_moments().end(), 0.0f);
     std::fill(state.second_moments().begin(), state.second_moments().end(), 0.0f);
   }
-  // In the layout that wrote it, all that this rank needs is in one shard.
-  const int64_t own_shard = int64_t{context.pipeline_rank} * context.layout.tp + tp_rank;
+  // In the layout that wrote it, all that this rank needs is in one shard, or in those of its replicas.
+  const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
+  const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
   return TensorReader(files, std::move(checkpoint)).Read(WantedParts(state, weights_only), own_shard, share);
 }
 

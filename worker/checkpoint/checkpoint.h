@@ -114,8 +114,8 @@ struct ReadShare {
   bool Has(size_t shard) const { return of > 0 && shard % static_cast<size_t>(of) == static_cast<size_t>(index); }
 };
 
-// Loads this rank's weights and moments of identity.step, whatever layout they were written in: generation and layout
-// do not matter. The rank reads its own parts of the tensors, and all of the shards whose digests it takes.
+// Loads the weights and moments that this rank updates of identity.step, whatever layout they were written in: generation
+// and layout do not matter. The rank reads its own parts of the tensors, and all of the shards whose digests it takes.
 // NotFound when there is none; DataLoss when a file is missing, short, or its digest differs; FailedPrecondition when
 // job, seed, model or data differ, or a shard is of another checkpoint. Each names file and difference. After an
 // error the state holds anything.

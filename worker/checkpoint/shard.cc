@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <utility>
 
 #include "common/status.h"
@@ -10,18 +9,15 @@
 namespace lynx {
 namespace {
 
-// The array that a tensor is a part of, and what its name ends in.
-struct StateArray {
-  std::string suffix;
-  std::span<float> values;
+// What the names of the tensors of each array end in.
+constexpr std::array<const char*, 3> kSuffixes = {"", kMomentSuffixes[0], kMomentSuffixes[1]};
 
-  // Where a slot that the rank updates begins.
-  float* At(const ParameterSlot& slot) const { return values.data() + (suffix.empty() ? slot.offset : slot.moment); }
-};
-std::array<StateArray, 3> ArraysOf(ModelState& state) {
-  return {{{"", state.weights()},
-           {kMomentSuffixes[0], state.first_moments()},
-           {kMomentSuffixes[1], state.second_moments()}}};
+size_t ArraysIn(bool weights_only) { return weights_only ? 1 : kSuffixes.size(); }
+
+// Where a slot that the rank updates begins in an array.
+float* Place(ModelState& state, size_t array, const ParameterSlot& slot) {
+  if (array == 0) return state.UpdatedWeight(slot);
+  return (array == 1 ? state.first_moments() : state.second_moments()).data() + slot.share_offset;
 }
 
 // The pieces of a whole parameter of a rank have equal columns (matrices) or one row (vectors), so they stack to this shape.
@@ -59,10 +55,8 @@ SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageCon
     header.metadata["place." + slot.name] = PlaceText(PlaceOf(slot));
     if (slot.copy) header.metadata["copy." + slot.name] = slot.whole_name;
   }
-  std::vector<std::string> suffixes = {""};
-  if (!weights_only) suffixes.insert(suffixes.end(), std::begin(kMomentSuffixes), std::end(kMomentSuffixes));
-  for (const std::string& suffix : suffixes) {
-    for (const ParameterSlot& slot : slots) header.Append(slot.name + suffix, ShapeOfPart(slot));
+  for (size_t array = 0; array < ArraysIn(weights_only); ++array) {
+    for (const ParameterSlot& slot : slots) header.Append(absl::StrCat(slot.name, kSuffixes[array]), ShapeOfPart(slot));
   }
   return header;
 }
@@ -78,19 +72,16 @@ TensorContent ContentOf(ModelState& state) {
   return [&state](size_t tensor) -> absl::StatusOr<std::span<const char>> {
     const size_t slots = state.updated().size();
     const ParameterSlot& slot = state.updated()[tensor % slots];
-    const std::span<const float> part(ArraysOf(state)[tensor / slots].At(slot),
-                                      static_cast<size_t>(PlaceOf(slot).elements()));
+    const std::span<const float> part(Place(state, tensor / slots, slot), static_cast<size_t>(PlaceOf(slot).elements()));
     return std::span<const char>(reinterpret_cast<const char*>(part.data()), part.size_bytes());
   };
 }
 
 std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only) {
   std::vector<WantedPart> parts;
-  for (const StateArray& array : ArraysOf(state)) {
-    if (weights_only && !array.suffix.empty()) continue;
-    // Weights it holds all, moments of what it updates.
-    for (const ParameterSlot& slot : array.suffix.empty() ? state.slots() : state.updated()) {
-      parts.push_back({absl::StrCat(slot.whole_name, array.suffix), PlaceOf(slot), array.At(slot)});
+  for (size_t array = 0; array < ArraysIn(weights_only); ++array) {
+    for (const ParameterSlot& slot : state.updated()) {
+      parts.push_back({absl::StrCat(slot.whole_name, kSuffixes[array]), PlaceOf(slot), Place(state, array, slot)});
     }
   }
   return parts;

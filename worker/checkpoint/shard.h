@@ -36,7 +36,7 @@ TensorContent ContentOf(ModelState& state);
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file,
                                            const SafetensorsHeader& header, const TensorContent& content);
 
-// What this rank needs of a checkpoint written in any layout: its part of every weight, and of both moments unless
+// What this rank needs of a checkpoint written in any layout: of what it updates the weights, and both moments unless
 // `weights_only`.
 std::vector<WantedPart> WantedParts(ModelState& state, bool weights_only);
 

@@ -185,7 +185,9 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
     case Group::kData: {
       const ModelState::Range range = state_.LayerRange(action.layer);
       const bool gathers = action.kind == ActionKind::kWeightGatherStart;
-      resolved.transfer = (gathers ? state_.weights() : state_.gradients()).data() + range.begin;
+      const Elements weights =
+          state_.rounded_weights().empty() ? Elements(state_.weights().data()) : Elements(state_.rounded_weights().data());
+      resolved.transfer = (gathers ? weights : Elements(state_.gradients().data())) + range.begin;
       // A gather's and a scatter's count is that of one share.
       const bool shared = gathers || (action.kind == ActionKind::kDataReduceStart && SharesReduction(action.layer));
       resolved.count = shared ? range.count / OptimizerShares(config_.context) : range.count;
@@ -198,6 +200,17 @@ void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
       break;
   }
   LYNX_CHECK(!"a start without a group");
+}
+
+// The program's end: what follows each update.
+absl::Status Engine::GatherWeights() {
+  state_.RoundWeights(backend_);
+  for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
+    const ActionKind kind = config_.program[i].kind;
+    if (kind != ActionKind::kWeightGatherStart && kind != ActionKind::kWeightGatherWait) continue;
+    LYNX_RETURN_IF_ERROR(Annotate(RunAction(i, batch_), "weights before the first step"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
@@ -461,9 +474,9 @@ void Engine::UpdateWeights() {
                          .weight_decay = slot.decays ? optimizer.weight_decay : 0,
                          .step = step_ + 1,
                          .gradient_scale = clipping};
-    backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.weights().data() + slot.offset,
-                   state_.first_moments().data() + slot.moment, state_.second_moments().data() + slot.moment);
-    state_.RoundWeights({.begin = slot.offset, .count = slot.count}, backend_);
+    backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.UpdatedWeight(slot),
+                   state_.first_moments().data() + slot.share_offset, state_.second_moments().data() + slot.share_offset);
+    state_.RoundWeights(slot, backend_);
   }
 }
 

@@ -62,6 +62,10 @@ class Engine {
                                                         Communicator& communicator, ModelState& state,
                                                         const Dataset& dataset);
 
+  // Makes the weights that ops read follow the states, before the first step and after all but steps that changed them.
+  // Collective; with ZeRO each rank sends its share to all that hold the same weights.
+  absl::Status GatherWeights();
+
   // Runs the program once. `step` is 0-based and chooses samples, dropout and learning rate. The report's
   // `checkpoint` field is left 0; its `arena_peak` is measured in the first step that is run, as all run the same
   // program. Internal when something was written beyond the arena. Where the loss or the gradient norm is not finite,

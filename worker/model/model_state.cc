@@ -191,7 +191,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.copy = tied;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
     if (!slots.empty() && slots.back().layer != layer) slot.offset = Shareable(context, slot.offset);
-    slot.moment = slot.offset;
+    slot.share_offset = slot.offset;
     Divide(info.split, PartsOf(slot.vector ? info.columns : info.rows, context.model), context.layout.tp, tp_rank,
            slot);
     slots.push_back(std::move(slot));
@@ -232,25 +232,6 @@ void FillNormal(uint64_t key, double deviation, int64_t first, std::span<float> 
     const std::array<double, 4> block = NormalBlock(key, index / 4);
     for (uint64_t j = index % 4; j < 4 && i < out.size(); ++j, ++i) {
       out[i] = static_cast<float>(deviation * block[j]);
-    }
-  }
-}
-
-void FillSlot(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> values) {
-  const InitialValue initial = InfoOf(slot.parameter).initial;
-  if (initial == InitialValue::kZero) return;
-  const uint64_t key = Mix64(seed ^ HashName(slot.whole_name));
-  double deviation = 0.02;
-  if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
-  for (const ParameterPiece& piece : slot.pieces) {
-    for (int64_t row = 0; row < piece.rows; ++row) {
-      const std::span<float> out =
-          values.subspan(static_cast<size_t>(piece.offset + row * piece.columns), static_cast<size_t>(piece.columns));
-      if (initial == InitialValue::kOne) {
-        std::fill(out.begin(), out.end(), 1.0f);
-      } else {
-        FillNormal(key, deviation, (piece.row + row) * slot.global_columns + piece.column, out);
-      }
     }
   }
 }
@@ -339,17 +320,29 @@ std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::
     for (size_t i = first; i < next; ++i) {
       ParameterSlot part = PartOf(slots[i], begin + share * index, begin + share * (index + 1));
       if (part.count == 0) continue;
-      part.moment = begin / shares + part.offset - (begin + share * index);
+      part.share_offset = begin / shares + part.offset - (begin + share * index);
       updated.push_back(std::move(part));
     }
   }
   return updated;
 }
 
-void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec& model, uint64_t seed,
-                        std::span<float> weights) {
-  for (const ParameterSlot& slot : slots) {
-    FillSlot(slot, model, seed, weights.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(slot.count)));
+void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights) {
+  const InitialValue initial = InfoOf(slot.parameter).initial;
+  if (initial == InitialValue::kZero) return;
+  const uint64_t key = Mix64(seed ^ HashName(slot.whole_name));
+  double deviation = 0.02;
+  if (initial == InitialValue::kNormalByDepth) deviation /= std::sqrt(2.0 * model.layers);
+  for (const ParameterPiece& piece : slot.pieces) {
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const std::span<float> out =
+          weights.subspan(static_cast<size_t>(piece.offset + row * piece.columns), static_cast<size_t>(piece.columns));
+      if (initial == InitialValue::kOne) {
+        std::fill(out.begin(), out.end(), 1.0f);
+      } else {
+        FillNormal(key, deviation, (piece.row + row) * slot.global_columns + piece.column, out);
+      }
+    }
   }
 }
 
@@ -364,7 +357,8 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
   const Bytes bytes(elements * static_cast<int64_t>(sizeof(float)));
   const Bytes share = bytes / OptimizerShares(context);
   const std::string of_rank = absl::StrCat(" of stage ", context.pipeline_rank, ", tensor-parallel rank ", tp_rank);
-  LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(bytes, "weights" + of_rank));
+  const bool rounds = context.model.dtype == DataType::kBfloat16;
+  LYNX_ASSIGN_OR_RETURN(state.weights_, backend.Allocate(rounds ? share : bytes, "weights" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.gradients_, backend.Allocate(bytes, "gradients" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.first_moments_, backend.Allocate(share, "first AdamW moments" + of_rank));
   LYNX_ASSIGN_OR_RETURN(state.second_moments_, backend.Allocate(share, "second AdamW moments" + of_rank));
@@ -382,13 +376,15 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     };
     index_of(kHeadLayer, Parameter::kHeadOutWeight) = index_of(kEmbeddingLayer, Parameter::kEmbedTok);
   }
-  if (context.model.dtype == DataType::kBfloat16) {
+  if (rounds) {
     // Memory is allocated in words of an fp32 number.
     const Bytes words((elements * static_cast<int64_t>(sizeof(Bfloat16)) + 3) / 4 * 4);
     LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend.Allocate(words, "bfloat16 weights" + of_rank));
     state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};
   }
-  FillInitialWeights(state.slots_, context.model, seed, state.weights_);
+  for (const ParameterSlot& slot : state.updated_) {
+    FillInitialWeights(slot, context.model, seed, {state.UpdatedWeight(slot), static_cast<size_t>(slot.count)});
+  }
   state.RoundWeights(backend);
   return state;
 }
@@ -406,10 +402,6 @@ const ParameterSlot* ModelState::shared_embedding() const {
                                   : &Slot(kHeadLayer, Parameter::kHeadOutWeight);
 }
 
-float* ModelState::Weight(int32_t layer, Parameter parameter) {
-  return weights_.data() + Slot(layer, parameter).offset;
-}
-
 template <>
 const float* ModelState::WeightOfOps(int32_t layer, Parameter parameter) const {
   return weights_.data() + Slot(layer, parameter).offset;
@@ -422,12 +414,12 @@ const Bfloat16* ModelState::WeightOfOps(int32_t layer, Parameter parameter) cons
 }
 
 void ModelState::RoundWeights(Backend& backend) {
-  RoundWeights({.begin = 0, .count = static_cast<int64_t>(weights_.size())}, backend);
+  for (const ParameterSlot& slot : updated_) RoundWeights(slot, backend);
 }
 
-void ModelState::RoundWeights(const Range& range, Backend& backend) {
+void ModelState::RoundWeights(const ParameterSlot& updated, Backend& backend) {
   if (rounded_weights_.empty()) return;
-  backend.Round(weights_.data() + range.begin, range.count, rounded_weights_.data() + range.begin);
+  backend.Round(UpdatedWeight(updated), updated.count, rounded_weights_.data() + updated.offset);
 }
 
 Bytes ModelState::bytes() const {

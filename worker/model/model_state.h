@@ -4,7 +4,8 @@
 // ops read. The fp32 ones are then its master weights (Micikevicius et al. 2018); checkpoints have only these.
 //
 // With ZeRO-1 the ranks that hold the same weights share out each layer's range evenly, padded to a multiple of them, and
-// each has the moments of its share alone, share behind share.
+// each has the moments of its share alone, share behind share, and with bfloat16 the master weights too. What ops read it
+// has whole, and of that only its own share follows what it does here: the others' must be gathered (Engine::GatherWeights).
 //
 // Names and shapes (global; t = tensor-parallel size; weights are (out, in)) of GPT:
 //   embed.tok (v, h) split by rows   embed.pos (s, h)
@@ -65,7 +66,7 @@ struct ParameterSlot {
   std::vector<ParameterPiece> pieces;  // 3 for qkv, 2 for a gated fc1, 1 elsewhere
   int64_t offset = 0;            // elements from the start of the flat arrays
   int64_t count = 0;             // elements held, padding included
-  int64_t moment = 0;            // elements from the start of the arrays of moments; of what this rank updates
+  int64_t share_offset = 0;      // the same of arrays that have only what this rank updates
   bool decays = false;           // matrices: weight decay applies
   bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
   bool copy = false;             // the output projection as a copy of the embedding on another rank
@@ -78,31 +79,37 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
 std::vector<ParameterSlot> UpdatedSlots(const StageContext& context, const std::vector<ParameterSlot>& slots,
                                         int32_t index);
 
-// Writes the initial values of `slots` into `weights`, which must be zero: padding and biases are left alone. Element i
-// (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
+// Writes the initial values of a slot into `weights` (slot.count), which must be zero: padding and biases are left alone.
+// Element i (row-major in the global parameter) of a normal parameter is deviate i of the Philox stream with key
 // Mix64(seed ^ FNV-1a-64(name)): block i / 4, by Box-Muller in double, then rounded to float. So the same math library
 // and kind of processor give the same bits on every rank. Pure.
-void FillInitialWeights(const std::vector<ParameterSlot>& slots, const ModelSpec& model, uint64_t seed,
-                        std::span<float> weights);
+void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights);
 
 class ModelState {
  public:
-  // Allocates the arrays through the backend and fills the weights with their initial values. `data_index`: this rank's
-  // place among those that hold the same weights.
+  // Allocates the arrays through the backend and fills the weights that this rank updates with their initial values.
+  // `data_index`: its place among those that hold the same weights.
   static absl::StatusOr<ModelState> Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
                                            uint64_t seed, Backend& backend);
 
   const std::vector<ParameterSlot>& slots() const { return slots_; }
-  // What this rank has moments of, updates and writes to checkpoints. Others that hold the same weights have the rest.
+  // What this rank has moments of, updates, and writes to and reads from checkpoints. Others that hold the same weights have
+  // the rest.
   const std::vector<ParameterSlot>& updated() const { return updated_; }
   bool shares_updates() const { return OptimizerShares(context_) > 1; }
-  // fp32. Whoever else than the optimizer has changed them calls RoundWeights before the next step.
+  // fp32; with bfloat16 only those that this rank updates. Whoever else than the optimizer has changed them calls
+  // Engine::GatherWeights before the next step.
   std::span<float> weights() { return weights_; }
+  // Of a slot of updated().
+  float* UpdatedWeight(const ParameterSlot& slot) {
+    return weights_.data() + (rounded_weights_.empty() ? slot.offset : slot.share_offset);
+  }
+  // What ops read in a model of bfloat16, laid out as gradients(); empty in fp32.
+  std::span<Bfloat16> rounded_weights() { return rounded_weights_; }
   std::span<float> gradients() { return gradients_; }
   std::span<float> first_moments() { return first_moments_; }
   std::span<float> second_moments() { return second_moments_; }
 
-  float* Weight(int32_t layer, Parameter parameter);  // in weights()
   // What ops read: Bfloat16 in a model of that type, else float.
   template <class T>
   const T* WeightOfOps(int32_t layer, Parameter parameter) const;
@@ -117,9 +124,10 @@ class ModelState {
   };
   Range LayerRange(int32_t layer) const;
 
-  // Makes the weights that ops read follow the fp32 ones: all, or a range of the arrays. Nothing to do in fp32.
+  // Makes the weights that ops read follow the fp32 ones: all that this rank updates, or one slot of them. Nothing to do in
+  // fp32.
   void RoundWeights(Backend& backend);
-  void RoundWeights(const Range& range, Backend& backend);
+  void RoundWeights(const ParameterSlot& updated, Backend& backend);
   // Of everything that it holds.
   Bytes bytes() const;
 

@@ -194,7 +194,7 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(first, LoadResumePoint(config, run, seat, state, reports));
-    state.RoundWeights(backend);
+    LYNX_RETURN_IF_ERROR(engine->GatherWeights());
   }
   reports.Append(RankReady{
       .next_step = first, .arena = engine->arena(), .states = state.bytes(), .backend = backend.Name()});

@@ -58,7 +58,7 @@ class Allocation : public testing::TestWithParam<TinySetting> {};
 
 TEST_P(Allocation, NoStepAllocates) {
   TinyJob job;
-  job.model = SpecOf(GetParam().model);
+  job.model = SpecOf(GetParam());
   job.dead_buffers = DeadBuffers::kLeave;  // as in training
   job.Lower(GetParam().layout, RecomputeMode::kFull);
   const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
@@ -82,7 +82,11 @@ INSTANTIATE_TEST_SUITE_P(
     , Allocation,
     testing::Values(TinySetting{TinyModel::kGpt, {}}, TinySetting{TinyModel::kGpt, {.tp = 2, .pp = 2}},
                     TinySetting{TinyModel::kTiedLlama, {.pp = 2, .dp = 2}},
-                    TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2, .sequence_parallel = true}}),
+                    TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2, .sequence_parallel = true}},
+                    TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}},
+                    TinySetting{TinyModel::kTiedLlama,
+                                {.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer},
+                                DataType::kBfloat16}),
     [](const auto& info) { return TestName(info.param); });
 
 }  // namespace

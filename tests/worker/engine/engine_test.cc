@@ -113,7 +113,7 @@ TEST(Engine, EndsWhenTheLossIsNotANumber) {
   // finding.
   const auto statuses = OnRanks(job, [&](TinyRank& rank) -> absl::Status {
     LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
-    if (rank.rank == 0) *rank.state->Weight(0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
+    if (rank.rank == 0) *WeightOf(*rank.state, 0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> before(rank.state->weights().begin(), rank.state->weights().end());
     ends[rank.rank] = rank.engine->RunStep(1).status();
     EXPECT_EQ(std::memcmp(before.data(), rank.state->weights().data(), before.size() * sizeof(float)), 0);
@@ -141,7 +141,7 @@ TEST(Engine, SkipsTheUpdateOfALossThatIsNotANumberWhereItIsTold) {
     };
     LYNX_RETURN_IF_ERROR(rank.engine->RunStep(0).status());
     EXPECT_EQ(rank.engine->skip_reason(), "");
-    float* const weight = rank.rank == 0 ? rank.state->Weight(0, Parameter::kQkvWeight) : nullptr;
+    float* const weight = rank.rank == 0 ? WeightOf(*rank.state, 0, Parameter::kQkvWeight) : nullptr;
     const float good = weight == nullptr ? 0 : *weight;
     if (weight != nullptr) *weight = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> before = states();
@@ -168,7 +168,7 @@ TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
   TinyJob job = SmallJob(kSingle);
   job.train.on_non_finite = NonFinitePolicy::kSkip;
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
-    *rank.state->Weight(0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
+    *WeightOf(*rank.state, 0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
     for (int64_t step = 0; step + 1 < kMostSkipsInARow; ++step) {
       const absl::Status skipped = rank.engine->RunStep(step).status();
       EXPECT_TRUE(skipped.ok()) << skipped;
@@ -184,9 +184,9 @@ TEST(Engine, EndsWhenTheGradientNormIsNotFinite) {
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
     // Without queries, keys and values the attention gives zeros, and proj's huge weights show in the backward pass
     // only.
-    std::fill_n(rank.state->Weight(0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
-    std::fill_n(rank.state->Weight(0, Parameter::kProjWeight), 16 * 16, 3e38f);
-    float* const out = rank.state->Weight(kHeadLayer, Parameter::kHeadOutWeight);
+    std::fill_n(WeightOf(*rank.state, 0, Parameter::kQkvWeight), 3 * 16 * 16, 0.0f);
+    std::fill_n(WeightOf(*rank.state, 0, Parameter::kProjWeight), 16 * 16, 3e38f);
+    float* const out = WeightOf(*rank.state, kHeadLayer, Parameter::kHeadOutWeight);
     for (int i = 0; i < 67 * 16; ++i) out[i] *= 1e6f;
     return rank.engine->RunStep(0).status();
   })[0];

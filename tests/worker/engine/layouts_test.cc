@@ -75,11 +75,36 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
       ParallelLayout{2, 1, 1},
       ParallelLayout{1, 2, 2},
       ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
-      ParallelLayout{.tp = 4, .pp = 2, .sequence_parallel = true}};
+      ParallelLayout{.tp = 4, .pp = 2, .sequence_parallel = true},
+      ParallelLayout{.dp = 4, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .zero = ZeroStage::kOptimizer},
+      ParallelLayout{.pp = 4, .dp = 2, .zero = ZeroStage::kOptimizer, .schedule = ScheduleKind::kChimera}};
   return layouts;
 }
 
 INSTANTIATE_TEST_SUITE_P(, Layouts, testing::ValuesIn(ModelsIn(AllLayouts(), LayoutsInBfloat16())), NameOf);
+
+// Two replicas add the same two gradients, whoever keeps the sum; with more of them sums are made in another order.
+TEST(SharedStates, ChangeNoBitOfTwoReplicas) {
+  for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, TinyModel::kTiedGpt, TinyModel::kTiedLlama}) {
+      for (const ParallelLayout& layout :
+           {ParallelLayout{.dp = 2}, ParallelLayout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true},
+            ParallelLayout{.pp = 2, .dp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved},
+            ParallelLayout{.pp = 2, .schedule = ScheduleKind::kChimera}}) {
+        TinyJob job{.model = SpecOf({.model = model, .dtype = dtype})};
+        job.Lower(layout, RecomputeMode::kSelective);
+        const TinyRun whole = Train(job, 10);
+        job.layout.zero = ZeroStage::kOptimizer;
+        job.Lower(job.layout, RecomputeMode::kSelective);
+        const TinyRun shared = Train(job, 10);
+        SCOPED_TRACE(TestName({model, job.layout, dtype}));
+        EXPECT_EQ(shared.losses(), whole.losses());
+        EXPECT_TRUE(shared.weights == whole.weights);
+      }
+    }
+  }
+}
 
 // Rounding what is stored makes the curve another one, but not by much: weights are updated in fp32.
 TEST(Bfloat16, TrainsAlmostAsFloatDoes) {

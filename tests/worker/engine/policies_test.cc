@@ -133,7 +133,8 @@ TinyJob AutoJob(const TinySetting& setting) {
                            .dp = layout.dp,
                            .virtual_stages = layout.virtual_stages,
                            .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
-                           .schedule = layout.schedule};
+                           .schedule = layout.schedule,
+                           .zero = layout.zero};
   request.spec.resources = {
       .min_ranks = layout.ranks(),
       .max_ranks = layout.ranks(),
@@ -194,7 +195,8 @@ const std::vector<ParallelLayout>& LayoutsInBfloat16() {
       ParallelLayout{1, 1, 1},
       ParallelLayout{2, 2, 2},
       ParallelLayout{.tp = 2, .pp = 2, .schedule = ScheduleKind::kChimera},
-      ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble}};
+      ParallelLayout{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble},
+      ParallelLayout{.pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}};
   return layouts;
 }
 

@@ -50,6 +50,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const TinyJob& job) {
   return OpenDataset({.kind = DataKind::kText, .path = TextFile()}, job.model.seq, job.model.vocab, job.train.seed);
 }
 
+// A slot's values into the whole parameter.
+void Collect(const ParameterSlot& slot, const float* values, Parameters& parameters) {
+  std::vector<float>& whole = parameters[slot.name];
+  whole.resize(slot.global_rows * slot.global_columns);
+  for (const ParameterPiece& piece : slot.pieces) {
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      std::copy_n(values + piece.offset + row * piece.columns, piece.columns,
+                  &whole[(piece.row + row) * slot.global_columns + piece.column]);
+    }
+  }
+}
+
 absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                      const std::function<absl::Status(TinyRank&)>& body) {
   TinyRank rank{.rank = options.rank, .coordinates = CoordinatesOf(job.layout, options.rank), .job = &job};
@@ -71,7 +83,7 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                                           .train = job.train,
                                           .dead_buffers = job.dead_buffers},
                                          *backend, *communicator, state, *dataset));
-    rank.backend = backend.get();
+    LYNX_RETURN_IF_ERROR(engine->GatherWeights());
     rank.communicator = communicator.get();
     rank.state = &state;
     rank.dataset = dataset.get();
@@ -151,17 +163,17 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
   return statuses;
 }
 
-void CollectPieces(const ModelState& state, std::span<const float> values, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.slots()) {
-    std::vector<float>& whole = parameters[slot.name];
-    whole.resize(slot.global_rows * slot.global_columns);
-    for (const ParameterPiece& piece : slot.pieces) {
-      for (int64_t row = 0; row < piece.rows; ++row) {
-        std::copy_n(&values[slot.offset + piece.offset + row * piece.columns], piece.columns,
-                    &whole[(piece.row + row) * slot.global_columns + piece.column]);
-      }
-    }
-  }
+void CollectGradients(ModelState& state, Parameters& parameters) {
+  for (const ParameterSlot& slot : state.slots()) Collect(slot, &state.gradients()[slot.offset], parameters);
+}
+
+void CollectWeights(ModelState& state, Parameters& parameters) {
+  for (const ParameterSlot& slot : state.updated()) Collect(slot, state.UpdatedWeight(slot), parameters);
+}
+
+float* WeightOf(ModelState& state, int32_t layer, Parameter parameter) {
+  LYNX_CHECK(!state.shares_updates());
+  return &state.weights()[state.Slot(layer, parameter).offset];
 }
 
 std::vector<double> TinyRun::losses() const {
@@ -181,7 +193,7 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
       EXPECT_EQ(report.arena_peak, rank.engine->arena());
     }
     const std::lock_guard lock(mutex);
-    if (rank.coordinates.dp == 0) CollectPieces(*rank.state, rank.state->weights(), run.weights);
+    if (rank.coordinates.dp == 0 || rank.state->shares_updates()) CollectWeights(*rank.state, run.weights);
     return absl::OkStatus();
   });
   for (int32_t rank = 0; rank < job.layout.ranks(); ++rank) {

@@ -52,7 +52,6 @@ struct TinyRank {
   int32_t rank = 0;
   RankCoordinates coordinates;
   const TinyJob* job = nullptr;
-  Backend* backend = nullptr;
   Communicator* communicator = nullptr;
   ModelState* state = nullptr;
   const Dataset* dataset = nullptr;
@@ -67,8 +66,12 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
 
 // Whole parameters by name, row-major.
 using Parameters = std::map<std::string, std::vector<float>>;
-// Copies this rank's pieces of one flat array (weights, gradients, ...) into the whole parameters.
-void CollectPieces(const ModelState& state, std::span<const float> values, Parameters& parameters);
+// Copies this rank's pieces into the whole parameters: of the gradients, or of the fp32 weights that it updates.
+void CollectGradients(ModelState& state, Parameters& parameters);
+void CollectWeights(ModelState& state, Parameters& parameters);
+
+// Where a parameter begins in the fp32 weights of a state that shares none out.
+float* WeightOf(ModelState& state, int32_t layer, Parameter parameter);
 
 struct TinyRun {
   std::vector<std::vector<StepReport>> reports;  // by rank, step

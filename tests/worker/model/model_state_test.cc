@@ -43,6 +43,11 @@ int64_t ElementsOf(const std::vector<ParameterSlot>& slots) {
   return slots.empty() ? 0 : slots.back().offset + slots.back().count;
 }
 
+void Fill(const ParameterSlot& slot, const ModelSpec& model, uint64_t seed, std::span<float> weights) {
+  FillInitialWeights(slot, model, seed,
+                     weights.subspan(static_cast<size_t>(slot.offset), static_cast<size_t>(slot.count)));
+}
+
 struct Gathered {
   std::vector<float> values;
   std::vector<int> owners;  // ranks that hold each element
@@ -55,8 +60,8 @@ std::map<std::string, Gathered> Gather(const ModelSpec& model, int32_t tp, int32
     for (int32_t r = 0; r < tp; ++r) {
       const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(model, tp, pp, stage), r);
       std::vector<float> weights(static_cast<size_t>(ElementsOf(slots)));
-      FillInitialWeights(slots, model, seed, weights);
       for (const ParameterSlot& slot : slots) {
+        Fill(slot, model, seed, weights);
         Gathered& into = whole[slot.name];
         into.values.resize(static_cast<size_t>(slot.global_rows * slot.global_columns));
         into.owners.resize(into.values.size());
@@ -162,43 +167,66 @@ TEST(ParameterSlots, ArePackedAndInsideTheirCounts) {
   }
 }
 
-// Every element that is in a file, once; and all that the plan says of memory.
+void ExpectPlannedBytes(ModelState& state, const StageContext& context) {
+  const StateBytes planned = StatesOf(context);
+  EXPECT_EQ(state.bytes(), planned.total());
+  size_t optimizer = 2 * state.first_moments().size_bytes(), weights = state.weights().size_bytes();
+  if (context.model.dtype == DataType::kBfloat16) {
+    optimizer += weights;
+    weights = state.rounded_weights().size_bytes();
+  }
+  EXPECT_EQ(Bytes(static_cast<int64_t>(optimizer)), planned.optimizer);
+  EXPECT_EQ(Bytes(static_cast<int64_t>(weights)), planned.weights);
+}
+
+// Counts the elements of an updated slot by row and column; its pieces lie one behind another within the rank's arrays.
+void Hold(const ParameterSlot& slot, ModelState& state, const std::map<std::string, Gathered>& initial,
+          std::map<std::pair<int64_t, int64_t>, int>& held) {
+  ASSERT_LE(slot.share_offset + slot.count, static_cast<int64_t>(state.first_moments().size()));
+  const float* value = state.UpdatedWeight(slot);
+  for (const ParameterPiece& piece : slot.pieces) {
+    EXPECT_EQ(piece.offset, value - state.UpdatedWeight(slot));
+    for (int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
+      for (int64_t column = piece.column; column < piece.column + piece.columns; ++column) {
+        ++held[{row, column}];
+        const auto place = static_cast<size_t>(row * slot.global_columns + column);
+        ASSERT_EQ(*value++, initial.at(slot.name).values[place]) << slot.name;
+      }
+    }
+  }
+  const int64_t elements = value - state.UpdatedWeight(slot);
+  EXPECT_EQ(slot.count, state.shares_updates() ? elements : std::max(slot.count, elements)) << "no padding in a share";
+}
+
+// Every element that is in a file, once, with the value that it begins with in any layout; and all that the plan says of
+// memory.
 TEST(UpdatedSlots, SharesOfAllMembersMakeUpTheWhole) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  for (const auto& [model, tp] : ModelsAndSizes()) {
+  for (auto [model, tp] : ModelsAndSizes()) {
+    const std::map<std::string, Gathered> initial = Gather(model, 1, 1, 42);
     for (const int32_t dp : {1, 2, 3, 7}) {
-      StageContext context = ContextOf(model, tp, 1, 0);
-      context.layout.dp = dp;
-      context.layout.zero = ZeroStage::kOptimizer;
-      std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by row and column
-      for (int32_t index = 0; index < dp; ++index) {
-        ModelState state = ModelState::Create(context, tp - 1, index, 42, *backend).value();
-        const StateBytes planned = StatesOf(context);
-        EXPECT_EQ(state.bytes(), planned.total());
-        EXPECT_EQ(Bytes(static_cast<int64_t>(2 * state.first_moments().size_bytes())), planned.optimizer);
-        int64_t last_moment = -1;
-        for (const ParameterSlot& slot : state.updated()) {
-          EXPECT_GT(slot.moment, last_moment);
-          last_moment = slot.moment + slot.count - 1;
-          ASSERT_LT(last_moment, static_cast<int64_t>(state.first_moments().size()));
-          int64_t offset = 0;
-          for (const ParameterPiece& piece : slot.pieces) {
-            EXPECT_EQ(piece.offset, offset);
-            offset += piece.rows * piece.columns;
-            for (int64_t row = 0; row < piece.rows; ++row) {
-              for (int64_t column = 0; column < piece.columns; ++column) {
-                ++held[slot.name][{piece.row + row, piece.column + column}];
-              }
-            }
+      for (const DataType dtype : {DataType::kFloat32, DataType::kBfloat16}) {
+        model.dtype = dtype;
+        StageContext context = ContextOf(model, tp, 1, 0);
+        context.layout.dp = dp;
+        context.layout.zero = ZeroStage::kOptimizer;
+        std::map<std::string, std::map<std::pair<int64_t, int64_t>, int>> held;  // by row and column
+        for (int32_t index = 0; index < dp; ++index) {
+          ModelState state = ModelState::Create(context, tp - 1, index, 42, *backend).value();
+          ExpectPlannedBytes(state, context);
+          int64_t end = 0;
+          for (const ParameterSlot& slot : state.updated()) {
+            EXPECT_GE(slot.share_offset, end) << "where another slot is";
+            end = slot.share_offset + slot.count;
+            Hold(slot, state, initial, held[slot.name]);
           }
-          if (dp > 1) EXPECT_EQ(slot.count, offset);
         }
-      }
-      for (const ParameterSlot& slot : ParameterSlotsOf(context, tp - 1)) {
-        size_t elements = 0;
-        for (const ParameterPiece& piece : slot.pieces) elements += static_cast<size_t>(piece.rows * piece.columns);
-        EXPECT_EQ(held[slot.name].size(), elements) << slot.name;
-        for (const auto& [element, times] : held[slot.name]) ASSERT_EQ(times, 1) << slot.name;
+        for (const ParameterSlot& slot : ParameterSlotsOf(context, tp - 1)) {
+          size_t elements = 0;
+          for (const ParameterPiece& piece : slot.pieces) elements += static_cast<size_t>(piece.rows * piece.columns);
+          EXPECT_EQ(held[slot.name].size(), elements) << slot.name;
+          for (const auto& [element, times] : held[slot.name]) ASSERT_EQ(times, 1) << slot.name;
+        }
       }
     }
   }
@@ -226,7 +254,7 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   ModelState whole = ModelState::Create(ContextOf(model, 1, 1, 0), 0, 0, 42, *backend).value();
   EXPECT_EQ(whole.shared_embedding(), nullptr);
-  EXPECT_EQ(whole.Weight(kHeadLayer, Parameter::kHeadOutWeight), whole.Weight(kEmbeddingLayer, Parameter::kEmbedTok));
+  EXPECT_EQ(whole.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight), whole.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(whole.Gradient(kHeadLayer, Parameter::kHeadOutWeight), whole.Gradient(kEmbeddingLayer, Parameter::kEmbedTok));
   EXPECT_EQ(static_cast<int64_t>(whole.weights().size_bytes()), StatesOf(ContextOf(model, 1, 1, 0)).weights.value);
   EXPECT_EQ(whole.LayerRange(kHeadLayer).count, 2 * model.hidden);  // the norm
@@ -239,8 +267,8 @@ TEST(TiedEmbeddings, AreOneWeightOnOneRankAndEqualCopiesOnTwo) {
     EXPECT_FALSE(first.shared_embedding()->copy);
     EXPECT_TRUE(last.shared_embedding()->copy);
     ASSERT_EQ(first.shared_embedding()->count, last.shared_embedding()->count);
-    const float *tok = first.Weight(kEmbeddingLayer, Parameter::kEmbedTok),
-                *out = last.Weight(kHeadLayer, Parameter::kHeadOutWeight);
+    const float *tok = first.WeightOfOps<float>(kEmbeddingLayer, Parameter::kEmbedTok),
+                *out = last.WeightOfOps<float>(kHeadLayer, Parameter::kHeadOutWeight);
     for (int64_t i = 0; i < first.shared_embedding()->count; ++i) ASSERT_EQ(tok[i], out[i]);
     EXPECT_EQ(static_cast<int64_t>(last.weights().size_bytes()), StatesOf(ContextOf(model, 2, 2, 1)).weights.value);
   }
@@ -270,7 +298,7 @@ TEST(Bfloat16Weights, FollowTheFloatOnes) {
     const ParameterSlot& slot = state.slots().front();
     state.weights()[slot.offset] = 7;
     state.weights()[slot.offset + slot.count] = 7;  // of the next one
-    state.RoundWeights({.begin = slot.offset, .count = slot.count}, *backend);
+    state.RoundWeights(slot, *backend);
     EXPECT_EQ(static_cast<float>(*state.WeightOfOps<Bfloat16>(slot.layer, slot.parameter)), 7);
     const ParameterSlot& next = state.slots()[1];
     EXPECT_NE(static_cast<float>(*state.WeightOfOps<Bfloat16>(next.layer, next.parameter)), 7);
@@ -293,7 +321,7 @@ TEST(InitialWeights, AreTheSameBitsInEveryLayout) {
 TEST(InitialWeights, PaddingIsZero) {
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(ContextOf(SmallModel(), 8, 1, 0), 7);
   std::vector<float> weights(static_cast<size_t>(ElementsOf(slots)));
-  FillInitialWeights(slots, SmallModel(), 42, weights);
+  for (const ParameterSlot& slot : slots) Fill(slot, SmallModel(), 42, weights);
   const ParameterSlot& tok = slots.front();
   ASSERT_EQ(tok.name, "embed.tok");
   EXPECT_EQ(tok.pieces[0].rows, 0);
