@@ -31,6 +31,7 @@ absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, cons
     if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
     group.memory_per_device = *memory;
   }
+  group.host_is_device = options.target != "any";  // Lynx's engine has CPU ranks, as the server plans for
   LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
   return ClusterTopology{{std::move(group)}};
 }

@@ -202,12 +202,15 @@ Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& 
   return least;
 }
 
-Bytes HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage) {
-  Bytes least;
+std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage,
+                                      Bytes taken) {
+  std::optional<Bytes> least;
   for (const int32_t group : GroupsOfStage(cluster, layout, stage)) {
     const NodeGroup& nodes = cluster.groups[static_cast<size_t>(group)];
-    const Bytes share = nodes.host_memory / nodes.devices_per_node;
-    if (share.value > 0 && (least.value == 0 || share < least)) least = share;
+    const Bytes known = nodes.host_is_device ? nodes.memory_per_device : nodes.host_memory;
+    if (known.value == 0) continue;
+    const Bytes share = nodes.host_is_device ? std::max(Bytes(0), known - taken) : known / nodes.devices_per_node;
+    least = least ? std::min(*least, share) : share;
   }
   return least;
 }

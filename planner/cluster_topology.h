@@ -7,6 +7,7 @@
 #define LYNX_PLANNER_CLUSTER_TOPOLOGY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,10 @@ struct NodeGroup {
   int32_t devices_per_node = 1;  // >= 1
   Bytes memory_per_device;       // 0 = unknown: model states are not checked
   Bytes host_memory;             // of a node, shared by its devices; 0 = unknown
-  HardwareProfile profile;       // of each device, and of the links inside a node and out of it
+  // Devices whose memory is their node's, such as CPU ranks: what they send to the host stays in memory_per_device,
+  // and host_memory is not read.
+  bool host_is_device = false;
+  HardwareProfile profile;  // of each device, and of the links inside a node and out of it
 
   int32_t devices() const { return nodes * devices_per_node; }
   bool operator==(const NodeGroup&) const = default;
@@ -59,9 +63,11 @@ std::string NodesText(const ClusterTopology& cluster);
 std::vector<int32_t> GroupsOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
 // The least memory of the devices of a stage that is known; 0 = none is.
 Bytes DeviceMemoryOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
-// What each rank of a stage may have of its node's memory: an even share with all devices of the node, whether they are
-// used or not. The least that is known; 0 = none is.
-Bytes HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage);
+// What each rank of a stage may send to the host, if states and activations take `taken` of its device: an even share
+// of its node's memory with all devices of the node, whether they are used or not; where the host is the device, what
+// the device has left. The least that is known; nullopt: none is.
+std::optional<Bytes> HostShareOfStage(const ClusterTopology& cluster, const ParallelLayout& layout, int32_t stage,
+                                      Bytes taken);
 
 // One profile that stands for both: a synchronous step is as slow as its slowest rank, so every figure is the worse
 // of the two. Measured shapes are those that both have.

@@ -458,6 +458,11 @@ std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
   return DraftOf(RecomputeMode::kNoOverlap, to_beat);
 }
 
+std::optional<Draft> LayoutPlanner::AfreshWithoutHost(Nanos to_beat) {
+  fits_.ForgetReserves();
+  return DraftOf(RecomputeMode::kAuto, to_beat);
+}
+
 Shortfall LayoutPlanner::LeastShortfall() {
   fits_.SetOffloading(fits_.OffersOffloading());
   const auto lacking = [&](int32_t stage, int32_t layers, bool estimate) {
@@ -521,8 +526,9 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
       part.live_peak = memory->live_peak;
       part.host = memory->host_peak;
     }
-    if (const Bytes share = fits_.HostShare(stage); draft.offloading && part.host > share) {
-      fits_.ReserveHost(stage, draft.policies[stage], part.host);
+    const Bytes share = fits_.HostShare(stage, draft.layers[stage], part.arena);
+    if (draft.offloading && part.host > share) {
+      fits_.ReserveHost(stage, draft.policies[stage], part.host, share);
       fits = false;
     }
     part.states = StatesOf(context);

@@ -75,6 +75,8 @@ class LayoutPlanner {
   // The best draft that does without windows, forgetting what Assemble has found out: that was about other drafts.
   // nullopt where the request's mode does not come to it, or nothing promises to be faster than `to_beat`.
   std::optional<Draft> AfreshWithoutOverlap(Nanos to_beat);
+  // The same of the best draft of HEU that sends nothing to the host.
+  std::optional<Draft> AfreshWithoutHost(Nanos to_beat);
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }

@@ -16,18 +16,23 @@
 namespace lynx {
 namespace {
 
+// Of a request that names what goes to the host: so many candidates are planned before it counts as infeasible.
+constexpr int kMostSearches = 8;
+
 // The stage that its nodes' memory has no room for, if any: of a policy that the request names.
 std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, const Plan& plan) {
   for (int32_t index = 0; index < plan.layout.pp; ++index) {
-    const Bytes host = plan.stages[static_cast<size_t>(index)].host;
-    const Bytes share = HostShareOfStage(cluster, plan.layout, index);
-    if (share.value == 0 || host <= share) continue;
-    return Infeasible{.stage = index,
-                      .needed = host,
-                      .limit = share,
-                      .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(host),
-                                             " to the host's memory, of which a device's share is ", FormatBytes(share)),
-                      .suggestion = "a smaller recomputeOptions.offloadShare"};
+    const StagePlan& stage = plan.stages[static_cast<size_t>(index)];
+    const std::optional<Bytes> share =
+        HostShareOfStage(cluster, plan.layout, index, stage.states.total() + stage.arena);
+    if (stage.host.value == 0 || !share || stage.host <= *share) continue;
+    return Infeasible{
+        .stage = index,
+        .needed = stage.host,
+        .limit = *share,
+        .reason = absl::StrCat("stage ", index, " sends ", FormatBytes(stage.host),
+                               " to the host's memory, of which a device's share is ", FormatBytes(*share)),
+        .suggestion = "a smaller recomputeOptions.offloadShare"};
   }
   return std::nullopt;
 }
@@ -36,13 +41,22 @@ absl::StatusOr<PlanResult> FastestOrWhyNot(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target).status());
   LYNX_RETURN_IF_ERROR(CheckLowered(request));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, LoweredCandidates(request));
+  LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, LoweredCandidates(request));
   PlanCaches caches(request);
-  std::optional<Plan> plan = PlanSearch(request, candidates, caches).Fastest();
-  if (!plan) return PlanResult(ExplainInfeasible(request, candidates, caches));
-  if (std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan)) return PlanResult(*std::move(lacking));
-  plan->digest = Sha256Hex(PlanText(*plan));
-  return PlanResult(*std::move(plan));
+  std::optional<Infeasible> first_lacking;
+  for (int searches = 0; searches < kMostSearches && !candidates.empty(); ++searches) {
+    std::optional<Plan> plan = PlanSearch(request, candidates, caches).Fastest();
+    if (!plan) break;
+    std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
+    if (!lacking) {
+      plan->digest = Sha256Hex(PlanText(*plan));
+      return PlanResult(*std::move(plan));
+    }
+    if (!first_lacking) first_lacking = std::move(lacking);
+    std::erase(candidates, Candidate{plan->layout, plan->micro_batch, plan->microbatches});
+  }
+  if (first_lacking) return PlanResult(*std::move(first_lacking));
+  return PlanResult(ExplainInfeasible(request, candidates, caches));
 }
 
 }  // namespace

@@ -156,8 +156,16 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
   bool at_once = true;
+  const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
   if (at_once) return plan;
+  // What did not fit into the host's memory may have cost more than doing without it.
+  if (offloading) {
+    if (std::optional<Draft> stored = planner.AfreshWithoutHost(plan ? plan->step : kForever)) {
+      std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
+      if (without && (!plan || without->step < plan->step)) plan = std::move(without);
+    }
+  }
   // What had to give way to arenas was memory of plans with windows. Without windows less may have to, and that can be
   // faster.
   std::optional<Draft> other = planner.AfreshWithoutOverlap(plan ? plan->step : kForever);

@@ -239,7 +239,13 @@ bool OffersOffloading(const PlanRequest& request) {
   const std::vector<RecomputeMode>& forbidden = options.forbidden;
   const bool heu = mode == kHeu || mode == kOpt ||
                    (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
-  return request.target == PlanTarget::kAnyFramework && heu && !options.forbids_offload;
+  // Where the host is the device, only a limit of the job's own leaves something of it.
+  const bool limited = request.spec.resources.activation_memory_per_rank.value > 0;
+  const bool room =
+      std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
+        return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;
+      });
+  return room && heu && !options.forbids_offload;
 }
 
 }  // namespace lynx

@@ -29,8 +29,8 @@ struct Candidate {
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
                                                   PlanTarget target);
 
-// Whether the planner may choose to send tensors to the host: not for Lynx's engine, which copies nothing
-// there, nor under a policy that says itself what goes, or where the job forbids it.
+// Whether the planner may choose to send tensors to the host: not where no host is known to have memory for them, nor
+// under a policy that says itself what goes, or where the job forbids it.
 bool OffersOffloading(const PlanRequest& request);
 
 }  // namespace lynx

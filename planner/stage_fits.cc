@@ -39,7 +39,9 @@ StageFits::StageFits(const PlanRequest& request, const Candidate& candidate, Pla
     device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
     const bool copies = costs_.Of(stage).OffloadTime(Bytes(1)) < kLongestTime;
     const bool offers = copies && lynx::OffersOffloading(request);
-    host_memory_.push_back(offers ? HostShare(stage) / pipeline_.chunks : Bytes(0));
+    const int32_t layers = std::max(pipeline_.chunks, request.spec.model.layers * pipeline_.pipes() / stages());
+    const Bytes limit = offers ? Limit(stage, layers).value_or(Bytes(0)) : Bytes(0);
+    host_memory_.push_back(offers ? HostShare(stage, layers, limit) / pipeline_.chunks : Bytes(0));
     auto& busy = busy_times_.emplace_back();
     if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
       busy = busy_times_[stage - 1];
@@ -69,8 +71,13 @@ void StageFits::ForgetReserves() {
   fits_.clear();
 }
 
+Bytes StageFits::HostShare(int32_t stage, int32_t layers, Bytes activations) const {
+  const Bytes taken = States(stage, layers).total() + activations;
+  return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
+}
+
 // HEU's model counts all microbatches in flight as if they had been on their way at once.
-void StageFits::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken) {
+void StageFits::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
   Bytes most;
   for (const StagePolicy& policy : policies) {
     Bytes offloaded;
@@ -81,9 +88,9 @@ void StageFits::ReserveHost(int32_t stage, const std::vector<StagePolicy>& polic
     }
     most = std::max(most, offloaded * InFlightOf(stage));
   }
-  const double share = static_cast<double>(HostShare(stage).value) / static_cast<double>(taken.value);
+  const double part = static_cast<double>(share.value) / static_cast<double>(taken.value);
   Bytes& host = host_memory_[static_cast<size_t>(stage)];
-  host = std::min(host, Bytes(static_cast<int64_t>(share * static_cast<double>(most.value))));
+  host = std::min(host, Bytes(static_cast<int64_t>(part * static_cast<double>(most.value))));
   offload_problems_.clear();
   fits_.clear();
 }

@@ -76,11 +76,11 @@ class StageFits {
   // Whether HEU may offload from now on, on the stages that can. At first it may not.
   void SetOffloading(bool offloading) { offloading_ = offloading; }
   bool offloading() const { return offloading_; }
-  // Of the host's memory, each rank's share; 0: unknown.
-  Bytes HostShare(int32_t stage) const { return HostShareOfStage(request_.cluster, candidate_.layout, stage); }
-  // A stage's program was found to take so much of the host's memory with these policies, more than its share. From now on
+  // Of the host's memory, each rank's share, if activations take so much; 0: none or unknown.
+  Bytes HostShare(int32_t stage, int32_t layers, Bytes activations) const;
+  // A stage's program was found to take so much of the host's memory with these policies, more than `share`. From now on
   // they send too much there. Forgets all fits.
-  void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken);
+  void ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share);
   // N of kUniform and kBlock from now on; at first the request's.
   void SetNamedLayers(int32_t layers);
 
@@ -197,7 +197,9 @@ class StageFits {
   bool lowers_peaks_ = false;
   std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
   bool offloading_ = false;
-  std::vector<Bytes> host_memory_;  // per stage: what each virtual stage may offload to; 0: the stage cannot, or may not
+  // Per stage: what each virtual stage may offload to, in a partition of even stages; 0: the stage cannot, or may
+  // not.
+  std::vector<Bytes> host_memory_;
   std::map<std::tuple<int32_t, int32_t, bool>, RecomputeProblem> offload_problems_;  // by stage, layers, head
   std::map<std::tuple<bool, bool, int32_t>, Bytes> fixed_;  // by FixedKey
   std::map<std::tuple<RecomputeMode, int32_t, int32_t, bool>, const StageHeu*> heus_;

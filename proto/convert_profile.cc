@@ -298,6 +298,7 @@ v1::ClusterTopology ToProto(const ClusterTopology& cluster) {
     to.set_devices_per_node(group.devices_per_node);
     to.set_memory_per_device_bytes(group.memory_per_device.value);
     to.set_host_memory_bytes(group.host_memory.value);
+    to.set_host_is_device(group.host_is_device);
     *to.mutable_profile() = ToProto(group.profile);
   }
   return message;
@@ -316,6 +317,7 @@ absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, co
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "host_memory_bytes"), m.host_memory_bytes(), 0, kMaxWireBytes));
     group.memory_per_device = Bytes(m.memory_per_device_bytes());
     group.host_memory = Bytes(m.host_memory_bytes());
+    group.host_is_device = m.host_is_device();
     LYNX_ASSIGN_OR_RETURN(group.profile, FromProto(m.profile(), FieldPath(at, "profile")));
     cluster.groups.push_back(std::move(group));
   }

@@ -181,6 +181,7 @@ class Controller {
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
+  bool OnCpus(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
   std::vector<NodeDevices> FreeDevices(const Job* for_job) const;

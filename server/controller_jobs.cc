@@ -267,7 +267,18 @@ void Controller::AskForPlan(Job& job) {
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
   PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
+  for (NodeGroup& group : request.cluster.groups) group.host_is_device = OnCpus(job);
   effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
+}
+
+// Whether any of its devices is a CPU, of which the memory is the node's own: then none may count on it a second
+// time.
+bool Controller::OnCpus(const Job& job) {
+  return std::any_of(job.reservation.devices.begin(), job.reservation.devices.end(), [&](const DeviceRef& reserved) {
+    const std::vector<Device>& devices = NodeOf(reserved.node).agent.devices;
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const Device& device) { return device.index == reserved.device && device.kind == "cpu"; });
+  });
 }
 
 // Gives back what the job holds while it is planned.

@@ -31,6 +31,7 @@ absl::StatusOr<PlanRequest> RequestOf(const std::string& source_dir, const Setti
   spec.model.seq = setting.seq;
   spec.train = {.steps = 1, .global_batch = setting.micro_batch * kMicrobatches, .micro_batch = setting.micro_batch};
   spec.resources.min_ranks = spec.resources.max_ranks = setting.tp * setting.pp;
+  spec.recompute_options.forbids_offload = true;  // no other policy here has the host's memory
   spec.parallel = {.tp = setting.tp,
                    .pp = setting.pp,
                    .dp = 1,

@@ -318,6 +318,39 @@ TEST(OffloadPlan, TheHostsMemoryIsALimitToo) {
   EXPECT_TRUE(std::holds_alternative<Plan>(*MakePlan(request)));
 }
 
+TEST(OffloadPlan, AHostThatIsTheDeviceHasWhatIsLeftOfIt) {
+  PlanRequest request = Request(1000);
+  const Plan plan = std::get<Plan>(*MakePlan(request));
+  Bytes states_and_arena, all;
+  for (const StagePlan& stage : plan.stages) {
+    states_and_arena = std::max(states_and_arena, stage.states.total() + stage.arena);
+    all = std::max(all, stage.states.total() + stage.arena + stage.host);
+  }
+  NodeGroup& group = request.cluster.groups[0];
+  group.host_is_device = true;
+  group.memory_per_device = all;
+  EXPECT_TRUE(std::holds_alternative<Plan>(*MakePlan(request)));
+  group.memory_per_device = states_and_arena + Bytes(1000);
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(*result));
+  EXPECT_THAT(std::get<Infeasible>(*result).reason, HasSubstr("to the host's memory, of which a device's share is"));
+}
+
+TEST(OffloadPlan, WhereTheFastestSendsTooMuchAnotherLayoutIsTaken) {
+  PlanRequest request = Request(1000);
+  request.spec.train.micro_batch = 0;
+  const Plan fastest = std::get<Plan>(*MakePlan(request));
+  Bytes host;
+  for (const StagePlan& stage : fastest.stages) host = std::max(host, stage.host);
+  request.cluster.groups[0].host_memory = host * 2 - Bytes(2);  // of two devices
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
+  const Plan& other = std::get<Plan>(*result);
+  EXPECT_NE(other.micro_batch, fastest.micro_batch);
+  EXPECT_GT(other.stages[0].host, Bytes(0));
+  for (const StagePlan& stage : other.stages) EXPECT_LT(stage.host, host);
+}
+
 TEST(OffloadPlan, APolicyThatChoosesForItselfTakesNoShare) {
   PlanRequest request = Request(500);
   request.spec.recompute = RecomputeMode::kAuto;

@@ -83,7 +83,7 @@ TEST(PlanOffload, IsChosenWhereRecomputingIsLongAndCopiesAreFast) {
   }
 }
 
-TEST(PlanOffload, NothingLeavesOverASlowLinkForTheEngineOrUnknownHosts) {
+TEST(PlanOffload, NothingLeavesOverASlowLinkOrForUnknownHosts) {
   PlanRequest request = Request(5000);
   request.spec.recompute_options.forbids_offload = true;
   const std::string without = PlanOf(request).digest;
@@ -94,10 +94,47 @@ TEST(PlanOffload, NothingLeavesOverASlowLinkForTheEngineOrUnknownHosts) {
   request.cluster.groups[0].host_memory = Bytes(0);
   EXPECT_EQ(PlanOf(request).digest, without);
   request = Request(5000);
-  request.target = PlanTarget::kLynxEngine;
-  EXPECT_FALSE(Offloads(PlanOf(request)));
-  request = Request(5000);
   request.spec.recompute = RecomputeMode::kNoOverlap;
+  EXPECT_FALSE(Offloads(PlanOf(request)));
+}
+
+TEST(PlanOffload, IsTheEnginesToChooseToo) {
+  PlanRequest request = Request(5000);
+  request.target = PlanTarget::kLynxEngine;
+  EXPECT_TRUE(Offloads(PlanOf(request)));
+}
+
+// On CPU ranks: what is sent to the host may take only what states and activations leave of the device.
+TEST(PlanOffload, AHostThatIsTheDevicePromisesNoByteTwice) {
+  PlanRequest request = Request(5000);
+  request.target = PlanTarget::kLynxEngine;
+  NodeGroup& group = request.cluster.groups[0];
+  group.host_is_device = true;  // then the 64 MiB above are not read
+  group.memory_per_device = kGiB;
+  const Plan roomy = PlanOf(request);
+  ASSERT_TRUE(Offloads(roomy));
+  Bytes most;
+  for (const StagePlan& stage : roomy.stages) most = std::max(most, stage.states.total() + stage.arena + stage.host);
+  int offloading = 0;
+  for (int64_t kib = 0; kib <= 4096; kib += 256) {
+    SCOPED_TRACE(testing::Message() << kib << " KiB less");
+    group.memory_per_device = most - kKiB * kib;
+    const Plan plan = PlanOf(request);
+    for (const StagePlan& stage : plan.stages) {
+      EXPECT_LE(stage.states.total() + stage.arena + stage.host, group.memory_per_device);
+    }
+    request.spec.recompute_options.forbids_offload = true;
+    EXPECT_LE(plan.step, PlanOf(request).step);
+    request.spec.recompute_options.forbids_offload = false;
+    offloading += Offloads(plan) ? 1 : 0;
+  }
+  EXPECT_GE(offloading, 2);
+  // Without a limit of the job's own, activations may take all that there is.
+  request.spec.resources.activation_memory_per_rank = Bytes(0);
+  EXPECT_FALSE(Offloads(PlanOf(request)));
+  // Unknown memory promises nothing.
+  request = Request(5000);
+  request.cluster.groups[0].host_is_device = true;
   EXPECT_FALSE(Offloads(PlanOf(request)));
 }
 
@@ -152,7 +189,8 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   fits.SetOffloading(true);
   const std::vector<StagePolicy> before = PoliciesOf(fits);
   ASSERT_GT(BytesThatLeave(fits, before), Bytes(0));
-  fits.ReserveHost(0, before, fits.HostShare(0) * 2);
+  const Bytes share = fits.HostShare(0, 4, Bytes(0));
+  fits.ReserveHost(0, before, share * 2, share);
   const std::vector<StagePolicy> after = PoliciesOf(fits);
   EXPECT_GT(BytesThatLeave(fits, after), Bytes(0));
   EXPECT_LE(BytesThatLeave(fits, after), BytesThatLeave(fits, before) / 2);

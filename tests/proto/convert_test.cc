@@ -133,6 +133,7 @@ TEST(ConvertTest, ClustersComeBackTheSame) {
     cluster.groups[0].profile.inner_links.clear();  // they must divide a node's devices
     cluster.groups[0].name = "first";
     cluster.groups[0].host_memory = Bytes(int64_t{1} << 40);
+    cluster.groups[0].host_is_device = true;
     cluster.groups.push_back(cluster.groups[0]);
     cluster.groups[1].nodes = 1;
     const absl::StatusOr<ClusterTopology> back = FromProto(ToProto(cluster));

@@ -30,7 +30,9 @@ TEST(ControllerJobsTest, RunsFromSubmissionToSuccess) {
   cluster.Measure("n1");
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& topology = cluster.plans()[0].request.cluster;
-  EXPECT_EQ(topology, UniformCluster(2, 2, topology.groups.at(0).profile, Bytes(1 << 30)));
+  ClusterTopology expected = UniformCluster(2, 2, topology.groups.at(0).profile, Bytes(1 << 30));
+  expected.groups[0].host_is_device = true;
+  EXPECT_EQ(topology, expected);
   EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile.measured.size(), 1u);
   EXPECT_TRUE(cluster.Node("n0").wanted.shapes.empty());
 
@@ -192,6 +194,18 @@ TEST(ControllerJobsTest, InfeasibleFailsWhereMoreDevicesCannotBeHad) {
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
   EXPECT_EQ(cluster.Record(job).reason, "stage 0 needs 1 GiB more");
   EXPECT_EQ(cluster.State(next), JobState::kPlanning);
+}
+
+TEST(ControllerJobsTest, PlansForHostsOfWhichTheMemoryIsTheDevices) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  for (const NodeGroup& group : cluster.plans().front().request.cluster.groups) {
+    EXPECT_TRUE(group.host_is_device);
+    EXPECT_EQ(group.memory_per_device, Bytes(1 << 30));
+  }
 }
 
 TEST(ControllerJobsTest, WaitsForDevicesAndSaysSo) {
