@@ -36,6 +36,7 @@ struct Options {
   int32_t rounds = 3, steps = 5;
   int32_t limit_percent = 110;  // of what full recomputation needs
   int64_t latency_us = 0;
+  int64_t host_mib = 0;  // of each rank; 0: nothing is offloaded
   // Of the link: time of a layer's forward collectives over that of its ops; with tp 1, time of a microbatch's transfer to
   // the next stage over that of a stage's forward.
   std::vector<double> slowness = {1, 0.2};
@@ -46,6 +47,7 @@ struct Policy {
   const char* name;
   RecomputeMode mode;
   bool limited;
+  bool offloads = false;
 };
 constexpr Policy kPolicies[] = {
     {"store all, no limit", RecomputeMode::kNone, false},
@@ -54,6 +56,7 @@ constexpr Policy kPolicies[] = {
     {"selective", RecomputeMode::kSelective, false},
     {"no overlap", RecomputeMode::kNoOverlap, true},
     {"Lynx (HEU)", RecomputeMode::kHeu, true},
+    {"Lynx (HEU), offloading", RecomputeMode::kHeu, true, true},
 };
 
 JobSpec SpecOf(const Options& options) {
@@ -151,8 +154,9 @@ class Benchmark {
                                        [&](int32_t rank) { return network_.Enter(rank); }});
   }
 
-  absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit) const {
+  absl::StatusOr<Plan> PlanOf(const HardwareProfile& profile, RecomputeMode mode, Bytes limit, Bytes host) const {
     PlanRequest request{.spec = spec_, .cluster = UniformCluster(1, options_.tp * options_.pp, profile)};
+    request.cluster.groups[0].host_memory = host * (options_.tp * options_.pp);
     request.spec.recompute = mode;
     request.spec.resources.activation_memory_per_rank = limit;
     LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
@@ -167,11 +171,13 @@ class Benchmark {
   }
 
   absl::StatusOr<std::vector<Plan>> Plans(const HardwareProfile& profile, LinkReport& report) const {
-    LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, RecomputeMode::kFull, Bytes(0)));
+    LYNX_ASSIGN_OR_RETURN(const Plan full, PlanOf(profile, RecomputeMode::kFull, Bytes(0), Bytes(0)));
     report.limit = PeakOf(full) / 100 * options_.limit_percent;
     std::vector<Plan> plans;
     for (const Policy& policy : kPolicies) {
-      LYNX_ASSIGN_OR_RETURN(Plan plan, PlanOf(profile, policy.mode, policy.limited ? report.limit : Bytes(0)));
+      if (policy.offloads && options_.host_mib == 0) continue;
+      LYNX_ASSIGN_OR_RETURN(Plan plan, PlanOf(profile, policy.mode, policy.limited ? report.limit : Bytes(0),
+                                              policy.offloads ? kMiB * options_.host_mib : Bytes(0)));
       report.policies.push_back({.name = policy.name,
                                  .within_limit = PeakOf(plan) <= report.limit,
                                  .overlaps = policy.mode == RecomputeMode::kHeu,
@@ -262,6 +268,9 @@ int Main(int argc, char** argv) {
   app.add_option("--limit-percent", options.limit_percent, "Activation memory, of what full recomputation needs")
       ->check(CLI::Range(100, 10000))->capture_default_str();
   app.add_option("--latency-us", options.latency_us, "Added to each packet")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--host-mib", options.host_mib,
+                 "Memory to which each rank may offload under one more policy, in MiB; 0: none")
+      ->check(CLI::Range(0, 1 << 20));
   app.add_option("--slowness", options.slowness, "Links: time of forward collectives over that of forward ops; with --tp 1, of a microbatch's transfer over "
                  "that of a stage's forward")
       ->check(CLI::Range(0.001, 1000.0))->capture_default_str();

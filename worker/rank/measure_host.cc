@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kCopied = 4 << 20;  // elements: more than caches hold
 // The products that run beside copies: (128, 256) and (256, 256).
 constexpr int64_t kRows = 128, kSide = 256;
-constexpr size_t kCopiesBeside = 4, kTimesBeside = 5;
+constexpr size_t kCopiesBeside = 4;
 constexpr int32_t kLargestSlowdown = 100'000;  // permille, as of a valid profile
 
 class HostBench {
@@ -53,23 +53,21 @@ class HostBench {
     for (int64_t i = 0; i < times; ++i) backend_.LinearForward(products_, w, nullptr, kRows, kSide, kSide, y);
   }
 
-  // Of products that take half as long as the copies that they run beside, so that those last longer.
+  // Of products that take twice as long as the copies beside them: what both together take longer than the products
+  // alone is what copies cost. On one core that is all their time, whichever runs first.
   int32_t Slowdown(const HostCopy& copy) {
     std::array<HostCopy, kCopiesBeside> copies;
     copies.fill(copy);
+    const Nanos copying = TimeOf(copies);
     const Nanos product = std::max(stopwatch_.MedianOf([&] { Multiply(1); }), Nanos(1));
-    const int64_t times = std::max<int64_t>(1, TimeOf(copies).value / 2 / product.value);
-    const Nanos alone = std::max(stopwatch_.MedianOf([&] { Multiply(times); }), Nanos(1));
-    std::vector<Nanos> beside;
-    do {
+    const int64_t times = std::max<int64_t>(1, copying.value * 2 / product.value);
+    const Nanos alone = stopwatch_.MedianOf([&] { Multiply(times); });
+    const Nanos beside = stopwatch_.MedianOf([&] {
       const CopyThread::Ticket ticket = copies_.Start(copies);
-      const Nanos begin = stopwatch_.Now();
       Multiply(times);
-      beside.push_back(stopwatch_.Now() - begin);
       copies_.Wait(ticket);
-    } while (beside.size() < kTimesBeside && !stopwatch_.expired());
-    const int64_t permille = 1000 * Median(beside).value / alone.value;
-    return static_cast<int32_t>(std::clamp<int64_t>(permille, 1000, kLargestSlowdown));
+    });
+    return SlowdownBesideCopies(copying, beside - alone);
   }
 
   Backend& backend_;
@@ -81,6 +79,12 @@ class HostBench {
 };
 
 }  // namespace
+
+int32_t SlowdownBesideCopies(Nanos copying, Nanos cost) {
+  if (cost <= Nanos(0)) return 1000;
+  if (cost >= copying) return kLargestSlowdown;
+  return static_cast<int32_t>(std::min<int64_t>(1000 * copying.value / (copying - cost).value, kLargestSlowdown));
+}
 
 absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatch) {
   LYNX_ASSIGN_OR_RETURN(const std::span<float> device, backend.Allocate(Bytes(kCopied * 4), "copies to the host"));

@@ -10,7 +10,11 @@
 
 namespace lynx {
 
-// All rates > 0. On one core a copy takes its share of it from the ops, which is their slowdown.
+// How much longer ops take while copies run beside them, in thousandths, if copies take as long as alone and make the
+// ops end so much later: `cost` = copying (1 - 1000 / slowdown). At most what a profile may say, a hundredfold.
+int32_t SlowdownBesideCopies(Nanos copying, Nanos cost);
+
+// All rates > 0. On one core a copy takes its time from the ops, which as good as stand still beside it.
 absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatch);
 
 }  // namespace lynx

@@ -112,9 +112,9 @@ TEST_P(Policies, PoisonChangesNoBit) {
   ExpectSameBits(Train(job, kSteps), expected, "without poison");
 }
 
-// HEU's programs, under a limit half way between recomputing and storing everything and on links slow enough that
-// every collective is a window.
-TinyJob AutoJob(const TinySetting& setting) {
+// HEU's programs, under a limit half way between recomputing and storing everything: on links slow enough that every
+// collective is a window, or with a host, copies to which cost nothing.
+TinyJob AutoJob(const TinySetting& setting, Bytes host_memory) {
   const ParallelLayout& layout = setting.layout;
   TinyJob job{.model = SpecOf(setting)};
   const auto largest_arena = [&](RecomputeMode mode) {
@@ -140,8 +140,11 @@ TinyJob AutoJob(const TinySetting& setting) {
       .max_ranks = layout.ranks(),
       .activation_memory_per_rank = (largest_arena(RecomputeMode::kFull) + largest_arena(RecomputeMode::kNone)) / 2};
   HardwareProfile profile = StatedCpuProfile();
-  profile.intra_node.latency = Nanos(10'000'000);
+  if (host_memory == Bytes(0)) profile.intra_node.latency = Nanos(10'000'000);
+  const int64_t rate = int64_t{1} << 40;
+  profile.host = {Nanos(0), rate, rate, 2 * rate, 1000};
   request.cluster = UniformCluster(1, layout.ranks(), profile);
+  request.cluster.groups[0].host_memory = host_memory;
   const absl::StatusOr<PlanResult> result = MakePlan(request);
   EXPECT_TRUE(result.ok()) << result.status();
   const Plan& plan = std::get<Plan>(*result);
@@ -161,13 +164,26 @@ bool HasKind(const TinyJob& job, ActionKind kind) {
 }
 
 TEST_P(Policies, AutomaticPlansHaveTheSameBits) {
-  const TinyJob automatic = AutoJob(GetParam());
+  const TinyJob automatic = AutoJob(GetParam(), /*host_memory=*/Bytes(0));
   EXPECT_EQ(automatic.layout, GetParam().layout);
   EXPECT_TRUE(HasKind(automatic, ActionKind::kRecompute));
   const TinyRun run = Train(automatic, kSteps);
   TinyJob job{.model = SpecOf(GetParam())};
   job.Lower(GetParam().layout, RecomputeMode::kNone);
   ExpectSameBits(run, Train(job, kSteps), "automatic plan");
+}
+
+// GPipe has enough in flight that these few layers leave the device for a while.
+TEST(AutomaticPlans, ThatOffloadHaveTheSameBits) {
+  const ParallelLayout layout{.pp = 2, .dp = 2, .schedule = ScheduleKind::kGpipe};
+  for (const TinySetting& setting : ModelsIn({layout}, {layout})) {
+    SCOPED_TRACE(TestName(setting));
+    const TinyJob automatic = AutoJob(setting, kGiB);
+    EXPECT_TRUE(HasKind(automatic, ActionKind::kReloadStart));
+    TinyJob job{.model = SpecOf(setting)};
+    job.Lower(layout, RecomputeMode::kNone);
+    ExpectSameBits(Train(automatic, kSteps), Train(job, kSteps), "automatic plan");
+  }
 }
 
 std::string NameOf(const testing::TestParamInfo<TinySetting>& info) { return TestName(info.param); }

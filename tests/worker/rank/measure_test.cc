@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/rank/rank_processes.h"
+#include "worker/rank/measure_host.h"
 #include "worker/rank/measure_link.h"
 
 namespace lynx {
@@ -71,6 +72,16 @@ TEST(Measure, GivesEveryOpOfEveryShapeATime) {
       EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << OpName(info.op);
     }
   }
+}
+
+TEST(Measure, WhatCopiesCostIsTheSlowdownBesideThem) {
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(0)), 1000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(-5)), 1000);  // noise
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(200)), 1250);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(500)), 2000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(100'000), Nanos(99'999)), 100'000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(1000)), 100'000);  // nothing runs beside them
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(3000)), 100'000);
 }
 
 TEST(Measure, ASpentBudgetStillGivesTheRates) {
