@@ -94,7 +94,8 @@ class Space {
 
   std::vector<ZeroStage> Zero(const ParallelLayout& layout) const {
     if (pinned_.zero != ZeroStage::kAuto) return {pinned_.zero};
-    if (!any_ || layout.dp * layout.cp == 1) return {ZeroStage::kNone};
+    if (layout.dp * layout.cp == 1) return {ZeroStage::kNone};
+    if (!any_) return {ZeroStage::kNone, ZeroStage::kOptimizer};
     return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
   }
 

@@ -23,8 +23,9 @@ struct Candidate {
 // heads, key heads and ffn; pp * virtual stages is at most the layers; dp * micro_batch divides the global batch; cp
 // halves of the sequence divide it. Pinned values are obeyed. What is left open: a micro-batch is a power of two up
 // to 8, virtual stages are 1 to 8, and a schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is
-// never faster than 1F1B, and Chimera holds every weight twice: both are taken when asked for); with
-// PlanTarget::kLynxEngine cp and ZeRO take their plain values, with kAnyFramework cp is a power of two up to 8.
+// never faster than 1F1B, and Chimera holds every weight twice: both are taken when asked for). Replicas share out
+// nothing or the optimizer's states, or, with PlanTarget::kAnyFramework, gradients and weights too; cp is 1, or then a
+// power of two up to 8.
 // InvalidArgument names the rule that leaves nothing, and the numbers.
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
                                                   PlanTarget target);

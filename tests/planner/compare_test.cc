@@ -198,6 +198,7 @@ TEST(Candidates, SpanEveryDegreeAndMode) {
   }
   EXPECT_EQ(Modes(*engine).contexts, std::set{1});
   EXPECT_EQ(Modes(*any).contexts, (std::set{1, 2, 4}));
+  EXPECT_EQ(Modes(*engine).zeros, (std::set{ZeroStage::kNone, ZeroStage::kOptimizer}));
   EXPECT_EQ(Modes(*any).zeros.size(), 4u);
 }
 

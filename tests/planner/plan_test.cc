@@ -204,7 +204,7 @@ TEST(Plan, PinnedValuesAreObeyed) {
   PlanRequest request = SmallRequest();
   for (const ParallelLayout layout : {ParallelLayout{1, 4, 1}, ParallelLayout{2, 1, 2}, ParallelLayout{1, 2, 2}}) {
     request.spec.parallel = {.tp = layout.tp, .pp = layout.pp, .dp = layout.dp,
-                             .schedule = ScheduleKind::kOneForwardOneBackward};
+                             .schedule = ScheduleKind::kOneForwardOneBackward, .zero = ZeroStage::kNone};
     request.spec.train.micro_batch = 2;
     const Plan plan = PlanOf(request);
     EXPECT_EQ(plan.layout, layout);
@@ -212,6 +212,30 @@ TEST(Plan, PinnedValuesAreObeyed) {
     EXPECT_EQ(plan.microbatches * plan.layout.dp * 2, 16);
     EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
   }
+}
+
+// Each of two replicas updates half of the weights and waits for the other half. On a fast link that makes the step shorter,
+// on a slow one longer, and where memory is short it is what fits.
+TEST(Plan, SharesOutStatesWhereThatIsFasterOrFits) {
+  PlanRequest request = SmallRequest();
+  request.spec.parallel = {.tp = 2, .dp = 2};
+  const auto with = [&](ZeroStage zero) {
+    request.spec.parallel.zero = zero;
+    return PlanOf(request);
+  };
+  ProfileOf(request).intra_node = ProfileOf(request).inter_node = {Nanos(0), 100'000'000'000};
+  const Plan fast = with(ZeroStage::kAuto);
+  EXPECT_EQ(fast.layout.zero, ZeroStage::kOptimizer);
+  EXPECT_LT(fast.step, with(ZeroStage::kNone).step);
+  EXPECT_EQ(with(ZeroStage::kNone).layout.zero, ZeroStage::kNone);
+
+  ProfileOf(request).intra_node = ProfileOf(request).inter_node = {Nanos(1'000'000), 10'000'000};
+  const Plan slow = with(ZeroStage::kAuto);
+  EXPECT_EQ(slow.layout.zero, ZeroStage::kNone);
+  EXPECT_LT(slow.step, with(ZeroStage::kOptimizer).step);
+
+  DeviceMemoryOf(request) = slow.stages[0].states.total();
+  EXPECT_EQ(with(ZeroStage::kAuto).layout.zero, ZeroStage::kOptimizer);
 }
 
 TEST(Plan, UsesMoreRanksOnlyWhereThatIsFaster) {
