@@ -99,18 +99,21 @@ class PlacedBuffers {
     neighbours_.clear();
     std::merge(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(live), begin.whole.begin(), begin.whole.end(),
                std::back_inserter(neighbours_), Below);
-    started_.clear();
+    size_t started = 0;
     for (int32_t chunk = buffer.first / kChunk; chunk <= buffer.last / kChunk; ++chunk) {
       const std::vector<Placed>& starts = chunks_[static_cast<size_t>(chunk)].starts;
       looks_ += static_cast<int64_t>(starts.size());
+      if (started_.size() < started + starts.size()) started_.resize(2 * (started + starts.size()));
       for (const Placed& other : starts) {
-        if (other.first > buffer.first && other.first <= buffer.last) started_.push_back(other.range);
+        started_[started] = other.range;
+        started += static_cast<size_t>(other.first > buffer.first) & static_cast<size_t>(other.first <= buffer.last);
       }
     }
-    if (started_.empty()) return;
-    std::sort(started_.begin(), started_.end(), Below);
+    if (started == 0) return;
+    const auto end = started_.begin() + static_cast<ptrdiff_t>(started);
+    std::sort(started_.begin(), end, Below);
     merged_.clear();
-    std::merge(neighbours_.begin(), neighbours_.end(), started_.begin(), started_.end(), std::back_inserter(merged_), Below);
+    std::merge(neighbours_.begin(), neighbours_.end(), started_.begin(), end, std::back_inserter(merged_), Below);
     neighbours_.swap(merged_);
   }
 
