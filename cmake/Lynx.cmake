@@ -10,7 +10,7 @@ if(LYNX_MOLD)
 endif()
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>")
 if(LYNX_SANITIZE)
   add_compile_options(-fsanitize=${LYNX_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${LYNX_SANITIZE})
@@ -40,10 +40,10 @@ function(lynx_binary name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
-# lynx_test(NAME SOURCES a_test.cc DEPS t... [TIMEOUT seconds] [LABELS l...]): one GoogleTest program, each of its
-# tests a CTest test of its own.
+# lynx_test(NAME SOURCES a_test.cc DEPS t... [TIMEOUT seconds] [LABELS l...] [PREFIX text]): one GoogleTest program, each
+# of its tests a CTest test of its own, named with the prefix where several programs have the same tests.
 function(lynx_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;PREFIX" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -55,6 +55,6 @@ function(lynx_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE LYNX_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              LYNX_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_PREFIX}"
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()

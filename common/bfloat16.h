@@ -12,16 +12,16 @@ struct Bfloat16 {
   uint16_t bits;
 
   Bfloat16() = default;
-  explicit Bfloat16(float value) : bits(Rounded(value)) {}
-  Bfloat16& operator=(float value) {
+  constexpr explicit Bfloat16(float value) : bits(Rounded(value)) {}
+  constexpr Bfloat16& operator=(float value) {
     bits = Rounded(value);
     return *this;
   }
-  operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+  constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
  private:
   // A NaN stays one, quiet, with the payload that fits; what is larger than the largest becomes infinite.
-  static uint16_t Rounded(float value) {
+  static constexpr uint16_t Rounded(float value) {
     const auto word = std::bit_cast<uint32_t>(value);
     const uint32_t nearest = word + 0x7fff + ((word >> 16) & 1);
     return static_cast<uint16_t>((value != value ? word | 0x400000 : nearest) >> 16);

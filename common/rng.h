@@ -12,7 +12,7 @@ namespace lynx {
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-inline PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
+constexpr PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * counter[0];
     const uint64_t p1 = uint64_t{0xCD9E8D57} * counter[2];
@@ -25,7 +25,7 @@ inline PhiloxBlock Philox(PhiloxBlock counter, std::array<uint32_t, 2> key) {
 }
 
 // A 64-bit mix (the finaliser of SplitMix64), for deriving keys from small integers.
-inline uint64_t Mix64(uint64_t x) {
+constexpr uint64_t Mix64(uint64_t x) {
   x += 0x9E3779B97F4A7C15ull;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;

@@ -31,6 +31,9 @@ CONTRACTS = {
     "agent": {"worker/rank/measure.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
+# CUDA stays below the backend's interface.
+CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
+SUFFIXES = (".h", ".cc", ".cuh", ".cu")
 PROTOBUF = re.compile(r"(grpcpp|google/protobuf|\.pb\.h|sqlite3)")
 IMPURE = re.compile(r"^(thread|mutex|condition_variable|atomic|fstream|iostream|filesystem|random|chrono|ctime|unistd\.h|"
                     r"sys/.*|grpcpp/.*|google/.*|sqlite3\.h|common/clock\.h|common/rng\.h|.*\.pb\.h)$")
@@ -41,7 +44,7 @@ IMPURE_CALLS = re.compile(r"\b(getenv|rand|srand|time|clock_gettime|fopen|printf
 
 def sources():
     for room in ROOMS:
-        yield from (p for p in sorted((ROOT / room).rglob("*")) if p.suffix in (".h", ".cc"))
+        yield from (p for p in sorted((ROOT / room).rglob("*")) if p.suffix in SUFFIXES)
 
 
 def room_of(path):
@@ -94,6 +97,12 @@ class SourcesTest(unittest.TestCase):
                for n, name in includes(path) if PROTOBUF.search(name)]
         self.assert_none(bad)
 
+    def test_cuda_stays_below_the_backend(self):
+        bad = [f"{path.relative_to(ROOT)}:{n}: includes {name}" for path in sources()
+               if not path.is_relative_to(ROOT / "worker/backend/cuda")
+               for n, name in includes(path) if CUDA.match(name)]
+        self.assert_none(bad)
+
     def test_files_stay_readable(self):
         tested = list(sources()) + [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".cc", ".py")]
         self.assert_none([f"{p.relative_to(ROOT)}: {n} lines" for p in tested if (n := len(p.read_text().splitlines())) > 620])
@@ -101,7 +110,7 @@ class SourcesTest(unittest.TestCase):
     def test_headers_say_what_they_are(self):
         bad = []
         for path in sources():
-            if path.suffix != ".h":
+            if path.suffix not in (".h", ".cuh"):
                 continue
             text = path.read_text()
             guard = "LYNX_" + re.sub(r"[/.]", "_", path.relative_to(ROOT).as_posix()).upper() + "_"

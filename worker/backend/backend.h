@@ -9,8 +9,9 @@
 // sums of products too, which are rounded once, where they are stored.
 //
 // Every op is deterministic: the same inputs give the same bits, whatever ran before and whatever else the machine
-// does, so that recomputation loses nothing. Ops run on the calling thread and return when done. An implementation
-// may keep scratch of its own of fixed size, allocated at construction. One thread at a time per object.
+// does, so that recomputation loses nothing. Ops are carried out in the order in which they are called; on the CPU
+// they are done when they return, on a GPU later: Finish waits for them. An implementation may keep scratch of its
+// own of fixed size, allocated at construction. One thread at a time per object.
 #ifndef LYNX_WORKER_BACKEND_BACKEND_H_
 #define LYNX_WORKER_BACKEND_BACKEND_H_
 
@@ -185,15 +186,27 @@ class Backend : public LayerBackend<float> {
 
   // x (count) = value.
   virtual void Fill(float* x, int64_t count, float value) = 0;
-  // They do not overlap.
+  // The number of words up to and with the last one of x that is not `mark`, bit by bit. It waits for the device.
+  virtual int64_t WordsUnlike(float mark, const float* x, int64_t count) = 0;
+  // They do not overlap. Either may be of the host, whose memory is read before it returns, and written when Finish
+  // does.
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
-  // Device memory, zeroed. The arena and the model states are one allocation each.
+  // Device memory, zeroed, until the backend ends. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).
+  virtual bool host_addressable() const = 0;
+  // Returns when all that was called before is done. Internal, ResourceExhausted or Unimplemented, with what the
+  // device's library says, where any of it failed: nothing that was called after that was carried out. Never on the
+  // CPU.
+  virtual absl::Status Finish() = 0;
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
 };
 
 // `threads`: of the BLAS, >= 1. Denormals are flushed to zero on the calling thread.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
+// On the machine's CUDA device of that number, which the calling thread uses from now on. NotFound: there is none;
+// Unimplemented: this build has no CUDA.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device);
 
 }  // namespace lynx
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -33,7 +34,7 @@ class Attention : public testing::TestWithParam<Case> {
   const int64_t b = shape.b, s = shape.s, a = shape.a, d = shape.d;
   const int64_t qkv_count = b * s * shape.width(), context_count = b * s * a * d;
   const DropoutKey key{GetParam().rate, 11, 7, 2, 5, 40};
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* qkv = memory.Random(qkv_count, 1, 2);
   const float* dcontext = memory.Random(context_count, 2);
@@ -176,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LongAttention,
 // Large scores neither overflow nor lose the result.
 TEST(FusedAttention, LargeScoresAreFinite) {
   const AttentionShape shape = Shape(1, 300, 1, 1, 4);
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* qkv = memory.Random(300 * shape.width(), 1, 300);
   float* context = memory.Output(300 * 4);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -37,7 +38,7 @@ class Bfloat16Attention : public testing::TestWithParam<Case> {
   const int64_t b = shape.b, s = shape.s, a = shape.a, d = shape.d, block = std::min(kAttentionRows, s) * s;
   const int64_t qkv_count = b * s * shape.width(), context_count = b * s * a * d, probs_count = b * a * s * s;
   const DropoutKey key{GetParam().rate, 11, 7, 2, 5, 40};
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   LayerBackend<Bfloat16>& ops = backend->bfloat16();
   TestMemory memory;
   const Bfloat16 *qkv = memory.RandomBfloat16(qkv_count, 1, 2), *dcontext = memory.RandomBfloat16(context_count, 2);

@@ -1,13 +1,12 @@
-// Products of bfloat16 matrices: by the path that this machine takes, and by oneDNN's code with fp32 operands, which
-// every machine runs. Where the processor multiplies bfloat16 the first path is oneDNN's too.
+// Products of bfloat16 matrices, by the path that this machine takes.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/one_dnn_gemm.h"
 
 namespace lynx {
 namespace {
@@ -26,7 +25,7 @@ std::string ShapeName(const testing::TestParamInfo<Shape>& info) {
 class Bfloat16Linear : public testing::TestWithParam<Shape> {
  protected:
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   LayerBackend<Bfloat16>& ops = backend->bfloat16();
   TestMemory memory;
   const Bfloat16 *x = memory.RandomBfloat16(n * in, 1), *w = memory.RandomBfloat16(out * in, 2),
@@ -90,7 +89,7 @@ TEST_P(Bfloat16Linear, GradientsEqualFiniteDifferences) {
 
 TEST_P(Bfloat16Linear, RepeatsItsBits) {
   for (const int threads : {1, 2}) {
-    const std::unique_ptr<Backend> other = MakeCpuBackend(threads);
+    const std::unique_ptr<Backend> other = MakeTestBackend(threads);
     std::vector<std::vector<uint16_t>> runs;
     for (int run = 0; run < 3; ++run) {
       Bfloat16* y = memory.OutputBfloat16(n * out);
@@ -109,68 +108,6 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Linear,
                          testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17},
                                          Shape{5, 1100, 30}, Shape{1030, 6, 5}, Shape{7, 30, 1100},
                                          Shape{3, 20, 2100}),
-                         ShapeName);
-
-class Bfloat16Panels : public testing::TestWithParam<Shape> {};
-
-// More rows or columns than a panel holds, and sums that go over several blocks.
-TEST_P(Bfloat16Panels, BlocksMakeTheWholeProduct) {
-  const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
-  const auto bfloat16 = [](const std::vector<float>& values) {
-    return std::vector<Bfloat16>(values.begin(), values.end());
-  };
-  const std::vector<Bfloat16> x = bfloat16(RandomFloats(n * in, 1)), w = bfloat16(RandomFloats(out * in, 2));
-  std::vector<float> y(n * out);
-  backend->bfloat16().LogitsForward(x.data(), w.data(), n, in, out, y.data());
-  ExpectClose(y.data(), reference::Linear(ToDouble(x.data(), n * in), ToDouble(w.data(), out * in), {}, n, in, out),
-              4e-6, "y");
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Panels, testing::Values(Shape{3, 1500, 600}, Shape{1100, 1500, 3}),
-                         ShapeName);
-
-class OneDnn : public testing::TestWithParam<Shape> {};
-
-// The same calls that bfloat16 makes, with operands that every processor multiplies.
-TEST_P(OneDnn, ProductsOfFloatsEqualTheFormula) {
-  using cpu::Transpose;
-  const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
-  cpu::OneDnnGemm gemm(cpu::OneDnnGemm::Operands::kFloat);
-  TestMemory memory;
-  const float *x = memory.Random(n * in, 1), *w = memory.Random(out * in, 2), *bias = memory.Random(out, 3);
-  const Vector x_d = ToDouble(x, n * in), w_d = ToDouble(w, out * in), bias_d = ToDouble(bias, out);
-  const cpu::MatrixView<const float> x_view{x, in}, w_view{w, in};
-  for (int run = 0; run < 2; ++run) {  // the second with primitives that are there
-    float *y = memory.Output(n * out), *unbiased = memory.Output(n * out), *sum = memory.Constant(n * out, 0.5f);
-    const cpu::ProductShape forward{Transpose::kNo, Transpose::kYes, n, out, in};
-    gemm.Multiply<float>(forward, x_view, w_view, bias, {y, out});
-    gemm.Multiply<float>(forward, x_view, w_view, cpu::ProductInto::kOverwrite, {unbiased, out});
-    gemm.Multiply<float>(forward, x_view, w_view, cpu::ProductInto::kAdd, {sum, out});
-    Vector want = reference::Linear(x_d, w_d, {}, n, in, out);
-    ExpectClose(y, reference::Linear(x_d, w_d, bias_d, n, in, out), 4e-6, "y");
-    ExpectClose(unbiased, want, 4e-6, "y without a bias");
-    for (double& value : want) value += 0.5;
-    ExpectClose(sum, want, 4e-6, "y added to");
-
-    float *dx = memory.Output(n * in), *dw = memory.Constant(out * in, 0.5f);
-    gemm.Multiply<float>({Transpose::kNo, Transpose::kNo, n, in, out}, {y, out}, w_view, nullptr, {dx, in});
-    gemm.Multiply<float>({Transpose::kYes, Transpose::kNo, out, in, n}, {y, out}, x_view, cpu::ProductInto::kAdd,
-                         {dw, in});
-    Vector want_dx(n * in, 0), want_dw(out * in, 0.5);
-    for (int64_t i = 0; i < n * out * in; ++i) {
-      const int64_t row = i / (out * in), j = i / in % out, column = i % in;
-      want_dx[row * in + column] += y[row * out + j] * w_d[j * in + column];
-      want_dw[j * in + column] += y[row * out + j] * x_d[row * in + column];
-    }
-    ExpectClose(dx, want_dx, 1e-5, "dx");
-    ExpectClose(dw, want_dw, 1e-5, "dw");
-  }
-  memory.ExpectGuardsIntact();
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, OneDnn,
-                         testing::Values(Shape{1, 1, 1}, Shape{3, 5, 7}, Shape{16, 8, 24}, Shape{9, 33, 17}),
                          ShapeName);
 
 }  // namespace

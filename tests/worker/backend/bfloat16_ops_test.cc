@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -19,7 +20,7 @@ constexpr double kFloat = 1e-5;  // of fp32 arithmetic
 
 class Bfloat16Ops : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   LayerBackend<Bfloat16>& ops = backend->bfloat16();
   TestMemory memory;
 };

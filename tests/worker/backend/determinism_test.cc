@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -264,7 +265,7 @@ void ExpectSameBits(const std::vector<std::vector<float>>& got, const std::vecto
 class Determinism : public testing::TestWithParam<int> {};  // BLAS threads
 
 TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(GetParam());
+  std::unique_ptr<Backend> backend = MakeTestBackend(GetParam());
   const std::vector<std::vector<float>> first = RunAll(*backend, 0);
   // By now every op ran after others; the skips move the buffers within pages, cache sets and the address space.
   for (int64_t skip : {0, 1, 2, 5, 16, 37}) {
@@ -275,12 +276,12 @@ TEST_P(Determinism, EveryOpRepeatsItsBitsAtOtherAddresses) {
 INSTANTIATE_TEST_SUITE_P(BlasThreads, Determinism, testing::Values(1, 2));
 
 TEST(Concurrency, BackendsOnSeveralThreadsDoNotDisturbEachOther) {
-  const std::vector<std::vector<float>> alone = RunAll(*MakeCpuBackend(1), 0);
+  const std::vector<std::vector<float>> alone = RunAll(*MakeTestBackend(1), 0);
   constexpr int kThreads = 4;
   std::vector<std::vector<float>> outputs[kThreads];
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&outputs, i] { outputs[i] = RunAll(*MakeCpuBackend(1), i); });
+    threads.emplace_back([&outputs, i] { outputs[i] = RunAll(*MakeTestBackend(1), i); });
   }
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kThreads; ++i) ExpectSameBits(outputs[i], alone, "on thread " + std::to_string(i));

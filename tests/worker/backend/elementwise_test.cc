@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -15,7 +16,7 @@ constexpr DropoutKey kNoDropout{};
 constexpr DropoutKey kDropout{0.25, 99, 3, 1, 12, 6};
 
 TEST(Gelu, ForwardEqualsTheFormulaOverItsRange) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   std::vector<float> inputs = {0, -0.0f, 1e-20f, -1e-20f, 30, -30, 1e4f, -1e4f};
   for (int i = -120000; i <= 120000; ++i) inputs.push_back(static_cast<float>(i) * 1e-4f);
@@ -32,7 +33,7 @@ TEST(Gelu, ForwardEqualsTheFormulaOverItsRange) {
 }
 
 TEST(Gelu, BackwardEqualsFiniteDifferences) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   constexpr int64_t kCount = 1001;
   const float* x = memory.Random(kCount, 1, 8);
@@ -49,7 +50,7 @@ TEST(Gelu, BackwardEqualsFiniteDifferences) {
 }
 
 TEST(Gelu, FarOutItIsFlat) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* x = memory.Copy({1e4f, -1e4f});
   float* dy = memory.Constant(2, 1);
@@ -62,7 +63,7 @@ class Elementwise : public testing::TestWithParam<DropoutKey> {
  protected:
   const int64_t b = 3, s = 5, h = 11, n = b * s;
   const DropoutKey key = GetParam();
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
 };
 

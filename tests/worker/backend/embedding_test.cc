@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 TEST(Embedding, ShardsAddUpToTheWholeTable) {
   constexpr int64_t kTokens = 50, kHidden = 9, kRows = 12;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const int32_t* tokens = memory.Tokens(kTokens, kRows, 1);
   const float* table = memory.Random(kRows * kHidden, 2);
@@ -33,7 +34,7 @@ TEST(Embedding, ShardsAddUpToTheWholeTable) {
 TEST(Embedding, BackwardAddsEachTokensGradientToItsRow) {
   constexpr int64_t kTokens = 50, kHidden = 9, kRows = 7;
   constexpr int32_t kFirstRow = 5;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const int32_t* tokens = memory.Tokens(kTokens, kFirstRow + kRows + 3, 1);  // some on either side of the shard
   const float* dout = memory.Random(kTokens * kHidden, 2);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -12,7 +13,7 @@ using reference::Vector;
 class LayerNorm : public testing::TestWithParam<int64_t> {  // h
  protected:
   const int64_t n = 5, h = GetParam();
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* x = memory.Random(n * h, 1, 3);
   const float* gamma = memory.Random(h, 2);
@@ -59,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Hidden, LayerNorm, testing::Values(3, 7, 16, 33, 96));
 
 TEST(LayerNormPrecision, SurvivesALargeMean) {
   constexpr int64_t kHidden = 64;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   std::vector<float> shifted = RandomFloats(kHidden, 1);
   for (float& value : shifted) value += 1000;

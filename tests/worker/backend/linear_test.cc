@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -16,7 +17,7 @@ struct Shape {
 class Linear : public testing::TestWithParam<Shape> {
  protected:
   const int64_t n = GetParam().n, in = GetParam().in, out = GetParam().out;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* x = memory.Random(n * in, 1);
   const float* w = memory.Random(out * in, 2);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -15,7 +16,7 @@ using reference::Vector;
 class RmsNorm : public testing::TestWithParam<int64_t> {  // h
  protected:
   const int64_t n = 5, h = GetParam();
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* x = memory.Random(n * h, 1, 3);
   const float* gamma = memory.Random(h, 2);
@@ -63,7 +64,7 @@ class Rope : public testing::TestWithParam<AttentionShape> {
  protected:
   const AttentionShape shape = GetParam();
   const int64_t count = shape.b * shape.s * shape.width();
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
 };
 
@@ -104,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
 class Gated : public testing::TestWithParam<int64_t> {  // f
  protected:
   const int64_t n = 7, f = GetParam();
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* gated = memory.Random(n * 2 * f, 1, 6);
   float* silu = memory.Output(n * f);
@@ -135,7 +136,7 @@ TEST_P(Gated, BackwardEqualsFiniteDifferences) {
 INSTANTIATE_TEST_SUITE_P(Widths, Gated, testing::Values(1, 5, 16, 67));
 
 TEST(Silu, FarOutItIsFlat) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const float* gated = memory.Copy({1e4f, -1e4f, 0, 0});  // (1, 2, 2)
   float* dgated = memory.Constant(4, 1);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -21,7 +22,7 @@ struct Shape {
 class Loss : public testing::TestWithParam<Shape> {
  protected:
   const int64_t t = GetParam().t, vocab = GetParam().vocab, n = 6, columns = (vocab + t - 1) / t;
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   const int32_t* targets = memory.Tokens(n, static_cast<int32_t>(vocab), 1);
   const Vector all_logits = ToDouble(memory.Random(n * vocab, 2, 6), n* vocab);
@@ -79,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Loss,
                          });
 
 TEST(LossRange, LargeLogitsNeitherOverflowNorVanish) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   float* logits = memory.Copy({1000, 999, -1000});
   auto* targets = memory.Tokens(1, 1, 1);  // 0

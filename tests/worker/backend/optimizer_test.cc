@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 
@@ -9,7 +10,7 @@ namespace lynx {
 namespace {
 
 TEST(SumOfSquares, IsSummedInDouble) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   constexpr int64_t kCount = 100003;
   const float* x = memory.Random(kCount, 1);
@@ -20,7 +21,7 @@ TEST(SumOfSquares, IsSummedInDouble) {
 }
 
 TEST(AdamW, FollowsTheReferenceOverManySteps) {
-  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
   constexpr int64_t kCount = 37;
   float* w = memory.Random(kCount, 1);

@@ -19,8 +19,9 @@ constexpr float kGuard = -7.25e33f;
 
 }  // namespace
 
-TestMemory::TestMemory(int64_t skip) : memory_(kMemoryFloats, kGuard) {
-  const auto address = reinterpret_cast<uintptr_t>(memory_.data()) / sizeof(float);
+TestMemory::TestMemory(int64_t skip) : memory_(TestFloatsOf(kMemoryFloats)) {
+  std::fill_n(memory_.get(), kMemoryFloats, kGuard);
+  const auto address = reinterpret_cast<uintptr_t>(memory_.get()) / sizeof(float);
   next_ = (kAlignFloats - static_cast<int64_t>(address % kAlignFloats)) % kAlignFloats + skip * kAlignFloats;
 }
 
@@ -30,7 +31,7 @@ float* TestMemory::Place(int64_t count) {
   next_ = first + (count + kAlignFloats - 1) / kAlignFloats * kAlignFloats;
   LYNX_CHECK(next_ + kAlignFloats <= kMemoryFloats);
   buffers_.push_back({first, count});
-  return memory_.data() + first;
+  return memory_.get() + first;
 }
 
 float* TestMemory::Random(int64_t count, uint64_t seed, float scale) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/bfloat16.h"
+#include "tests/worker/backend/test_backend.h"
 
 namespace lynx {
 
@@ -37,7 +38,7 @@ class TestMemory {
   };
   float* Place(int64_t count);
 
-  std::vector<float> memory_;
+  const TestFloats memory_;
   int64_t next_;  // float in memory_; a multiple of 256 bytes in the address space
   std::vector<Buffer> buffers_;
   std::vector<const Bfloat16*> odd_ends_;  // behind buffers of an odd number of elements, within a float

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #if defined(__x86_64__)
@@ -38,6 +39,12 @@ CpuBackend::~CpuBackend() {
 }
 
 void CpuBackend::Fill(float* x, int64_t count, float value) { std::fill_n(x, count, value); }
+
+int64_t CpuBackend::WordsUnlike(float mark, const float* x, int64_t count) {
+  const auto bits = std::bit_cast<uint32_t>(mark);
+  while (count > 0 && std::bit_cast<uint32_t>(x[count - 1]) == bits) --count;
+  return count;
+}
 
 void CpuBackend::Copy(const void* from, Bytes bytes, void* to) {
   std::memcpy(to, from, static_cast<size_t>(bytes.value));

@@ -32,8 +32,11 @@ class CpuBackend : public CpuOps<float> {
   void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;
   void Fill(float* x, int64_t count, float value) override;
+  int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  bool host_addressable() const override { return true; }
+  absl::Status Finish() override { return absl::OkStatus(); }
   std::string Name() const override;
 
  private:

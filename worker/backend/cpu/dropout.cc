@@ -6,17 +6,14 @@
 #endif
 
 #include "common/check.h"
-#include "common/rng.h"
+#include "worker/backend/dropout_words.h"
 
 namespace lynx::cpu {
 
 void DrawFactorsPortable(const FactorRange& range, float* factors) {
   for (int64_t i = 0; i < range.blocks; ++i) {
     const uint64_t block = range.first_block + static_cast<uint64_t>(i);
-    const PhiloxBlock words = Philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                                      static_cast<uint32_t>(range.sample), static_cast<uint32_t>(range.sample >> 32)},
-                                     range.key);
-    for (uint32_t word : words) *factors++ = word >= range.threshold ? range.keep_factor : 0.0f;
+    for (uint32_t word : DropoutWords(range.key, range.sample, block)) *factors++ = word >= range.threshold ? range.keep_factor : 0.0f;
   }
 }
 
@@ -98,16 +95,6 @@ void DrawFactors(const FactorRange& range, float* factors) {
 }
 
 }  // namespace
-
-std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key) {
-  uint64_t mixed = Mix64(key.seed);
-  mixed = Mix64(mixed ^ static_cast<uint64_t>(key.step));
-  mixed = Mix64(mixed ^ static_cast<uint64_t>(static_cast<int64_t>(key.layer)));
-  mixed = Mix64(mixed ^ static_cast<uint64_t>(static_cast<int64_t>(key.op)));
-  return {static_cast<uint32_t>(mixed), static_cast<uint32_t>(mixed >> 32)};
-}
-
-uint32_t DropoutThreshold(double rate) { return static_cast<uint32_t>(rate * 4294967296.0); }
 
 DropoutStream::DropoutStream(const DropoutKey& key)
     : range_{.key = DropoutPhiloxKey(key),

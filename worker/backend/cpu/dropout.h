@@ -1,8 +1,6 @@
 // DropoutStream: the dropout decisions that a DropoutKey names, drawn anew wherever they are needed and never stored.
 //
-// Element e of sample i has word e % 4 of Philox(counter = (e / 4, i), key = Mix64 over seed, step, layer and op),
-// both counter parts 64 bits, low half first. It is kept when the word is at least rate * 2^32. Not thread-safe: it
-// owns the buffer that it draws into.
+// Which they are is said in dropout_words.h. Not thread-safe: it owns the buffer that it draws into.
 #ifndef LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 #define LYNX_WORKER_BACKEND_CPU_DROPOUT_H_
 
@@ -12,11 +10,6 @@
 #include "worker/backend/backend.h"
 
 namespace lynx::cpu {
-
-// The generator's key for one stream.
-std::array<uint32_t, 2> DropoutPhiloxKey(const DropoutKey& key);
-// A word below this drops its element.
-uint32_t DropoutThreshold(double rate);
 
 // Factors of the elements of consecutive counters, four each.
 struct FactorRange {

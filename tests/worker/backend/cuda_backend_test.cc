@@ -1,0 +1,105 @@
+// What the CUDA backend does beside its ops: memory, names and errors. On the host: see cuda_on_host/cuda_runtime.h.
+#include <cuda_runtime.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/backend/test_memory.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/host_view.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Backend> Make() {
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeCudaBackend(0);
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  return std::move(*backend);
+}
+
+TEST(CudaBackend, SaysWhichDeviceThereIsNot) {
+  for (const int device : {1, -1}) {
+    const absl::Status status = MakeCudaBackend(device).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("there is no CUDA device " + std::to_string(device) + ": this machine has 1"));
+  }
+}
+
+TEST(CudaBackend, NamesItsDevice) { EXPECT_THAT(Make()->Name(), testing::StartsWith("cuda:0: CUDA on the host")); }
+
+TEST(CudaBackend, AllocatesExactlyTheBytesAskedForAlignedAndZeroed) {
+  const std::unique_ptr<Backend> backend = Make();
+  for (const int64_t floats : {1, 1000, 1003}) {
+    const absl::StatusOr<std::span<float>> memory = backend->Allocate(Bytes(floats * 4), "the arena");
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    EXPECT_EQ(static_cast<int64_t>(memory->size()), floats);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data()) % 256, 0u);
+    absl::StatusOr<HostView> view = HostView::Fetch(*memory, *backend);
+    ASSERT_TRUE(view.ok()) << view.status();
+    EXPECT_THAT(view->floats(), testing::Each(0.0f));
+  }
+  EXPECT_EQ(backend->Allocate(Bytes(0), "nothing")->size(), 0u);
+}
+
+TEST(CudaBackend, SaysWhatCouldNotBeHad) {
+  const std::unique_ptr<Backend> backend = Make();
+  const absl::Status status = backend->Allocate(Bytes(int64_t{1} << 50), "the activation arena").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1125899906842624 bytes) for the activation arena on cuda:0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
+}
+
+TEST(CudaBackend, FillsAndCopiesTheGivenRangeOnly) {
+  const std::unique_ptr<Backend> backend = Make();
+  TestMemory memory;
+  float *const x = memory.Constant(10, 1), *const y = memory.Output(5);
+  backend->Fill(x + 2, 5, 3);
+  backend->Copy(x + 1, Bytes(5 * 4), y);
+  ASSERT_TRUE(backend->Finish().ok());
+  EXPECT_THAT(std::vector<float>(x, x + 10), testing::ElementsAre(1, 1, 3, 3, 3, 3, 3, 1, 1, 1));
+  EXPECT_THAT(std::vector<float>(y, y + 5), testing::ElementsAre(1, 3, 3, 3, 3));
+  memory.ExpectGuardsIntact();
+}
+
+TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
+  const std::unique_ptr<Backend> backend = Make();
+  const AttentionShape shape{.b = 1, .s = 1, .a = 1, .k = 1, .d = 257};
+  TestMemory memory;
+  float* const context = memory.Output(257);
+  backend->FlashForward(shape, memory.Random(3 * 257, 1), {}, nullptr, context, memory.Output(1));
+  const absl::Status status = backend->Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
+}
+
+// The k-th call of CUDA fails, for every k: the error comes out, and whatever was made before is given back.
+TEST(CudaBackend, AnyCallMayFail) {
+  const auto run = []() -> absl::Status {
+    absl::StatusOr<std::unique_ptr<Backend>> made = MakeCudaBackend(0);
+    if (!made.ok()) return made.status();
+    Backend& backend = **made;
+    const absl::StatusOr<std::span<float>> memory = backend.Allocate(Bytes(64 * 4), "the arena");
+    if (!memory.ok()) return memory.status();
+    float* const x = memory->data();
+    backend.Fill(x, 64, 1);
+    backend.LinearForward(x, x + 16, nullptr, 4, 4, 4, x + 32);
+    backend.LayerNormBackward(x, x, x, 4, 4, false, x + 48, x + 32, x + 36);
+    backend.SumOfSquares(x, 64);
+    return backend.Finish();
+  };
+  int64_t failures = 0;
+  for (int64_t k = 1;; ++k) {
+    cuda_on_host::FailFromCall(k);
+    const absl::Status status = run();
+    cuda_on_host::FailFromCall(0);
+    if (status.ok()) break;
+    EXPECT_THAT(std::string(status.message()), testing::AnyOf(HasSubstr("CUDA: "), HasSubstr("cuBLASLt")));
+    ++failures;
+  }
+  EXPECT_GT(failures, 12);
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,125 @@
+// CUDA on the host: as much of the runtime's interface as worker/backend/cuda uses, so that its kernels compile as
+// C++ and run on a CPU, in the tests of machines without a GPU. What a kernel computes is proven here; how fast it
+// is, and what only hardware does (memory models, occupancy), is not.
+//
+// A block's threads are fibers, and run one at a time from barrier to barrier, in the order of their numbers in every
+// other launch and in the reverse in the others: a kernel that lacks a barrier gives other bits, or aborts where some
+// threads never come to one. Blocks run one after another, in the order of their numbers or in the reverse likewise.
+// Copies and launches are done when the call returns. Everything is the calling thread's own, its device's
+// memory too: what cudaMalloc gave is out of the host's reach, as it is on a machine with a GPU.
+#ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
+#define LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+// Of the fiber that runs.
+extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace lynx::cuda_on_host {
+
+// The k-th call of the runtime from now on that can fail does so, and every one after it; 0: none. Of all threads.
+void FailFromCall(int64_t k);
+bool Fails();
+
+// Runs it with the memory of the calling thread's device open: the host cannot reach that otherwise.
+void OnDevice(const std::function<void()>& run);
+void RunKernel(dim3 grid, dim3 block, const std::function<void()>& thread);
+// Every lane of the fiber's warp gives a word and then sees those of all.
+const uint64_t* Exchange(uint64_t word);
+int Lane();
+
+template <class T>
+uint64_t WordOf(T value) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof(T));
+  return word;
+}
+
+template <class T>
+T ValueOf(uint64_t word) {
+  T value;
+  std::memcpy(&value, &word, sizeof(T));
+  return value;
+}
+
+}  // namespace lynx::cuda_on_host
+
+void __syncthreads();
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  using namespace lynx::cuda_on_host;
+  return ValueOf<T>(Exchange(WordOf(value))[Lane() ^ mask]);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+  using namespace lynx::cuda_on_host;
+  const uint64_t* const words = Exchange(predicate != 0);
+  unsigned ballot = 0;
+  for (int lane = 0; lane < 32; ++lane) ballot |= static_cast<unsigned>(words[lane]) << lane;
+  return ballot;
+}
+inline int __ffs(unsigned word) { return __builtin_ffs(static_cast<int>(word)); }
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+using cudaStream_t = struct CudaOnHostStream*;
+struct cudaLaunchAttribute;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
+  lynx::cuda_on_host::RunKernel(config->gridDim, config->blockDim, [&] { std::apply(kernel, values); });
+  return cudaSuccess;
+}
+
+struct cudaDeviceProp {
+  char name[256];
+};
+
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+#endif  // LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_

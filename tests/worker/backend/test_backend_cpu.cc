@@ -1,0 +1,11 @@
+#include "tests/worker/backend/test_backend.h"
+
+namespace lynx {
+
+std::unique_ptr<Backend> MakeTestBackend(int threads) { return MakeCpuBackend(threads); }
+
+TestFloats TestFloatsOf(int64_t count) {
+  return TestFloats(new float[static_cast<size_t>(count)], [](float* floats) { delete[] floats; });
+}
+
+}  // namespace lynx

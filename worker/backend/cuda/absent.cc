@@ -1,0 +1,13 @@
+// Stands in for the CUDA backend where it is not built.
+#include "absl/status/status.h"
+#include "worker/backend/backend.h"
+
+namespace lynx {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int) {
+  return absl::UnimplementedError(
+      "this build has no CUDA backend; build on a machine with the CUDA toolkit (cmake -DLYNX_CUDA=ON says what is "
+      "missing)");
+}
+
+}  // namespace lynx

@@ -1,0 +1,173 @@
+// Tiles of one head's scores, (kTile, kTile), and what is made of them, by a block of kTile / 2 x kTile / 2 threads:
+// each has the elements (y + 16 i, x + 16 j), i and j in {0, 1}, of a tile, and the columns x + 16 j of a tile's rows
+// in a result (kTile, d). All arithmetic is fp32, one sum after another, whatever the elements are stored as.
+#ifndef LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
+#define LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/block.cuh"
+#include "worker/backend/cuda/dropout.cuh"
+
+namespace lynx::cuda {
+
+inline constexpr int kTile = 32;
+inline constexpr int kSide = kTile / 2;  // threads, in each direction
+inline constexpr int kTileThreads = kSide * kSide;
+inline constexpr int kPadded = kTile + 1;  // of a row in shared memory: columns are in different banks
+inline constexpr int64_t kMostHeadSize = 256;
+
+// Rows of a head where they lie: `stride` elements apart, the first `rows` of them exist.
+template <class T>
+struct RowsOf {
+  T* data;
+  int64_t stride, rows;
+
+  __device__ RowsOf From(int64_t row) const { return {data + row * stride, stride, rows - row}; }
+};
+
+// Where query head `head` of a sample, and the keys and values that it looks at, lie in qkv (b, s, a + 2k, d); and in
+// context (b, s, a, d).
+template <class T>
+struct HeadRows {
+  RowsOf<T> q, k, v;
+
+  __device__ HeadRows(T* qkv, const AttentionShape& shape, int64_t sample, int64_t head) {
+    T* const row = qkv + sample * shape.s * shape.width();
+    const int64_t key_head = head / (shape.a / shape.k);
+    q = {row + head * shape.d, shape.width(), shape.s};
+    k = {row + (shape.a + key_head) * shape.d, shape.width(), shape.s};
+    v = {k.data + shape.k * shape.d, shape.width(), shape.s};
+  }
+};
+
+template <class T>
+__device__ RowsOf<T> ContextRows(T* context, const AttentionShape& shape, int64_t sample, int64_t head) {
+  return {context + (sample * shape.s * shape.a + head) * shape.d, shape.a * shape.d, shape.s};
+}
+
+// One tile of one head of one sample, and a thread's elements of it.
+struct TilePlace {
+  int64_t sample, head, s;  // head: of this rank's
+  int64_t first_row = 0, first_column = 0;
+
+  __device__ int64_t Row(int i) const { return first_row + threadIdx.y + i * kSide; }
+  __device__ int64_t Column(int j) const { return first_column + threadIdx.x + j * kSide; }
+  // Whether its row exists and may look at its column.
+  __device__ bool Visible(int i, int j) const { return Row(i) < s && Column(j) <= Row(i); }
+  __device__ float Factor(const Dropout& dropout, const AttentionShape& shape, int i, int j) const {
+    return dropout.Factor(sample, ((shape.first_head + head) * s + Row(i)) * s + Column(j));
+  }
+  // Of its row `row`, among the rows (b, a, s) of all heads.
+  __device__ int64_t RowOfAll(const AttentionShape& shape, int64_t row) const {
+    return (sample * shape.a + head) * s + row;
+  }
+};
+
+struct Tile {
+  float at[kTile][kPadded];
+};
+
+// rows x columns [first, first + kTile) of a matrix (.., d) into shared memory, zero where it ends.
+template <class T>
+__device__ void Fetch(const RowsOf<T>& from, int64_t first, int64_t d, Tile& tile) {
+  for (int i = threadIdx.y; i < kTile; i += kSide) {
+    for (int j = threadIdx.x; j < kTile; j += kSide) {
+      const bool exists = i < from.rows && first + j < d;
+      tile.at[i][j] = exists ? float{from.data[i * from.stride + first + j]} : 0.0f;
+    }
+  }
+}
+
+// A thread's four elements of a tile.
+struct Four {
+  float at[2][2] = {};
+
+  __device__ void Store(Tile& tile) const {
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 2; ++j) tile.at[threadIdx.y + i * kSide][threadIdx.x + j * kSide] = at[i][j];
+    }
+  }
+};
+
+// Of a b^T, a and b being rows of d columns. `left` and `right`: shared memory. Barriers for the block.
+template <class A, class B>
+__device__ Four Dot(const RowsOf<A>& a, const RowsOf<B>& b, int64_t d, Tile& left, Tile& right) {
+  Four sums;
+  const int y = threadIdx.y, x = threadIdx.x;
+  for (int64_t first = 0; first < d; first += kTile) {
+    __syncthreads();
+    Fetch(a, first, d, left);
+    Fetch(b, first, d, right);
+    __syncthreads();
+#pragma unroll 8
+    for (int i = 0; i < kTile; ++i) {
+      const float a0 = left.at[y][i], a1 = left.at[y + kSide][i];
+      const float b0 = right.at[x][i], b1 = right.at[x + kSide][i];
+      sums.at[0][0] += a0 * b0;
+      sums.at[0][1] += a0 * b1;
+      sums.at[1][0] += a1 * b0;
+      sums.at[1][1] += a1 * b1;
+    }
+  }
+  return sums;
+}
+
+enum class Transposed : bool { kNo, kYes };
+
+// A thread's part of a result (kTile, d), d <= kMost.
+template <int kMost>
+struct Rows {
+  static constexpr int kParts = kMost / kTile;  // of kTile columns
+  float at[2][2 * kParts] = {};
+
+  __device__ void Scale(int i, float factor) {
+#pragma unroll
+    for (float& value : at[i]) value *= factor;
+  }
+
+  // += weights (kTile, kTile) values (kTile, d), or of the weights transposed. `part`: shared memory. Barriers for
+  // the block.
+  template <Transposed kTransposed, class T>
+  __device__ void Add(const Tile& weights, const RowsOf<T>& values, int64_t d, Tile& part) {
+    const int y = threadIdx.y, x = threadIdx.x;
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      if (p * kTile >= d) break;
+      __syncthreads();
+      Fetch(values, p * kTile, d, part);
+      __syncthreads();
+#pragma unroll 8
+      for (int i = 0; i < kTile; ++i) {
+        const float w0 = kTransposed == Transposed::kYes ? weights.at[i][y] : weights.at[y][i];
+        const float w1 = kTransposed == Transposed::kYes ? weights.at[i][y + kSide] : weights.at[y + kSide][i];
+        const float v0 = part.at[i][x], v1 = part.at[i][x + kSide];
+        at[0][2 * p] += w0 * v0;
+        at[0][2 * p + 1] += w0 * v1;
+        at[1][2 * p] += w1 * v0;
+        at[1][2 * p + 1] += w1 * v1;
+      }
+    }
+  }
+
+  // to = this, each of a thread's two rows times its scale.
+  template <class T>
+  __device__ void Store(const RowsOf<T>& to, int64_t d, float scale0, float scale1) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = threadIdx.y + i * kSide;
+#pragma unroll
+      for (int j = 0; j < 2 * kParts; ++j) {
+        const int64_t column = threadIdx.x + j * kSide;
+        if (row < to.rows && column < d) to.data[row * to.stride + column] = at[i][j] * (i == 0 ? scale0 : scale1);
+      }
+    }
+  }
+};
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_ATTENTION_TILE_CUH_

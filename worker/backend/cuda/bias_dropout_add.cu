@@ -1,0 +1,117 @@
+// The end of a transformer block: bias, dropout and residual in one pass, its gradient, and the bias's gradient.
+#include "worker/backend/cuda/column_sum.cuh"
+#include "worker/backend/cuda/cuda_ops.h"
+#include "worker/backend/cuda/dropout.cuh"
+#include "worker/backend/cuda/elementwise.cuh"
+
+namespace lynx::cuda {
+namespace {
+
+// Where a pack's elements are among those that dropout numbers. kWidth is 1, or 4 where rows are multiples of it.
+template <int kWidth>
+struct Place {
+  int64_t column, sample, element;
+
+  __device__ Place(int64_t at, int64_t first_token, int64_t s, int64_t h) : column(at % h) {
+    const int64_t token = first_token + at / h;
+    sample = token / s;
+    element = token % s * h + column;
+  }
+  __device__ void Factors(const Dropout& dropout, float factors[kWidth]) const {
+    if constexpr (kWidth == 1) {
+      factors[0] = dropout.Factor(sample, element);
+    } else if (dropout.threshold == 0) {
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) factors[i] = 1.0f;
+    } else {
+      static_assert(kWidth == kElements);
+      dropout.Factors(sample, element / kWidth, factors);
+    }
+  }
+};
+
+template <class T, int kWidth>
+struct Forward {
+  using P = Pack<T, kWidth>;
+  const T* residual;
+  const T* bias;  // may be null
+  int64_t first_token, s, h;
+  Dropout dropout;
+  T* y;
+
+  __device__ void operator()(int64_t pack) const {
+    const int64_t at = pack * kWidth;
+    const Place<kWidth> place(at, first_token, s, h);
+    auto values = P::Load(y + at);
+    const auto residuals = P::Load(residual + at);
+    const auto biases = bias != nullptr ? P::Load(bias + place.column) : P{};
+    float factors[kWidth];
+    place.Factors(dropout, factors);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      const float biased = bias != nullptr ? values.at[i] + biases.at[i] : float{values.at[i]};
+      values.at[i] = residuals.at[i] + biased * factors[i];
+    }
+    values.Store(y + at);
+  }
+};
+
+template <class T, int kWidth>
+struct Backward {
+  using P = Pack<T, kWidth>;
+  const T* dout;
+  int64_t first_token, s, h;
+  Dropout dropout;
+  T* dy;
+
+  __device__ void operator()(int64_t pack) const {
+    const int64_t at = pack * kWidth;
+    auto values = P::Load(dout + at);
+    float factors[kWidth];
+    Place<kWidth>(at, first_token, s, h).Factors(dropout, factors);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values.at[i] = values.at[i] * factors[i];
+    values.Store(dy + at);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void CudaOps<T>::BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h,
+                                       const DropoutKey& key, T* y) {
+  constexpr char kName[] = "bias, dropout and residual";
+  const Dropout dropout = Dropout::Of(key);
+  if (!FitsPacks(h, residual, bias, y)) {
+    return ForEach(this->stream_, kName, n * h, Forward<T, 1>{residual, bias, key.first_token, s, h, dropout, y});
+  }
+  ForEach(this->stream_, kName, n * h / kElements,
+          Forward<T, kElements>{residual, bias, key.first_token, s, h, dropout, y});
+}
+
+template <class T>
+void CudaOps<T>::BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                                        T* dy) {
+  constexpr char kName[] = "dropout backward";
+  const Dropout dropout = Dropout::Of(key);
+  if (!FitsPacks(h, dout, dy)) {
+    return ForEach(this->stream_, kName, n * h, Backward<T, 1>{dout, key.first_token, s, h, dropout, dy});
+  }
+  ForEach(this->stream_, kName, n * h / kElements, Backward<T, kElements>{dout, key.first_token, s, h, dropout, dy});
+}
+
+template <class T>
+void CudaOps<T>::BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) {
+  SumColumns(this->stream_, "bias gradient", n, h, ColumnsOf<T>{dy, h, dbias});
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                         \
+  template void CudaOps<T>::BiasDropoutAddForward(const T*, const T*, int64_t, int64_t, int64_t, const DropoutKey&, \
+                                                  T*);                                                              \
+  template void CudaOps<T>::BiasDropoutAddBackward(const T*, int64_t, int64_t, int64_t, const DropoutKey&, T*);     \
+  template void CudaOps<T>::BiasGradient(const T*, int64_t, int64_t, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::cuda

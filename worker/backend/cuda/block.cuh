@@ -1,0 +1,67 @@
+// What the threads of a block do together, and how they read and write rows. Sums are in an order that the shape
+// alone decides, so that an op repeats its bits.
+#ifndef LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
+#define LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace lynx::cuda {
+
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+inline constexpr int kWarp = 32;
+inline constexpr int kBlock = 256;  // threads of a block that works on one row, or on elements one by one
+
+struct Sum {
+  template <class T>
+  __device__ static T Of(T a, T b) {
+    return a + b;
+  }
+};
+struct Max {
+  template <class T>
+  __device__ static T Of(T a, T b) {
+    return a > b ? a : b;
+  }
+};
+
+// `value` of the `kLanes` neighbours taken together; each of them gets it.
+template <class Operation, int kLanes, class T>
+__device__ T ReduceLanes(T value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value = Operation::Of(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+  return value;
+}
+
+// Of all kBlock threads; each of them gets it. A barrier for the block.
+template <class Operation, class T>
+__device__ T ReduceBlock(T value) {
+  __shared__ T of_warps[kBlock / kWarp];
+  value = ReduceLanes<Operation, kWarp>(value);
+  __syncthreads();  // an earlier call's values have been read
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  T all = of_warps[0];
+#pragma unroll
+  for (int warp = 1; warp < kBlock / kWarp; ++warp) all = Operation::Of(all, of_warps[warp]);
+  return all;
+}
+
+// kWidth neighbouring elements, read and written at once.
+template <class T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Pack {
+  T at[kWidth];
+
+  __device__ static Pack Load(const T* from) { return *reinterpret_cast<const Pack*>(from); }
+  __device__ void Store(T* to) const { *reinterpret_cast<Pack*>(to) = *this; }
+};
+
+// The number of this thread among all of the grid, in one dimension.
+__device__ inline int64_t GlobalThread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_BLOCK_CUH_

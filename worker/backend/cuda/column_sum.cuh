@@ -1,0 +1,55 @@
+// Sums of columns of a row-major matrix, added to what is there: the gradients of biases, of norms' weights and of
+// positions. A block takes kColumns columns; its threads take rows in turn, and their sums are added pairwise.
+#ifndef LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_
+#define LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_
+
+#include "worker/backend/cuda/block.cuh"
+#include "worker/backend/cuda/stream.h"
+
+namespace lynx::cuda {
+
+inline constexpr int kColumns = 32, kRowsAtOnce = 16;
+
+// Terms is a value that says what is summed: kSums sums a column, Add(row, column, sums) adds a row's terms to them,
+// and At(which, column) is where a sum is added.
+template <class Terms>
+__global__ void __launch_bounds__(kColumns* kRowsAtOnce) AddColumns(int64_t rows, int64_t columns, Terms terms) {
+  __shared__ float partial[kRowsAtOnce][kColumns];
+  const int64_t column = int64_t{blockIdx.x} * kColumns + threadIdx.x;
+  float sums[Terms::kSums] = {};
+  if (column < columns) {
+    for (int64_t row = threadIdx.y; row < rows; row += kRowsAtOnce) terms.Add(row, column, sums);
+  }
+  for (int which = 0; which < Terms::kSums; ++which) {
+    partial[threadIdx.y][threadIdx.x] = sums[which];
+    __syncthreads();
+    for (unsigned half = kRowsAtOnce / 2; half > 0; half /= 2) {
+      if (threadIdx.y < half) partial[threadIdx.y][threadIdx.x] += partial[threadIdx.y + half][threadIdx.x];
+      __syncthreads();
+    }
+    if (threadIdx.y == 0 && column < columns) terms.At(which, column) += partial[0][threadIdx.x];
+    __syncthreads();
+  }
+}
+
+template <class Terms>
+void SumColumns(Stream& stream, const char* name, int64_t rows, int64_t columns, const Terms& terms) {
+  stream.Launch(name, &AddColumns<Terms>, dim3(BlocksOf(columns, kColumns)), dim3(kColumns, kRowsAtOnce), rows,
+                columns, terms);
+}
+
+// The matrix's own columns.
+template <class T>
+struct ColumnsOf {
+  static constexpr int kSums = 1;
+  const T* matrix;
+  int64_t columns;
+  float* sums;
+
+  __device__ void Add(int64_t row, int64_t column, float* sum) const { *sum += matrix[row * columns + column]; }
+  __device__ float& At(int, int64_t column) const { return sums[column]; }
+};
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_COLUMN_SUM_CUH_

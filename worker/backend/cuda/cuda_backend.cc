@@ -1,0 +1,69 @@
+// Construction, memory and name of the CUDA backend; the ops are the other files of this folder.
+#include "worker/backend/cuda/cuda_backend.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace cuda {
+
+CudaBackend::CudaBackend(DeviceParts parts, std::string name)
+    : DeviceParts(std::move(parts)),
+      CudaOps<float>(*stream, *gemm),
+      bfloat16_(*stream, *gemm),
+      name_(std::move(name)) {}
+
+CudaBackend::~CudaBackend() {
+  (void)stream_.Synchronize();  // whoever needed to know has asked before
+  for (void* memory : allocations_) cudaFree(memory);
+}
+
+void CudaBackend::Copy(const void* from, Bytes bytes, void* to) {
+  stream_.Note(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes.value), cudaMemcpyDefault, stream_.handle()),
+               "a copy");
+}
+
+absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::string& what) {
+  LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
+  if (bytes.value == 0) return std::span<float>();
+  const auto size = static_cast<size_t>(bytes.value);
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaMalloc(&memory, size); error != cudaSuccess) {
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    cudaGetLastError();  // it has been seen
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) for ", what, " on ", name_, ": ",
+        cudaGetErrorString(error), "; of its ", FormatBytes(Bytes(static_cast<int64_t>(total_bytes))), ", ",
+        FormatBytes(Bytes(static_cast<int64_t>(free_bytes))),
+        " are free; end what else runs on it, or lower the job's memory per rank"));
+  }
+  allocations_.push_back(memory);
+  stream_.Note(cudaMemsetAsync(memory, 0, size, stream_.handle()), "zeroing memory");
+  return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
+}
+
+}  // namespace cuda
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device) {
+  int devices = 0;
+  LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaGetDeviceCount(&devices), "looking for devices"));
+  if (device < 0 || device >= devices) {
+    return absl::NotFoundError(absl::StrCat("there is no CUDA device ", device, ": this machine has ", devices));
+  }
+  LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaSetDevice(device), absl::StrCat("using device ", device)));
+  cudaDeviceProp properties;
+  LYNX_RETURN_IF_ERROR(
+      cuda::StatusOf(cudaGetDeviceProperties(&properties, device), absl::StrCat("asking device ", device)));
+  cuda::DeviceParts parts;
+  LYNX_ASSIGN_OR_RETURN(parts.stream, cuda::Stream::Create());
+  LYNX_ASSIGN_OR_RETURN(parts.gemm, cuda::Gemm::Create(*parts.stream));
+  std::string name = absl::StrCat("cuda:", device, ": ", properties.name, ", cuBLASLt ", cublasLtGetVersion());
+  return std::make_unique<cuda::CudaBackend>(std::move(parts), std::move(name));
+}
+
+}  // namespace lynx

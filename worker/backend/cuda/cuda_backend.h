@@ -1,0 +1,71 @@
+// CudaBackend: the Backend on one NVIDIA GPU: its ops are those of cuda_ops.h.
+//
+// Ops are issued on one stream and run in that order; they return before they are done, except where they return a
+// number. Pointers are of memory that the device reads: what Allocate gave, or pinned. One GPU repeats its bits, with
+// one version of cuBLASLt; GPUs of different kinds agree to rounding. Beside what is allocated it holds
+// Stream::kScratch.
+//
+// One thread at a time per object, on which the device is set; the object owns the memory it allocated.
+#ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
+#define LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/cuda_ops.h"
+#include "worker/backend/cuda/gemm.h"
+#include "worker/backend/cuda/stream.h"
+
+namespace lynx::cuda {
+
+// What is made before the ops and outlives them.
+struct DeviceParts {
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Gemm> gemm;
+};
+
+class CudaBackend : private DeviceParts, public CudaOps<float> {
+ public:
+  CudaBackend(DeviceParts parts, std::string name);
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+  ~CudaBackend() override;
+
+  LayerBackend<Bfloat16>& bfloat16() override { return bfloat16_; }
+  void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
+                 float* stats) override;
+  double LossForward(const float* stats, int64_t t, int64_t n) override;
+  double SumOfSquares(const float* x, int64_t count) override;
+  void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
+  void Round(const float* from, int64_t count, Bfloat16* to) override;
+  void Fill(float* x, int64_t count, float value) override;
+  int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
+  void Copy(const void* from, Bytes bytes, void* to) override;
+  absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  bool host_addressable() const override { return false; }
+  absl::Status Finish() override { return stream_.Synchronize(); }
+  std::string Name() const override { return name_; }
+
+ private:
+  // The value on the device, once it is there; `failed` where something failed before.
+  template <class T>
+  T Fetch(const T* value, T failed);
+
+  CudaOps<Bfloat16> bfloat16_;
+  std::vector<void*> allocations_;
+  const std::string name_;
+};
+
+template <class T>
+T CudaBackend::Fetch(const T* value, T failed) {
+  T fetched;
+  stream_.Note(cudaMemcpyAsync(&fetched, value, sizeof(T), cudaMemcpyDefault, stream_.handle()), "fetching a number");
+  return stream_.Synchronize().ok() ? fetched : failed;
+}
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_

@@ -1,0 +1,72 @@
+// CudaOps: the ops of layers on a CUDA device, on elements stored as T. Each op is a file of this folder; matrix
+// products are cuBLASLt's (gemm.h). What they promise is said in cuda_backend.h. No kernel adds with atomics.
+#ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_
+#define LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/gemm.h"
+#include "worker/backend/cuda/stream.h"
+
+namespace lynx::cuda {
+
+// The ops on fp32 are the backend's own.
+template <class T>
+using InterfaceOf = std::conditional_t<std::is_same_v<T, float>, Backend, LayerBackend<T>>;
+
+template <class T>
+class CudaOps : public InterfaceOf<T> {
+ public:
+  // They outlive this.
+  CudaOps(Stream& stream, Gemm& gemm) : stream_(stream), gemm_(gemm) {}
+
+  void EmbeddingForward(const int32_t* tokens, const T* tok, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                        T* out) override;
+  void EmbeddingBackward(const int32_t* tokens, const T* dout, int32_t first_row, int64_t n, int64_t h, int64_t v,
+                         float* dtok) override;
+  void PositionForward(T* x, const T* pos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
+  void PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) override;
+  void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) override;
+  void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
+                         float* dgamma, float* dbeta) override;
+  void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) override;
+  void LogitsForward(const T* x, const T* w, int64_t n, int64_t in, int64_t out, float* logits) override;
+  void LinearBackward(const T* dy, const T* w, int64_t n, int64_t in, int64_t out, T* dx) override;
+  void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) override;
+  void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) override;
+  void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
+                       float* dgamma) override;
+  void RopeForward(const AttentionShape& shape, T* qkv) override;
+  void RopeBackward(const AttentionShape& shape, T* dqkv) override;
+  void ProbsForward(const AttentionShape& shape, const T* qkv, float* workspace, T* probs) override;
+  void ContextForward(const AttentionShape& shape, const T* probs, const T* qkv, const DropoutKey& key,
+                      float* workspace, T* context) override;
+  void AttentionBackward(const AttentionShape& shape, const T* probs, const T* qkv, const T* dcontext,
+                         const DropoutKey& key, float* workspace, T* dqkv) override;
+  void GeluForward(const T* x, int64_t count, T* y) override;
+  void GeluBackward(const T* x, int64_t count, T* dy) override;
+  void FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float* workspace, T* context,
+                    float* lse) override;
+  void FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse, const T* dcontext,
+                     const DropoutKey& key, float* workspace, T* dqkv) override;
+  void SiluForward(const T* gated, int64_t n, int64_t f, T* silu) override;
+  void SiluBackward(const T* gated, int64_t n, int64_t f, T* dgated) override;
+  void SwigluForward(const T* gated, const T* silu, int64_t n, int64_t f, T* y) override;
+  void SwigluBackward(const T* gated, const T* silu, const T* dy, int64_t n, int64_t f, T* dgated) override;
+  void BiasDropoutAddForward(const T* residual, const T* bias, int64_t s, int64_t n, int64_t h, const DropoutKey& key,
+                             T* y) override;
+  void BiasDropoutAddBackward(const T* dout, int64_t s, int64_t n, int64_t h, const DropoutKey& key, T* dy) override;
+  void BiasGradient(const T* dy, int64_t n, int64_t h, float* dbias) override;
+  void LossBackward(const float* stats, const int32_t* targets, int32_t first_row, int64_t t, int64_t n, int64_t v,
+                    int64_t valid, double scale, const float* logits, T* dlogits) override;
+
+ protected:
+  Stream& stream_;
+  Gemm& gemm_;
+};
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_CUDA_OPS_H_

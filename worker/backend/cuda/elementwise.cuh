@@ -1,0 +1,33 @@
+// Ops on elements one by one: a function of them for each pack of a thread's.
+#ifndef LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_
+#define LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_
+
+#include "worker/backend/cuda/block.cuh"
+#include "worker/backend/cuda/stream.h"
+
+namespace lynx::cuda {
+
+inline constexpr int kElements = 4;  // of a pack, and of a word of dropout's generator
+
+// Whether rows of so many elements, in all of these tensors, can be read in packs.
+template <class... T>
+bool FitsPacks(int64_t columns, const T*... tensors) {
+  const auto aligned = [](uintptr_t address, size_t element) { return address % (kElements * element) == 0; };
+  return columns % kElements == 0 && (aligned(reinterpret_cast<uintptr_t>(tensors), sizeof(T)) && ...);
+}
+
+template <class Function>
+__global__ void __launch_bounds__(kBlock) OnEach(int64_t count, Function function) {
+  const int64_t at = GlobalThread();
+  if (at < count) function(at);
+}
+
+// function(i) for i in [0, count). Function is a value with a __device__ call operator.
+template <class Function>
+void ForEach(Stream& stream, const char* name, int64_t count, const Function& function) {
+  stream.Launch(name, &OnEach<Function>, dim3(BlocksOf(count, kBlock)), dim3(kBlock), count, function);
+}
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_ELEMENTWISE_CUH_

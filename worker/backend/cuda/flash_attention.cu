@@ -1,0 +1,86 @@
+// Fused causal attention (FlashAttention-2, Dao 2023): the scores are made tile by tile and never stored. A block has
+// a tile of rows, goes over the tiles that they may look at, and scales what it has summed of the result when a row's
+// largest score grows. The log-sum-exp of a row is all that backward needs (attention_gradient.cuh). The dropout
+// decisions are those of the unfused form.
+#include "worker/backend/cuda/attention_gradient.cuh"
+#include "worker/backend/cuda/cuda_ops.h"
+#include "worker/backend/cuda/elementwise.cuh"
+
+namespace lynx::cuda {
+namespace {
+
+template <class T, int kMost>
+__global__ void __launch_bounds__(kTileThreads)
+    Forward(AttentionShape shape, const T* qkv, Dropout dropout, T* context, float* lse) {
+  __shared__ Tile left, right, weights;
+  TilePlace at{blockIdx.z, blockIdx.y, shape.s, int64_t{blockIdx.x} * kTile};
+  const HeadRows<const T> in(qkv, shape, at.sample, at.head);
+  SoftmaxRows softmax;
+  Rows<kMost> sum;
+  for (; at.first_column <= at.first_row; at.first_column += kTile) {
+    Four probs = Scores(in, at, shape.d, left, right);
+    float factors[2];
+    softmax.TakeIn(at, probs, factors);
+    for (int i = 0; i < 2; ++i) {
+      sum.Scale(i, factors[i]);
+      for (int j = 0; j < 2; ++j) {
+        if (at.Visible(i, j)) probs.at[i][j] *= at.Factor(dropout, shape, i, j);
+      }
+    }
+    probs.Store(weights);
+    sum.template Add<Transposed::kNo>(weights, in.v.From(at.first_column), shape.d, left);
+  }
+  sum.Store(ContextRows(context, shape, at.sample, at.head).From(at.first_row), shape.d, 1.0f / softmax.sum[0],
+            1.0f / softmax.sum[1]);
+  for (int i = 0; i < 2; ++i) {
+    if (threadIdx.x == 0 && at.Row(i) < at.s) {
+      lse[at.RowOfAll(shape, at.Row(i))] = softmax.max[i] + logf(softmax.sum[i]);
+    }
+  }
+}
+
+// row_sums (b, a, s) = rowsum(dC C), a warp for each.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    SumProducts(AttentionShape shape, const T* context, const T* dcontext, float* row_sums) {
+  const int64_t row = (int64_t{blockIdx.x} * kBlock + threadIdx.x) / kWarp;  // of (b, s, a), as context lies
+  if (row >= shape.b * shape.s * shape.a) return;
+  float sum = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < shape.d; i += kWarp) {
+    sum += context[row * shape.d + i] * dcontext[row * shape.d + i];
+  }
+  sum = ReduceLanes<Sum, kWarp>(sum);
+  const int64_t head = row % shape.a, position = row / shape.a % shape.s, sample = row / shape.a / shape.s;
+  if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
+}
+
+}  // namespace
+
+template <class T>
+void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float*, T* context,
+                              float* lse) {
+  ForHeadSize(this->stream_, shape.d, [&](auto most) {
+    this->stream_.Launch("fused attention", &Forward<T, decltype(most)::value>, TileGrid(shape, shape.a),
+                         dim3(kSide, kSide), shape, qkv, Dropout::Of(key), context, lse);
+  });
+}
+
+template <class T>
+void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const T* context, const float* lse,
+                               const T* dcontext, const DropoutKey& key, float* workspace, T* dqkv) {
+  this->stream_.Launch("attention backward, rows", &SumProducts<T>,
+                       dim3(BlocksOf(shape.b * shape.s * shape.a * kWarp, kBlock)), dim3(kBlock), shape, context,
+                       dcontext, workspace);
+  AllGradients(this->stream_, GradientArgs<T>{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv},
+               ProbsOfLse<T>{lse});
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                       \
+  template void CudaOps<T>::FlashForward(const AttentionShape&, const T*, const DropoutKey&, float*, T*, float*); \
+  template void CudaOps<T>::FlashBackward(const AttentionShape&, const T*, const T*, const float*, const T*,      \
+                                          const DropoutKey&, float*, T*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::cuda

@@ -1,0 +1,71 @@
+// Gemm: matrix products of row-major matrices through cuBLASLt, in fp32 arithmetic (products of bfloat16 by tensor
+// cores, of fp32 exactly: no TF32). The algorithm of a product is chosen once for its shape and kept, so that its
+// bits repeat. One thread at a time.
+#ifndef LYNX_WORKER_BACKEND_CUDA_GEMM_H_
+#define LYNX_WORKER_BACKEND_CUDA_GEMM_H_
+
+#include <cublasLt.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/bfloat16.h"
+#include "worker/backend/cuda/stream.h"
+
+namespace lynx::cuda {
+
+enum class Transpose : uint8_t { kNo, kYes };
+enum class ProductInto : uint8_t { kOverwrite, kAdd };
+
+// c (m, n) = or += op(a) (m, k) op(b) (k, n), contiguous; a transposed operand is stored (k, m) or (n, k).
+struct ProductShape {
+  Transpose a = Transpose::kNo, b = Transpose::kNo;
+  int64_t m = 0, n = 0, k = 0;
+
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+class Gemm {
+ public:
+  static absl::StatusOr<std::unique_ptr<Gemm>> Create(Stream& stream);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  // A product that is overwritten may have a bias (n), of the type of c, added to each of its rows; null: none.
+  // Errors go to the stream.
+  template <class T, class Result>
+  void Multiply(const ProductShape& shape, const T* a, const T* b, ProductInto into, const Result* bias, Result* c);
+
+ private:
+  enum class Element : uint8_t { kFloat, kBfloat16 };
+  static Element ElementOf(const float*) { return Element::kFloat; }
+  static Element ElementOf(const Bfloat16*) { return Element::kBfloat16; }
+  static cudaDataType TypeOf(Element element);
+
+  // All that the choice of an algorithm may depend on.
+  struct Key {
+    ProductShape shape;
+    Element operands, result;
+    bool adds, has_bias;
+    uint32_t alignment_a, alignment_b, alignment_c;  // bytes
+
+    auto operator<=>(const Key&) const = default;
+  };
+  // Descriptors and algorithm of one kind of product.
+  class Product;
+
+  explicit Gemm(Stream& stream);
+  void Run(const Key& key, const void* a, const void* b, const void* bias, void* c);
+
+  Stream& stream_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, std::unique_ptr<Product>> products_;
+};
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_GEMM_H_

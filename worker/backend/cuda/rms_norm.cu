@@ -1,0 +1,91 @@
+// Root mean square normalisation (Zhang and Sennrich 2019), a block for each row; its weight's gradient, a block for
+// some columns.
+//   x^ = x rstd,   y = x^ gamma
+//   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
+#include <algorithm>
+
+#include "worker/backend/cuda/column_sum.cuh"
+#include "worker/backend/cuda/cuda_ops.h"
+
+namespace lynx::cuda {
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
+
+template <class T>
+__device__ float InverseRootMeanSquare(const T* x, int64_t h) {
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < h; i += kBlock) squares += x[i] * x[i];
+  return 1.0f / sqrtf(ReduceBlock<Sum>(squares) / static_cast<float>(h) + kEpsilon);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, int64_t h, T* y) {
+  x += blockIdx.x * h;
+  y += blockIdx.x * h;
+  const float rstd = InverseRootMeanSquare(x, h);
+  for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = x[i] * rstd * gamma[i];
+}
+
+// Also leaves the rows' rstd for WeightGradient.
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    Backward(const T* x, const T* gamma, const T* dy, int64_t h, bool accumulate, float* of_rows, T* dx) {
+  x += blockIdx.x * h;
+  dy += blockIdx.x * h;
+  dx += blockIdx.x * h;
+  const float rstd = InverseRootMeanSquare(x, h);
+  float sum_g_normal = 0;
+  for (int64_t i = threadIdx.x; i < h; i += kBlock) sum_g_normal += dy[i] * gamma[i] * (x[i] * rstd);
+  const float mean_g_normal = ReduceBlock<Sum>(sum_g_normal) / static_cast<float>(h);
+  for (int64_t i = threadIdx.x; i < h; i += kBlock) {
+    const float gradient = rstd * (dy[i] * gamma[i] - x[i] * rstd * mean_g_normal);
+    dx[i] = accumulate ? dx[i] + gradient : gradient;
+  }
+  if (threadIdx.x == 0) of_rows[blockIdx.x] = rstd;
+}
+
+template <class T>
+struct WeightGradient {
+  static constexpr int kSums = 1;
+  const T* x;
+  const T* dy;
+  const float* of_rows;
+  int64_t h;
+  float* dgamma;
+
+  __device__ void Add(int64_t row, int64_t column, float* sum) const {
+    *sum += dy[row * h + column] * (x[row * h + column] * of_rows[row]);
+  }
+  __device__ float& At(int, int64_t column) const { return dgamma[column]; }
+};
+
+}  // namespace
+
+template <class T>
+void CudaOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) {
+  this->stream_.Launch("RMS norm", &Forward<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), x, gamma, h, y);
+}
+
+template <class T>
+void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
+                                 T* dx, float* dgamma) {
+  constexpr int64_t kMostRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
+  for (int64_t row = 0; row < n; row += kMostRows) {
+    const int64_t rows = std::min(kMostRows, n - row), at = row * h;
+    auto* const of_rows = this->stream_.template ScratchOf<float>(rows);
+    this->stream_.Launch("RMS norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma,
+                         dy + at, h, accumulate, of_rows, dx + at);
+    SumColumns(this->stream_, "RMS norm's weight backward", rows, h,
+               WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma});
+  }
+}
+
+#define LYNX_INSTANTIATE(T)                                                           \
+  template void CudaOps<T>::RmsNormForward(const T*, const T*, int64_t, int64_t, T*); \
+  template void CudaOps<T>::RmsNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::cuda

@@ -1,0 +1,80 @@
+// Stream: where a device's ops are issued, one after another, with the fixed memory that they share and the first
+// error that any of them met. Issuing never waits for the device.
+//
+// After an error nothing more is issued: ops cannot fail one by one, so whoever needs to know asks Synchronize. One
+// thread at a time. Owns the CUDA stream and the scratch.
+#ifndef LYNX_WORKER_BACKEND_CUDA_STREAM_H_
+#define LYNX_WORKER_BACKEND_CUDA_STREAM_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/units.h"
+
+namespace lynx::cuda {
+
+// What CUDA calls an error, as a status: ResourceExhausted where memory is short, else Internal. `what`: being done.
+absl::Status StatusOf(cudaError_t error, const std::string& what);
+
+class Stream {
+ public:
+  // What an op may use between its kernels, and a matrix product within one.
+  static constexpr Bytes kScratch{int64_t{32} << 20};
+
+  // On the calling thread's device.
+  static absl::StatusOr<std::unique_ptr<Stream>> Create();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t handle() const { return handle_; }
+  void* scratch() const { return scratch_; }
+  template <class T>
+  T* ScratchOf(int64_t count) const;
+
+  bool ok() const { return status_.ok(); }
+  // Keeps the first that is not OK.
+  void Note(const absl::Status& status);
+  void Note(cudaError_t error, const char* what);
+
+  // kernel<<<grid, block>>>(arguments...), unless there was an error before or the grid is empty.
+  template <class... Parameters, class... Arguments>
+  void Launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
+    if (!ok() || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = handle_;
+    Note(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
+  }
+
+  // Waits for all that was issued. The first error of it.
+  absl::Status Synchronize();
+
+ private:
+  Stream() = default;
+  [[noreturn]] static void ScratchTooSmall(int64_t bytes);
+
+  cudaStream_t handle_ = nullptr;
+  void* scratch_ = nullptr;
+  absl::Status status_;
+};
+
+template <class T>
+T* Stream::ScratchOf(int64_t count) const {
+  const auto bytes = count * static_cast<int64_t>(sizeof(T));
+  if (bytes > kScratch.value) ScratchTooSmall(bytes);
+  return static_cast<T*>(scratch_);
+}
+
+// Blocks of `size` that cover `count`.
+constexpr unsigned BlocksOf(int64_t count, int64_t size) { return static_cast<unsigned>((count + size - 1) / size); }
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_STREAM_H_
