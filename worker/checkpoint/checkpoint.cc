@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "worker/backend/host_view.h"
 #include "worker/checkpoint/checkpoint_directory.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
@@ -71,13 +72,22 @@ absl::Status CheckSameRun(const CheckpointSummary& there, const CheckpointIdenti
 absl::Status ReadState(FileSystem& files, CheckpointSummary checkpoint, bool weights_only,
                        const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share) {
   if (weights_only) {
-    std::fill(state.first_moments().begin(), state.first_moments().end(), 0.0f);
-    std::fill(state.second_moments().begin(), state.second_moments().end(), 0.0f);
+    for (const std::span<float> moments : {state.first_moments(), state.second_moments()}) {
+      state.backend().Fill(moments.data(), static_cast<int64_t>(moments.size()), 0);
+    }
   }
   // In the layout that wrote it, all that this rank needs is in one shard, or in those of its replicas.
   const int64_t writers = ReplicasWriteShards(context.layout) ? context.layout.dp : 1;
   const int64_t own_shard = (int64_t{context.pipeline_rank} * context.layout.tp + tp_rank) * writers;
-  return TensorReader(files, std::move(checkpoint)).Read(WantedParts(state, weights_only), own_shard, share);
+  std::vector<WantedPart> parts = WantedParts(state, weights_only);
+  std::vector<HostView> views;
+  for (WantedPart& part : parts) {
+    views.emplace_back(std::span<float>(part.memory, static_cast<size_t>(part.place.elements())), state.backend());
+    part.memory = views.back().floats().data();
+  }
+  LYNX_RETURN_IF_ERROR(TensorReader(files, std::move(checkpoint)).Read(parts, own_shard, share));
+  for (HostView& view : views) view.Store();
+  return state.backend().Finish();
 }
 
 // What stands in the place where a step's checkpoint shall be.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/status.h"
+#include "worker/backend/host_view.h"
 
 namespace lynx {
 namespace {
@@ -20,8 +23,8 @@ float* Place(ModelState& state, size_t array, const ParameterSlot& slot) {
   return (array == 1 ? state.first_moments() : state.second_moments()).data() + slot.share_offset;
 }
 
-// The pieces of a whole parameter of a rank have equal columns (matrices) or one row (vectors), so they stack to this shape.
-// Those of a share of it may have parts of rows: then it is one row.
+// The pieces of a whole parameter of a rank have equal columns (matrices) or one row (vectors), so they stack to this
+// shape. Those of a share of it may have parts of rows: then it is one row.
 std::vector<int64_t> ShapeOfPart(const ParameterSlot& slot) {
   const int64_t elements = PlaceOf(slot).elements();
   if (slot.vector) return {elements};
@@ -56,24 +59,29 @@ SafetensorsHeader ShardHeader(const CheckpointIdentity& identity, const StageCon
     if (slot.copy) header.metadata["copy." + slot.name] = slot.whole_name;
   }
   for (size_t array = 0; array < ArraysIn(weights_only); ++array) {
-    for (const ParameterSlot& slot : slots) header.Append(absl::StrCat(slot.name, kSuffixes[array]), ShapeOfPart(slot));
+    for (const ParameterSlot& slot : slots)
+      header.Append(absl::StrCat(slot.name, kSuffixes[array]), ShapeOfPart(slot));
   }
   return header;
 }
 
 absl::StatusOr<ShardRecord> WriteShardFile(FileSystem& files, const std::string& folder, const std::string& file_name,
                                            const SafetensorsHeader& header, const TensorContent& content) {
-  LYNX_ASSIGN_OR_RETURN(WrittenFile file,
-                        WriteSafetensorsFile(files, folder + "/" + file_name, header, content));
+  LYNX_ASSIGN_OR_RETURN(WrittenFile file, WriteSafetensorsFile(files, folder + "/" + file_name, header, content));
   return ShardRecord{file_name, file.bytes, std::move(file.sha256)};
 }
 
 TensorContent ContentOf(ModelState& state) {
-  return [&state](size_t tensor) -> absl::StatusOr<std::span<const char>> {
+  // What was returned is valid until the next call.
+  auto view = std::make_shared<std::optional<HostView>>();
+  return [&state, view](size_t tensor) -> absl::StatusOr<std::span<const char>> {
     const size_t slots = state.updated().size();
     const ParameterSlot& slot = state.updated()[tensor % slots];
-    const std::span<const float> part(Place(state, tensor / slots, slot), static_cast<size_t>(PlaceOf(slot).elements()));
-    return std::span<const char>(reinterpret_cast<const char*>(part.data()), part.size_bytes());
+    LYNX_ASSIGN_OR_RETURN(HostView part, HostView::Fetch({Place(state, tensor / slots, slot),
+                                                          static_cast<size_t>(PlaceOf(slot).elements())},
+                                                         state.backend()));
+    const std::span<const float> floats = view->emplace(std::move(part)).floats();
+    return std::span<const char>(reinterpret_cast<const char*>(floats.data()), floats.size_bytes());
   };
 }
 

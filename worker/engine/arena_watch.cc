@@ -14,15 +14,6 @@ namespace {
 constexpr uint32_t kMark = 0x7fc57fd1;
 constexpr size_t kGuardWords = static_cast<size_t>(ArenaWatch::kGuard.value) / sizeof(float);
 
-bool IsMark(float word) { return std::bit_cast<uint32_t>(word) == kMark; }
-
-// Words up to and with the last one that is not a mark.
-size_t WrittenWords(std::span<const float> part) {
-  size_t words = part.size();
-  while (words > 0 && IsMark(part[words - 1])) --words;
-  return words;
-}
-
 }  // namespace
 
 ArenaWatch::ArenaWatch(std::span<float> memory, Backend& backend)
@@ -34,9 +25,14 @@ void ArenaWatch::Mark(std::span<float> part) {
   backend_.Fill(part.data(), static_cast<int64_t>(part.size()), std::bit_cast<float>(kMark));
 }
 
+// Words up to and with the last one that is not a mark.
+int64_t ArenaWatch::WrittenWords(std::span<const float> part) const {
+  return backend_.WordsUnlike(std::bit_cast<float>(kMark), part.data(), static_cast<int64_t>(part.size()));
+}
+
 void ArenaWatch::Look(std::span<const float> part) {
   LYNX_CHECK(part.data() >= arena_.data() && part.data() + part.size() <= arena_.data() + arena_.size());
-  const size_t words = WrittenWords(part);
+  const int64_t words = WrittenWords(part);
   if (words == 0) return;
   const auto end = static_cast<int64_t>((part.data() + words - arena_.data()) * sizeof(float));
   const int64_t alignment = kBufferAlignment.value;
@@ -51,7 +47,7 @@ absl::Status ArenaWatch::CheckGuard() const {
 }
 
 absl::Status ArenaWatch::CheckAllMarked() const {
-  const size_t words = WrittenWords(arena_);
+  const int64_t words = WrittenWords(arena_);
   if (words == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("something was written before byte ", words * sizeof(float),
                                           " of the arena, where no buffer was alive"));

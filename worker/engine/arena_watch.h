@@ -8,6 +8,7 @@
 #ifndef LYNX_WORKER_ENGINE_ARENA_WATCH_H_
 #define LYNX_WORKER_ENGINE_ARENA_WATCH_H_
 
+#include <cstdint>
 #include <span>
 
 #include "absl/status/status.h"
@@ -39,6 +40,8 @@ class ArenaWatch {
   absl::Status CheckAllMarked() const;
 
  private:
+  int64_t WrittenWords(std::span<const float> part) const;
+
   const std::span<float> arena_;
   const std::span<float> guard_;
   Backend& backend_;

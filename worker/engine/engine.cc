@@ -88,11 +88,18 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   const Bytes with_guard = memory.arena + ArenaWatch::kGuard;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(with_guard, "activation arena"));
   LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == with_guard.value);
-  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, backend, communicator, state, dataset));
+  if (memory.host_peak.value > 0 && !backend.host_addressable()) {
+    return absl::UnimplementedError(absl::StrCat("the plan offloads activations, which the engine does on CPU ranks only, "
+                                                 "not on ", backend.Name(), "; plan the job without offloading"));
+  }
+  LYNX_ASSIGN_OR_RETURN(StepBatch batch,
+                        StepBatch::Create(config.context, CoordinatesOf(config.context.layout, config.rank).dp, backend));
+  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), backend, communicator,
+                                            state, dataset));
 }
 
-Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, Backend& backend,
-               Communicator& communicator, ModelState& state, const Dataset& dataset)
+Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
+               Backend& backend, Communicator& communicator, ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
       counts_gradients_(state.shares_updates() ||
@@ -104,7 +111,8 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       arena_(watch_.arena()),
       ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed,
                           1 / TokensOf(config_.train, config_.context), backend, state)),
-      batch_(config_.context, coordinates_.dp, dataset),
+      dataset_(dataset),
+      batch_(std::move(batch)),
       world_sum_(config_.context.layout.ranks(), config_.rank),
       starts_(StartsOfWaits(config_.program)),
       tickets_(config_.program.size()),
@@ -208,7 +216,7 @@ absl::Status Engine::GatherWeights() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const ActionKind kind = config_.program[i].kind;
     if (kind != ActionKind::kWeightGatherStart && kind != ActionKind::kWeightGatherWait) continue;
-    LYNX_RETURN_IF_ERROR(Annotate(RunAction(i, batch_), "weights before the first step"));
+    LYNX_RETURN_IF_ERROR(Annotate(RunAction(i), "weights before the first step"));
   }
   return absl::OkStatus();
 }
@@ -220,7 +228,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
   LYNX_RETURN_IF_ERROR(BeginStep(step));
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     trace_[i].begin = clock_.Monotonic();
-    const absl::Status status = RunAction(i, batch_);
+    const absl::Status status = RunAction(i);
     trace_[i].end = clock_.Monotonic();
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));
@@ -230,6 +238,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
       watch_.Mark(buffer);
     }
   }
+  LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), absl::StrCat("step ", step)));
   LYNX_RETURN_IF_ERROR(Annotate(LookAtArena(), absl::StrCat("step ", step)));
   return MakeReport(bytes_sent_before, communication_cpu_before);
 }
@@ -239,20 +248,20 @@ absl::Status Engine::BeginStep(int64_t step) {
   lr_ = LearningRate(config_.train, step);
   ops_->BeginStep(step);
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
-  return Annotate(batch_.Load(step), absl::StrCat("step ", step));
+  return Annotate(batch_.Load(dataset_, step), absl::StrCat("step ", step));
 }
 
 absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
-  StepBatch batch(config_.context, coordinates_.dp, held_out);
   ops_->BeginEvaluation();
   const int32_t batches = config_.train.eval_batches;
   for (int32_t i = 0; i < batches; ++i) {
-    LYNX_RETURN_IF_ERROR(Annotate(batch.Load(i), absl::StrCat("evaluation, batch ", i)));
-    LYNX_RETURN_IF_ERROR(Annotate(RunForward(batch), absl::StrCat("evaluation, batch ", i)));
+    LYNX_RETURN_IF_ERROR(Annotate(batch_.Load(held_out, i), absl::StrCat("evaluation, batch ", i)));
+    LYNX_RETURN_IF_ERROR(Annotate(RunForward(), absl::StrCat("evaluation, batch ", i)));
   }
   const StepSums own{.loss = coordinates_.tp == 0 ? ops_->loss_sum() : 0};
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
   LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
+  LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), "evaluation"));
   if (config_.dead_buffers == DeadBuffers::kPoison) watch_.Mark(arena_);
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
   return world_sum_.Sums().loss / (TokensOf(config_.train, config_.context) * batches);
@@ -261,11 +270,11 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
 // What is left of the program without its backward pass. Forward actions depend on forward actions alone, and each rank
 // keeps their order, so this ends where the program does; a buffer lives no longer than it does there, so each keeps its
 // place in the arena.
-absl::Status Engine::RunForward(const StepBatch& batch) {
+absl::Status Engine::RunForward() {
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
     const Action& action = config_.program[i];
     if (!IsForward(action.kind)) continue;
-    const absl::Status status = RunAction(i, batch);
+    const absl::Status status = RunAction(i);
     if (!status.ok()) return Annotate(status, absl::StrCat("action ", ActionText(action)));
   }
   return absl::OkStatus();
@@ -280,16 +289,16 @@ absl::Status Engine::LookAtArena() {
   return absl::OkStatus();
 }
 
-absl::Status Engine::RunAction(int32_t index, const StepBatch& batch) {
+absl::Status Engine::RunAction(int32_t index) {
   const Action& action = config_.program[index];
   const ResolvedAction& resolved = resolved_[index];
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kRecompute:
-      for (Op op : resolved.ops) ops_->Forward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_->Forward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kBackward:
-      for (Op op : resolved.ops) ops_->Backward(op, action.layer, batch.Of(action.microbatch), resolved.tensors);
+      for (Op op : resolved.ops) ops_->Backward(op, action.layer, batch_.Of(action.microbatch), resolved.tensors);
       return absl::OkStatus();
     case ActionKind::kWeight:
       for (Op op : resolved.ops) ops_->Weight(op, action.layer, resolved.tensors);

@@ -104,16 +104,16 @@ class Engine {
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
 
-  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, Backend& backend,
-         Communicator& communicator, ModelState& state, const Dataset& dataset);
+  Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
+         Backend& backend, Communicator& communicator, ModelState& state, const Dataset& dataset);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
   void ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers);
 
   absl::Status BeginStep(int64_t step);
   absl::Status LookAtArena();
-  absl::Status RunAction(int32_t index, const StepBatch& batch);
-  absl::Status RunForward(const StepBatch& batch);
+  absl::Status RunAction(int32_t index);
+  absl::Status RunForward();
   bool SharesReduction(int32_t layer) const;
   absl::Status StartTransfer(int32_t index);
   absl::StatusOr<TransferTicket> IssueTransfer(const Action& action, const ResolvedAction& resolved);
@@ -141,6 +141,7 @@ class Engine {
   bool measured_ = false;  // how far the arena is used
 
   const std::unique_ptr<LayerOps> ops_;
+  const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
   std::vector<float> replicated_;  // gradients of replicated parameters; empty without sequence parallelism

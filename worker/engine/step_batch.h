@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "planner/stage_context.h"
+#include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/layer_ops.h"
 
@@ -18,24 +19,33 @@ namespace lynx {
 
 class StepBatch {
  public:
-  // A stage with neither embedding nor head needs no tokens and keeps none. `dataset` outlives this.
-  StepBatch(const StageContext& context, int32_t dp_rank, const Dataset& dataset);
+  // Takes memory of the backend where the device does not read the host's. A stage with neither embedding nor head
+  // needs no tokens and keeps none. `backend` outlives this.
+  static absl::StatusOr<StepBatch> Create(const StageContext& context, int32_t dp_rank, Backend& backend);
 
   // Reads the tokens of a step.
-  absl::Status Load(int64_t step);
+  absl::Status Load(const Dataset& dataset, int64_t step);
   // Valid until the next Load.
   MicrobatchInput Of(int32_t microbatch) const;
 
  private:
-  const Dataset& dataset_;
+  // Tokens, (samples, seq), and where the device reads them.
+  struct Tokens {
+    std::vector<int32_t> host;
+    int32_t* device = nullptr;
+  };
+
+  StepBatch(const StageContext& context, int32_t dp_rank, Backend& backend);
+  absl::Status Place(Tokens& tokens, const char* what);
+
+  Backend& backend_;
   const bool needs_tokens_;
   const int32_t micro_batch_;
   const int64_t seq_;
   const int64_t samples_;  // of this replica in a step
   const int64_t global_batch_;
-  const int64_t first_sample_;   // of this replica, within the global batch
-  std::vector<int32_t> inputs_;  // (samples, seq)
-  std::vector<int32_t> targets_;
+  const int64_t first_sample_;  // of this replica, within the global batch
+  Tokens inputs_, targets_;
 };
 
 }  // namespace lynx

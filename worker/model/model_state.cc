@@ -12,6 +12,7 @@
 #include "common/rng.h"
 #include "common/status.h"
 #include "planner/state_sharing.h"
+#include "worker/backend/host_view.h"
 
 namespace lynx {
 namespace {
@@ -349,6 +350,7 @@ void FillInitialWeights(const ParameterSlot& slot, const ModelSpec& model, uint6
 absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32_t tp_rank, int32_t data_index,
                                               uint64_t seed, Backend& backend) {
   ModelState state;
+  state.backend_ = &backend;
   state.context_ = context;
   state.slots_ = ParameterSlotsOf(context, tp_rank);
   state.updated_ = UpdatedSlots(context, state.slots_, data_index);
@@ -383,7 +385,10 @@ absl::StatusOr<ModelState> ModelState::Create(const StageContext& context, int32
     state.rounded_weights_ = {reinterpret_cast<Bfloat16*>(memory.data()), static_cast<size_t>(elements)};
   }
   for (const ParameterSlot& slot : state.updated_) {
-    FillInitialWeights(slot, context.model, seed, {state.UpdatedWeight(slot), static_cast<size_t>(slot.count)});
+    LYNX_ASSIGN_OR_RETURN(
+        HostView view, HostView::Fetch({state.UpdatedWeight(slot), static_cast<size_t>(slot.count)}, backend));
+    FillInitialWeights(slot, context.model, seed, view.floats());
+    view.Store();
   }
   state.RoundWeights(backend);
   return state;

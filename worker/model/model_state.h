@@ -128,10 +128,13 @@ class ModelState {
   // fp32.
   void RoundWeights(Backend& backend);
   void RoundWeights(const ParameterSlot& updated, Backend& backend);
+  // Where the arrays are.
+  Backend& backend() { return *backend_; }
   // Of everything that it holds.
   Bytes bytes() const;
 
  private:
+  Backend* backend_ = nullptr;
   std::vector<ParameterSlot> slots_, updated_;
   std::vector<int32_t> index_;  // by (layer position, parameter)
   StageContext context_;

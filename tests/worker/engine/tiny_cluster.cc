@@ -15,6 +15,8 @@
 #include "common/status.h"
 #include "planner/lower.h"
 #include "planner/partition.h"
+#include "worker/backend/host_view.h"
+#include "worker/engine/staged_communicator.h"
 
 namespace lynx {
 namespace {
@@ -51,7 +53,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const TinyJob& job) {
 }
 
 // A slot's values into the whole parameter.
-void Collect(const ParameterSlot& slot, const float* values, Parameters& parameters) {
+void Collect(const ParameterSlot& slot, float* device_values, Backend& backend, Parameters& parameters) {
+  HostView view = HostView::Fetch({device_values, static_cast<size_t>(slot.count)}, backend).value();
+  const float* const values = view.floats().data();
   std::vector<float>& whole = parameters[slot.name];
   whole.resize(slot.global_rows * slot.global_columns);
   for (const ParameterPiece& piece : slot.pieces) {
@@ -65,16 +69,17 @@ void Collect(const ParameterSlot& slot, const float* values, Parameters& paramet
 absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                      const std::function<absl::Status(TinyRank&)>& body) {
   TinyRank rank{.rank = options.rank, .coordinates = CoordinatesOf(job.layout, options.rank), .job = &job};
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(options));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> connected, ConnectTcp(options));
+  const std::unique_ptr<Backend> backend = job.make_backend ? job.make_backend() : MakeCpuBackend(1);
+  StagedCommunicator staged(job.layout, options.rank, *connected, *backend);
+  Communicator* const communicator = backend->host_addressable() ? connected.get() : &staged;
   const auto run = [&]() -> absl::Status {
     const StageProgram& stage = job.stages[rank.coordinates.stage];
-    const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,
                           job.open_dataset ? job.open_dataset() : OpenText(job));
-    LYNX_ASSIGN_OR_RETURN(ModelState state,
-                          ModelState::Create(stage.context, rank.coordinates.tp,
-                                             MembersOf(job.layout, rank.rank, Group::kData).index, job.train.seed,
-                                             *backend));
+    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(stage.context, rank.coordinates.tp,
+                                                               MembersOf(job.layout, rank.rank, Group::kData).index,
+                                                               job.train.seed, *backend));
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           Engine::Create({.context = stage.context,
                                           .rank = rank.rank,
@@ -84,7 +89,7 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
                                           .dead_buffers = job.dead_buffers},
                                          *backend, *communicator, state, *dataset));
     LYNX_RETURN_IF_ERROR(engine->GatherWeights());
-    rank.communicator = communicator.get();
+    rank.communicator = communicator;
     rank.state = &state;
     rank.dataset = dataset.get();
     rank.engine = engine.get();
@@ -164,11 +169,13 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
 }
 
 void CollectGradients(ModelState& state, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.slots()) Collect(slot, &state.gradients()[slot.offset], parameters);
+  for (const ParameterSlot& slot : state.slots())
+    Collect(slot, &state.gradients()[slot.offset], state.backend(), parameters);
 }
 
 void CollectWeights(ModelState& state, Parameters& parameters) {
-  for (const ParameterSlot& slot : state.updated()) Collect(slot, state.UpdatedWeight(slot), parameters);
+  for (const ParameterSlot& slot : state.updated())
+    Collect(slot, state.UpdatedWeight(slot), state.backend(), parameters);
 }
 
 float* WeightOf(ModelState& state, int32_t layer, Parameter parameter) {

@@ -38,10 +38,11 @@ struct TinyJob {
   std::vector<StageProgram> stages;  // see Lower; may be edited
   ParallelLayout layout;
   DeadBuffers dead_buffers = DeadBuffers::kPoison;
+  std::function<std::unique_ptr<Backend>()> make_backend;                  // for each rank; null: the CPU's
   std::function<absl::StatusOr<std::unique_ptr<Dataset>>()> open_dataset;  // for each rank; null: TextFile()
 
-  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of` gives
-  // for the slices.
+  // Fills `layout` and `stages`: equal shares of the layers, programs lowered from the policies that `policy_of`
+  // gives for the slices.
   void Lower(const ParallelLayout& layout,
              const std::function<StagePolicy(const StageContext&, const StageSlice&)>& policy_of);
   void Lower(const ParallelLayout& layout, RecomputeMode mode);
