@@ -32,9 +32,12 @@ class TestFolder {
     std::ifstream in(path_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
+  // In one piece: a process that has the file open or mapped goes on with what it was.
   std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ / name, std::ios::binary) << content;
-    return path_ / name;
+    const std::filesystem::path file = path_ / name, fresh = path_ / (name + ".fresh");
+    std::ofstream(fresh, std::ios::binary) << content;
+    std::filesystem::rename(fresh, file);
+    return file;
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "worker/daemon/rank_ending.h"
 
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,15 @@ namespace {
 std::string WithLastLine(std::string text, const std::string& line) {
   if (!line.empty()) absl::StrAppend(&text, "; the last it wrote was: ", line);
   return text;
+}
+
+// How it ended, and what that may mean.
+std::string ExplainedExit(const ExitStatus& exit) {
+  const char* const hint =
+      exit.signal == SIGBUS
+          ? ", as a process is that reads a mapped file beyond its end: a data file may have been cut short"
+          : "";
+  return absl::StrCat(ExitText(exit), hint);
 }
 
 // It said itself why it failed.
@@ -39,7 +49,7 @@ RankEnding Silent(const EndingFacts& facts) {
             .outcome = RankOutcome::kFailed};
   }
   RankEnding ending{.exit_code = facts.exit->code,
-                    .reason = WithLastLine(ExitText(*facts.exit), facts.last_line),
+                    .reason = WithLastLine(ExplainedExit(*facts.exit), facts.last_line),
                     .peer_lost = facts.exit->code == kRankExitPeerLost,
                     .outcome = facts.exit->signal != 0 ? RankOutcome::kKilled : RankOutcome::kFailed};
   if (ending.peer_lost) ending.outcome = RankOutcome::kPeerLost;

@@ -17,6 +17,9 @@ TEST(DescribeEnding, ChildrenByExitStatusAndReport) {
             (RankEnding{3, "rank 1 is gone", true, RankOutcome::kPeerLost}));
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}}),
             (RankEnding{137, "killed by signal 9 (Killed)", false, RankOutcome::kKilled}));
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{135, 7}}).reason,
+            "killed by signal 7 (Bus error), as a process is that reads a mapped file beyond its end: a data file may "
+            "have been cut short");
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{1, 0}, .last_line = "out of memory"}),
             (RankEnding{1, "exit code 1; the last it wrote was: out of memory", false, RankOutcome::kFailed}));
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{3, 0}}).outcome, RankOutcome::kPeerLost);
