@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/rng.h"
@@ -22,12 +23,13 @@ using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
 class Loop {
  public:
   Loop(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
-       MeasuringThread& measuring, WakeEvent& wake, AgentMetrics& metrics, const Clock& clock)
+       MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics, const Clock& clock)
       : options_(options),
         boot_id_(NewBootId()),
         devices_(devices),
         profile_(std::move(profile)),
         measuring_(measuring),
+        gpus_(gpus),
         wake_(wake),
         metrics_(metrics),
         clock_(clock),
@@ -43,6 +45,7 @@ class Loop {
     wake_.Clear();
     for (const v1::AgentDesired& desired : stream_.TakeDesired()) TakeDesired(desired);
     TakeOutcome();
+    TakeConditions();
     if (!measuring_.Busy()) {
       if (const std::optional<MeasureTask> task = profile_.Next()) measuring_.Begin(*task);
     }
@@ -56,7 +59,23 @@ class Loop {
 
   void Stop() { stream_.Stop(); }
 
+  bool AllHold() const {
+    return std::none_of(devices_.begin(), devices_.end(),
+                        [&](const NodeDevice& device) { return IsWithdrawn(device, conditions_); });
+  }
+
  private:
+  void TakeConditions() {
+    std::vector<NodeCondition> conditions = options_.conditions;
+    if (gpus_ != nullptr) {
+      const std::vector<NodeCondition> seen = gpus_->conditions();
+      conditions.insert(conditions.end(), seen.begin(), seen.end());
+    }
+    if (conditions == conditions_) return;
+    conditions_ = std::move(conditions);
+    changed_ = true;
+  }
+
   void TakeDesired(const v1::AgentDesired& desired) {
     heartbeat_.SetInterval(Nanos(desired.heartbeat_ns()));
     std::vector<LayerShape> shapes;
@@ -107,15 +126,25 @@ class Loop {
     for (const NodeDevice& device : devices_) {
       v1::Device& message = *report.add_devices();
       message.set_index(device.index);
-      message.set_kind(device.kind);
+      message.set_kind(DeviceKindName(device.kind));
       message.set_model(device.model);
       message.set_memory_bytes(device.memory.value);
       message.mutable_cores()->Assign(device.cores.begin(), device.cores.end());
+      message.set_uuid(device.uuid);
+      message.set_detail(device.detail);
     }
     if (const std::optional<HardwareProfile> profile = profile_.Profile())
       *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);
     report.set_failure(profile_.Failure());
+    for (const NodeCondition& condition : conditions_) {
+      v1::NodeCondition& message = *report.add_conditions();
+      message.set_kind(condition.kind);
+      message.set_device(condition.device);
+      message.set_withdrawn(condition.withdrawn);
+      message.set_message(condition.message);
+      message.set_since_unix_ns(condition.since.value);
+    }
     return report;
   }
 
@@ -124,6 +153,8 @@ class Loop {
   const std::vector<NodeDevice>& devices_;
   AgentProfile profile_;
   MeasuringThread& measuring_;
+  const GpuWatch* const gpus_;  // null: none
+  std::vector<NodeCondition> conditions_;
   WakeEvent& wake_;
   AgentMetrics& metrics_;
   const Clock& clock_;
@@ -135,17 +166,18 @@ class Loop {
 
 }  // namespace
 
-void RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
-              MeasuringThread& measuring, WakeEvent& wake, AgentMetrics& metrics, StopSignals& signals,
-              const Clock& clock) {
-  Loop loop(options, devices, std::move(profile), measuring, wake, metrics, clock);
+AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
+                  MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
+                  StopSignals& signals, const Clock& clock) {
+  Loop loop(options, devices, std::move(profile), measuring, gpus, wake, metrics, clock);
   std::optional<int> signal;
-  while (!signal.has_value()) {
+  while (!signal.has_value() && loop.AllHold()) {
     loop.Round(signals.fd());
     signal = signals.Take();
   }
-  spdlog::info("{}: leaving", ::strsignal(*signal));
+  if (signal.has_value()) spdlog::info("{}: leaving", ::strsignal(*signal));
   loop.Stop();
+  return signal.has_value() ? AgentEnd::kStopSignal : AgentEnd::kDeviceWithdrawn;
 }
 
 }  // namespace lynx

@@ -8,6 +8,7 @@
 
 #include "agent/agent_metrics.h"
 #include "agent/agent_profile.h"
+#include "agent/gpu_watch.h"
 #include "agent/measuring_thread.h"
 #include "agent/probe.h"
 #include "node/wake.h"
@@ -16,13 +17,18 @@ namespace lynx {
 
 struct AgentOptions {
   std::string node;
-  std::string server;  // host:port
+  std::string server;                     // host:port
+  std::vector<NodeCondition> conditions;  // that hold as long as it runs
 };
 
-// Runs until a stop signal. `wake` is the event that `measuring` raises.
-void RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
-              MeasuringThread& measuring, WakeEvent& wake, AgentMetrics& metrics, StopSignals& signals,
-              const Clock& clock);
+enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };
+
+// Runs until a stop signal, or until one of `devices` is withdrawn by a condition of `gpus`, which may be null: what was
+// measured is of all of them. `wake` is
+// the event that `measuring` and `gpus` raise.
+AgentEnd RunAgent(const AgentOptions& options, const std::vector<NodeDevice>& devices, AgentProfile profile,
+                  MeasuringThread& measuring, const GpuWatch* gpus, WakeEvent& wake, AgentMetrics& metrics,
+                  StopSignals& signals, const Clock& clock);
 
 }  // namespace lynx
 

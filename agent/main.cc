@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "agent/agent.h"
+#include "agent/device_offer.h"
+#include "agent/gpu_watch.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -27,13 +29,15 @@ struct AgentFlags {
   std::string address = "127.0.0.1";
   std::string data_dir = "/var/lib/lynx/agent";
   std::string rank_binary = BesideThisBinary("lynx-rank");
-  int64_t devices = 0;
+  std::string devices = "auto";
+  std::string gpus;
   std::string cores;
   std::string memory;
   std::string link_rate;
   std::string inter_node_rate;
   std::string metrics_address;
   std::string log_level = "info";
+  bool probe = false;
 
   std::vector<Flag> All() {
     return {
@@ -42,7 +46,10 @@ struct AgentFlags {
         {"address", &address, "numeric address of this node; the link is measured over it"},
         {"data-dir", &data_dir, "directory for kept measurements; one agent per directory"},
         {"rank-binary", &rank_binary, "the rank process, which also measures"},
-        {"devices", &devices, "ranks that this node may run at a time; 0: as many as cores"},
+        {"devices", &devices,
+         "what this node offers to ranks: auto (GPUs where any can be used, else CPU cores), cpu or cuda, each with :N for "
+         "at most so many; a number alone: so many CPU devices, 0 as many as cores"},
+        {"gpus", &gpus, "GPUs to offer, as nvidia-smi numbers them, such as 0-3,6; empty: all"},
         {"cores", &cores, "cores that the devices share, such as 0-3,6; empty: all that are available"},
         {"memory", &memory, "memory of each device, such as 8GiB; empty: an equal share of 80% of what is available"},
         {"link-rate", &link_rate,
@@ -50,6 +57,7 @@ struct AgentFlags {
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
+        {"probe", &probe, "print the devices that this node would offer, and why not its GPUs, and end"},
     };
   }
 };
@@ -59,18 +67,83 @@ absl::StatusOr<int64_t> RateFlag(const std::string& name, const std::string& tex
   return rate.ok() ? rate : Annotate(rate.status(), "--" + name);
 }
 
-absl::StatusOr<std::vector<NodeDevice>> FindDevices(const AgentFlags& flags) {
-  CpuProbeOptions options{.devices = flags.devices};
-  if (flags.devices < 0) return absl::InvalidArgumentError(absl::StrCat("--devices ", flags.devices, " is negative"));
+absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWish& wish) {
+  CpuProbeOptions cpu;
   if (!flags.cores.empty()) {
     absl::StatusOr<std::vector<int32_t>> cores = ParseCores(flags.cores);
     if (!cores.ok()) return Annotate(cores.status(), "--cores");
-    options.cores = *std::move(cores);
+    cpu.cores = *std::move(cores);
   }
   absl::StatusOr<Bytes> memory = ParseBytes(flags.memory);
   if (!memory.ok()) return Annotate(memory.status(), "--memory");
-  options.memory_per_device = *memory;
-  return CpuProbe(options).Find();
+  cpu.memory_per_device = *memory;
+  GpuProbeOptions gpu{.cores = cpu.cores, .memory_per_device = *memory, .rank_binary = flags.rank_binary};
+  if (!flags.gpus.empty()) {
+    absl::StatusOr<std::vector<int32_t>> gpus = ParseCores(flags.gpus);
+    if (!gpus.ok()) return Annotate(gpus.status(), "--gpus");
+    gpu.gpus = *std::move(gpus);
+  }
+  return FindOffer(wish, std::move(cpu), std::move(gpu));
+}
+
+// What an agent has whichever devices it offers.
+struct Setting {
+  const AgentFlags& flags;
+  const MeasurementOptions measurement;
+  const int64_t inter_node_rate;
+  const Clock& clock;
+  AgentMetrics& metrics;
+  WakeEvent& wake;
+  StopSignals& signals;
+};
+
+absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDevice>& devices,
+                               std::vector<NodeCondition> conditions, const GpuWatch* gpus) {
+  const AgentFlags& flags = setting.flags;
+  LYNX_ASSIGN_OR_RETURN(const std::string node_key, NodeKey(setting.measurement, devices));
+  LinkCost fallback = StatedCpuProfile().intra_node;
+  if (setting.measurement.pacing_bytes_per_second > 0) {
+    fallback.bytes_per_second = setting.measurement.pacing_bytes_per_second;
+  }
+  for (NodeCondition& condition : conditions) {
+    spdlog::warn("{}", condition.message);
+    condition.since = setting.clock.Wall();
+  }
+  spdlog::info("offers {} devices:\n{}", devices.size(), OfferText(devices));
+  MeasuringThread measuring(setting.measurement, devices,
+                            MeasurementCache(setting.measurement.directory + "/measured", node_key), setting.clock,
+                            setting.metrics, setting.wake);
+  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions)}, devices,
+                  AgentProfile(fallback, setting.inter_node_rate), measuring, gpus, setting.wake, setting.metrics,
+                  setting.signals, setting.clock);
+}
+
+// GPUs as long as they hold, and CPUs when none is left and --devices allows that; or CPUs.
+absl::Status OfferAll(const Setting& setting, const DeviceWish& wish) {
+  LYNX_ASSIGN_OR_RETURN(DeviceOffer offer, FindDevices(setting.flags, wish));
+  if (offer.nvml == nullptr) return Offer(setting, offer.devices, offer.conditions, nullptr).status();
+  spdlog::info("NVIDIA driver {}", offer.nvml->driver_version());
+  GpuWatch gpus(std::move(offer.nvml), offer.devices, setting.flags.node, *setting.metrics.registry(), setting.clock,
+                setting.wake);
+  while (!offer.devices.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const AgentEnd end, Offer(setting, offer.devices, offer.conditions, &gpus));
+    if (end == AgentEnd::kStopSignal) return absl::OkStatus();
+    const std::vector<NodeCondition> conditions = gpus.conditions();
+    std::erase_if(offer.devices, [&](const NodeDevice& device) { return IsWithdrawn(device, conditions); });
+  }
+  if (wish.kind == DeviceKind::kCuda) {
+    return absl::FailedPreconditionError("none of the GPUs can be used any more, and --devices cuda allows nothing else");
+  }
+  spdlog::warn("none of the GPUs can be used any more: going on with CPUs");
+  LYNX_ASSIGN_OR_RETURN(const DeviceOffer cpus, FindDevices(setting.flags, {DeviceKind::kCpu, wish.most}));
+  return Offer(setting, cpus.devices, offer.conditions, &gpus).status();
+}
+
+absl::Status Probe(const AgentFlags& flags, const DeviceWish& wish) {
+  LYNX_ASSIGN_OR_RETURN(const DeviceOffer offer, FindDevices(flags, wish));
+  for (const NodeCondition& condition : offer.conditions) std::fprintf(stderr, "%s\n", condition.message.c_str());
+  std::fputs(OfferText(offer.devices).c_str(), stdout);
+  return absl::OkStatus();
 }
 
 absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
@@ -80,7 +153,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   LYNX_RETURN_IF_ERROR(CheckExecutable(flags.rank_binary, "--rank-binary"));
   LYNX_ASSIGN_OR_RETURN(const int64_t link_rate, RateFlag("link-rate", flags.link_rate));
   LYNX_ASSIGN_OR_RETURN(const int64_t inter_node_rate, RateFlag("inter-node-rate", flags.inter_node_rate));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<NodeDevice> devices, FindDevices(flags));
+  LYNX_ASSIGN_OR_RETURN(const DeviceWish wish, ParseDeviceWish(flags.devices));
+  if (flags.probe) return Probe(flags, wish);
 
   std::error_code error;
   const std::string directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
@@ -89,27 +163,25 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   if (!lock.ok())
     return Annotate(lock.status(), "another lynx-agent uses this data directory, give another --data-dir");
 
-  MeasurementOptions measurement{.rank_binary = flags.rank_binary,
-                                 .directory = directory,
-                                 .address = flags.address,
-                                 .pacing_bytes_per_second = link_rate};
-  LYNX_ASSIGN_OR_RETURN(const std::string node_key, NodeKey(measurement, devices));
-  LinkCost fallback = StatedCpuProfile().intra_node;
-  if (link_rate > 0) fallback.bytes_per_second = link_rate;
-
   const RealClock clock;
   AgentMetrics metrics;
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
     spdlog::info("metrics on port {}", port);
   }
-  spdlog::info("lynx-agent {} of node {}, {} devices, server {}", kVersion, flags.node, devices.size(), flags.server);
+  spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);
   WakeEvent wake;
-  MeasuringThread measuring(measurement, devices, MeasurementCache(directory + "/measured", node_key), clock, metrics,
-                            wake);
-  RunAgent({.node = flags.node, .server = flags.server}, devices, AgentProfile(fallback, inter_node_rate), measuring,
-           wake, metrics, signals, clock);
-  return absl::OkStatus();
+  return OfferAll({.flags = flags,
+                   .measurement = {.rank_binary = flags.rank_binary,
+                                   .directory = directory,
+                                   .address = flags.address,
+                                   .pacing_bytes_per_second = link_rate},
+                   .inter_node_rate = inter_node_rate,
+                   .clock = clock,
+                   .metrics = metrics,
+                   .wake = wake,
+                   .signals = signals},
+                  wish);
 }
 
 }  // namespace

@@ -48,7 +48,11 @@ absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options,
     const std::string file = absl::StrCat(options.directory, "/measure-", device.index, ".json");
     LYNX_RETURN_IF_ERROR(WriteFileDurably(
         file,
-        MeasureRequestText({.shapes = shapes, .cores = device.cores, .budget_seconds = options.budget_seconds})));
+        MeasureRequestText({.shapes = shapes,
+                            .device_kind = device.kind,
+                            .device_uuid = device.uuid,
+                            .cores = device.cores,
+                            .budget_seconds = options.budget_seconds})));
     commands.push_back({options.rank_binary, "--measure", file});
   }
   const std::vector<CommandResult> outcomes = RunCommands(commands, options.limit, cancel);

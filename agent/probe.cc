@@ -26,6 +26,12 @@ std::string ValueOf(const std::string& text, const std::string& key) {
 
 }  // namespace
 
+bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions) {
+  return std::any_of(conditions.begin(), conditions.end(), [&](const NodeCondition& condition) {
+    return condition.withdrawn && !device.uuid.empty() && condition.device == device.uuid;
+  });
+}
+
 std::vector<int32_t> AvailableCores() {
   std::vector<int32_t> cores;
   cpu_set_t set;
@@ -42,9 +48,9 @@ std::string CpuModel(const std::string& cpuinfo) {
   return model.empty() ? "unknown" : model;
 }
 
-absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
+absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wanted) {
   const std::vector<int32_t> available = AvailableCores();
-  const std::vector<int32_t> cores = options_.cores.empty() ? available : options_.cores;
+  const std::vector<int32_t> cores = wanted.empty() ? available : wanted;
   if (cores.empty()) return absl::FailedPreconditionError("this process may not run on any core");
   for (const int32_t core : cores) {
     if (std::find(available.begin(), available.end(), core) == available.end()) {
@@ -52,6 +58,11 @@ absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
                                                      absl::StrJoin(available, ","), ", see --cores"));
     }
   }
+  return cores;
+}
+
+absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<int32_t> cores, UsableCores(options_.cores));
   const int64_t most = kMaxDevices;
   const int64_t count = options_.devices > 0 ? options_.devices : std::min<int64_t>(most, std::ssize(cores));
   if (count > most) {
@@ -64,7 +75,7 @@ absl::StatusOr<std::vector<NodeDevice>> CpuProbe::Find() {
   std::vector<NodeDevice> devices;
   for (int32_t i = 0; i < count; ++i) {
     devices.push_back({.index = i,
-                       .kind = "cpu",
+                       .kind = DeviceKind::kCpu,
                        .model = CpuModel(cpuinfo),
                        .memory = memory,
                        .cores = {cores[static_cast<size_t>(i) % cores.size()]}});

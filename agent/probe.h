@@ -7,18 +7,24 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "agent/node_condition.h"
 #include "common/units.h"
+#include "planner/job_spec.h"
 
 namespace lynx {
 
 struct NodeDevice {
-  int32_t index = 0;           // 0, 1, ... on the node
-  std::string kind;            // "cpu"
-  std::string model;           // "AMD EPYC ..."
-  Bytes memory;                // that a rank on it may use
-  std::vector<int32_t> cores;  // that a rank on it is pinned to; devices may share cores
+  int32_t index = 0;                   // 0, 1, ... on the node
+  DeviceKind kind = DeviceKind::kCpu;  // the same of all that a node offers
+  std::string model;                   // "AMD EPYC ...", "NVIDIA H200"
+  Bytes memory;                        // that a rank on it may use
+  std::vector<int32_t> cores;          // that a rank on it is pinned to; devices may share cores
+  std::string uuid, detail;            // of a GPU, as in proto/lynx/v1/cluster.proto
   bool operator==(const NodeDevice&) const = default;
 };
+
+// Whether one of the conditions keeps the device from being offered.
+bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions);
 
 class DeviceProbe {
  public:
@@ -49,6 +55,8 @@ class CpuProbe : public DeviceProbe {
 
 // The cores that the calling thread may run on.
 std::vector<int32_t> AvailableCores();
+// Those `wanted`, or all available ones where none are. InvalidArgument: one of them may not be used here.
+absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wanted);
 // From the text of /proc/cpuinfo: the model name of the first processor; "unknown" when it has none.
 std::string CpuModel(const std::string& cpuinfo);
 

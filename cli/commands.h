@@ -84,7 +84,7 @@ struct CheckpointImportOptions {
 struct LocalCommandOptions {
   std::string directory;  // "" = LocalDirectory()
   std::optional<int32_t> nodes;  // these as in LocalOptions
-  std::optional<int32_t> devices_per_node;
+  std::optional<std::string> devices;
   std::optional<std::string> link_rate;
 };
 

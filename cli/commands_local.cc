@@ -30,7 +30,7 @@ int LocalUpCommand(const LocalCommandOptions& options) {
   LocalOptions local;
   local.directory = DirectoryOf(options);
   local.nodes = options.nodes;
-  local.devices_per_node = options.devices_per_node;
+  local.devices = options.devices;
   local.link_rate = options.link_rate;
   auto cluster = LocalUp(local);
   if (!cluster.ok()) return Fail(cluster.status());

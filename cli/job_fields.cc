@@ -292,6 +292,10 @@ const std::vector<JobField>& JobFields() {
     append({
         RanksField(),
         ActivationMemoryField(),
+        EnumField(
+            "resources.device", "of all ranks; any means cuda where the cluster has enough GPUs, else cpu",
+            "any, cpu or cuda", [](JobSpec& s) -> DeviceKind& { return s.resources.device; }, ParseDeviceKind,
+            DeviceKindName),
         ParallelWordField(),
         IntField("parallel.tp", "tensor-parallel size, or auto", false, parallel, &ParallelSpec::tp, "auto"),
         IntField("parallel.pp", "pipeline stages, or auto", false, parallel, &ParallelSpec::pp, "auto"),

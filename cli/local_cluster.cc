@@ -114,9 +114,7 @@ absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options
   // The agent of the first node; all are started alike.
   const LocalDaemon agent = cluster.daemons.size() > 1 ? cluster.daemons[1] : LocalDaemon();
   if (options.nodes.has_value()) compare("--nodes", absl::StrCat(*options.nodes), absl::StrCat(NodesOf(cluster)));
-  if (options.devices_per_node.has_value()) {
-    compare("--devices", absl::StrCat(*options.devices_per_node), ArgumentOf(agent, "devices"));
-  }
+  if (options.devices.has_value()) compare("--devices", *options.devices, ArgumentOf(agent, "devices"));
   if (options.link_rate.has_value()) {
     const std::string has = ArgumentOf(agent, "link-rate");
     LYNX_ASSIGN_OR_RETURN(const int64_t given_rate, ParseRate(*options.link_rate));
@@ -129,9 +127,14 @@ absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options
                                                     "; leave that out, or 'lynxctl local down' first"));
 }
 
+bool MayBeGpus(const std::string& devices) {
+  const std::string kind = devices.substr(0, devices.find(':'));
+  return kind == "cuda" || kind == "auto";
+}
+
 LocalCluster Describe(const LocalOptions& options) {
-  const int32_t nodes = options.nodes.value_or(kDefaultLocalNodes);
-  const int32_t devices = options.devices_per_node.value_or(kDefaultLocalDevices);
+  const std::string devices = options.devices.value_or(kDefaultLocalDevices);
+  const int32_t nodes = options.nodes.value_or(MayBeGpus(devices) ? 1 : kDefaultLocalNodes);
   const std::string link_rate = options.link_rate.value_or("");
   LocalCluster cluster;
   cluster.server_address = FreeAddress();
@@ -303,6 +306,10 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
   LYNX_RETURN_IF_ERROR(MakeDirectories(options.directory));
   absl::StatusOr<LocalCluster> cluster = ReadLocalCluster(options.directory);
   if (absl::IsNotFound(cluster.status())) {
+    if (options.nodes.value_or(1) > 1 && MayBeGpus(options.devices.value_or(kDefaultLocalDevices))) {
+      return absl::InvalidArgumentError(absl::StrCat("--devices ", *options.devices, " with --nodes ", *options.nodes,
+                                                     ": the nodes would share this machine's GPUs; give --nodes 1"));
+    }
     cluster = Describe(options);
   } else {
     LYNX_RETURN_IF_ERROR(cluster.status());

@@ -32,19 +32,21 @@ struct LocalCluster {
 struct LocalOptions {
   std::string directory;
   std::optional<int32_t> nodes;
-  std::optional<int32_t> devices_per_node;
+  // Of each node, as lynx-agent's --devices takes it: "2" or "cpu:2", "cuda", "cuda:1", "auto". A cluster that may offer GPUs
+  // has one node: two agents would offer the same ones.
+  std::optional<std::string> devices;
   // E.g. "1Gbit": paced, to stand for a network; "" = as fast as loopback goes.
   std::optional<std::string> link_rate;
 };
 inline constexpr int32_t kDefaultLocalNodes = 2;
-inline constexpr int32_t kDefaultLocalDevices = 2;
+inline constexpr char kDefaultLocalDevices[] = "2";
 
 // $LYNX_HOME/local, else ~/.lynx/local.
 std::string LocalDirectory();
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
-// cluster keeps its shape: options that differ from it are FailedPrecondition. A daemon is started and written down, or
+// cluster keeps its shape: options that differ from it are FailedPrecondition. GPUs on several nodes: InvalidArgument. A daemon is started and written down, or
 // neither: an interrupt in between waits.
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);

@@ -185,14 +185,27 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   import->callback([&] { code = ImportCheckpoint(import_options); });
 }
 
+// Of lynx-agent's --devices; "" where it is right.
+std::string DevicesText(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string word = text.substr(0, colon);
+  const bool kind = word == "auto" || word == "cpu" || word == "cuda";
+  const std::string number = !kind ? text : colon == std::string::npos ? "1" : text.substr(colon + 1);
+  int count = 0;
+  const bool counts = absl::SimpleAtoi(number, &count) && count >= 1 && count <= 64;
+  return counts ? "" : "'" + text + "' is not 1..64, auto, cpu or cuda, or one of these with such a number (cuda:2)";
+}
+
 void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* local = app.add_subcommand("local", "A cluster on this machine");
   local->require_subcommand(1);
   static LocalCommandOptions options;
   auto* up = local->add_subcommand("up", "Start what is not running");
   up->add_option("--nodes", options.nodes, "Nodes; default: as the cluster has, 2 for a new one")->check(CLI::Range(1, 64));
-  up->add_option("--devices", options.devices_per_node, "CPU ranks a node; default: as the cluster has, 2 for a new one")
-      ->check(CLI::Range(1, 64));
+  up->add_option("--devices", options.devices,
+                 "CPU ranks a node, or cuda, cuda:N or auto for this machine's GPUs on one node; default: as the cluster has, 2 "
+                 "for a new one")
+      ->check(DevicesText);
   up->add_option("--link-rate", options.link_rate,
                  "Pace the ranks' connections to stand for a network, such as 1Gbit; default: as the cluster has, not paced "
                  "for a new one");

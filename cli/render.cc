@@ -167,17 +167,18 @@ std::string JobTable(const std::vector<v1::Job>& jobs, Nanos now) {
 std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
   if (nodes.empty()) return "no nodes have attached yet\n";
   std::vector<std::vector<std::string>> rows = {
-      {"NODE", "STATE", "DEVICES", "USED", "MEMORY/DEVICE", "CORES", "GFLOP/S", "LINK", "SEEN", "JOBS"}};
+      {"NODE", "STATE", "KIND", "DEVICES", "USED", "MEMORY/DEVICE", "CORES", "GFLOP/S", "LINK", "SEEN", "JOBS"}};
   for (const v1::Node& node : nodes) {
     const bool ready = node.agent_attached() && node.worker_attached();
     const std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
-    std::string memory = "-", cores = "-";
+    std::string kind = "-", memory = "-", cores = "-";
     if (!node.devices().empty()) {
+      kind = node.devices(0).kind();
       memory = FormatBytes(Bytes(node.devices(0).memory_bytes()));
       cores = absl::StrJoin(node.devices(0).cores(), ",");
     }
     const v1::HardwareProfile& profile = node.profile();
-    rows.push_back({node.name(), state, absl::StrCat(node.devices_size()), absl::StrCat(node.devices_used()), memory, cores,
+    rows.push_back({node.name(), state, kind, absl::StrCat(node.devices_size()), absl::StrCat(node.devices_used()), memory, cores,
                     profile.flops_per_second() ? absl::StrFormat("%.1f", static_cast<double>(profile.flops_per_second()) * 1e-9) : "-",
                     profile.inter_node().bytes_per_second()
                         ? absl::StrFormat("%s + %.2f GB/s", Duration(profile.inter_node().latency_ns()),
@@ -185,7 +186,14 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
                         : "-",
                     ready ? "now" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
   }
-  return TableText(rows);
+  std::string out = TableText(rows);
+  for (const v1::Node& node : nodes) {
+    for (const v1::NodeCondition& condition : node.conditions()) {
+      absl::StrAppend(&out, node.name(), ": ", condition.kind(), ": ", condition.message(), " (for ",
+                      Age(condition.since_unix_ns(), now), ")\n");
+    }
+  }
+  return out;
 }
 
 std::string JobPage(const v1::Job& job, Style style, Nanos now) {
@@ -204,7 +212,7 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
     auto plan = FromProto(job.plan(), PlanPrograms::kLeftOut);
     absl::StrAppend(&out, "\nPLAN\n", plan.ok() ? PlanTable(*plan) : std::string(plan.status().message()) + "\n");
     if (!job.placement().empty()) {
-      absl::StrAppend(&out, "ranks on nodes:");
+      absl::StrAppend(&out, job.device_kind() == v1::DEVICE_KIND_CUDA ? "ranks on GPUs:" : "ranks on nodes:");
       for (const v1::RankPlacement& p : job.placement()) absl::StrAppend(&out, " ", p.rank(), "=", p.node(), ":", p.device());
       absl::StrAppend(&out, "\n");
     }

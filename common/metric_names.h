@@ -1,5 +1,5 @@
 // The names and help texts of every metric that a Lynx daemon serves, in one place: dashboards, rules and tests read this
-// list. Base units (seconds, bytes); counters end in `_total`; every name begins with `lynx_`. Constants only.
+// list. Base units (seconds, bytes); counters end in `_total`; names begin with `lynx_`, but for those of GPUs. Constants only.
 #ifndef LYNX_COMMON_METRIC_NAMES_H_
 #define LYNX_COMMON_METRIC_NAMES_H_
 
@@ -44,6 +44,23 @@ inline constexpr Metric kMeasurements{
     "Measurements asked for (labels kind: shape, link; result: measured, cached, failed)."};
 inline constexpr Metric kMeasurementSeconds{"lynx_agent_measurement_seconds_total",
                                             "Time spent on measuring (label kind: shape, link)."};
+
+// Per GPU, under the names, units and labels (gpu, UUID, modelName, Hostname) of NVIDIA's DCGM exporter: the only names that
+// do not begin with `lynx_`.
+inline constexpr Metric kGpuUtilization{"DCGM_FI_DEV_GPU_UTIL", "Share of time in which a kernel ran (%)."};
+inline constexpr Metric kGpuMemoryUtilization{"DCGM_FI_DEV_MEM_COPY_UTIL",
+                                              "Share of time in which memory was read or written (%)."};
+inline constexpr Metric kGpuMemoryUsed{"DCGM_FI_DEV_FB_USED", "Memory in use (MiB)."};
+inline constexpr Metric kGpuMemoryFree{"DCGM_FI_DEV_FB_FREE", "Memory that is free (MiB)."};
+inline constexpr Metric kGpuSmClock{"DCGM_FI_DEV_SM_CLOCK", "Clock of the multiprocessors (MHz)."};
+inline constexpr Metric kGpuMemoryClock{"DCGM_FI_DEV_MEM_CLOCK", "Clock of the memory (MHz)."};
+inline constexpr Metric kGpuTemperature{"DCGM_FI_DEV_GPU_TEMP", "Temperature (C)."};
+inline constexpr Metric kGpuPower{"DCGM_FI_DEV_POWER_USAGE", "Power drawn (W)."};
+inline constexpr Metric kGpuXid{"DCGM_FI_DEV_XID_ERRORS", "The newest Xid since the agent started; 0: none."};
+inline constexpr Metric kGpuEccErrors{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+                                      "Uncorrected memory errors since the driver was loaded."};
+inline constexpr Metric kGpuThrottleReasons{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+                                            "What holds clocks down, as bits; 0: nothing."};
 
 // ---- lynx-worker ----
 inline constexpr Metric kWorkerAttached{"lynx_worker_attached",

@@ -20,6 +20,7 @@ constexpr std::array<const char*, 2> kModelFamilies = {"gpt", "llama"};
 constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
 constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
 constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
+constexpr std::array<const char*, 3> kDeviceKinds = {"any", "cpu", "cuda"};
 constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
 constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
     "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"};
@@ -331,6 +332,8 @@ const char* DataTypeName(DataType dtype) { return kDataTypes.at(static_cast<size
 bool ParseDataType(const std::string& name, DataType& dtype) { return ParseName(kDataTypes, name, dtype); }
 const char* DropoutMasksName(DropoutMasks masks) { return kDropoutMasks.at(static_cast<size_t>(masks)); }
 bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks) { return ParseName(kDropoutMasks, name, masks); }
+const char* DeviceKindName(DeviceKind kind) { return kDeviceKinds.at(static_cast<size_t>(kind)); }
+bool ParseDeviceKind(const std::string& name, DeviceKind& kind) { return ParseName(kDeviceKinds, name, kind); }
 const char* ChoiceName(Choice choice) { return kChoices.at(static_cast<size_t>(choice)); }
 bool ParseChoice(const std::string& name, Choice& choice) { return ParseName(kChoices, name, choice); }
 const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }

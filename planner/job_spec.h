@@ -93,11 +93,16 @@ struct TrainSpec {
   bool operator==(const TrainSpec&) const = default;
 };
 
+// What a rank computes on. All ranks of a job are on one kind. kAny, of a job: GPUs where the cluster has enough of them, else
+// CPUs.
+enum class DeviceKind : uint8_t { kAny, kCpu, kCuda };
+
 struct ResourceSpec {
   int32_t min_ranks = 1;
   int32_t max_ranks = 1;
   // Limit for one rank's activation arena. 0 = whatever the device has left beside the model states.
   Bytes activation_memory_per_rank;
+  DeviceKind device = DeviceKind::kAny;
 
   bool operator==(const ResourceSpec&) const = default;
 };
@@ -207,6 +212,8 @@ const char* DataTypeName(DataType dtype);           // "float32", "bfloat16"
 bool ParseDataType(const std::string& name, DataType& dtype);
 const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
 bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
+const char* DeviceKindName(DeviceKind kind);        // "any", "cpu", "cuda"
+bool ParseDeviceKind(const std::string& name, DeviceKind& kind);
 const char* ChoiceName(Choice choice);              // "auto", "off", "on"
 bool ParseChoice(const std::string& name, Choice& choice);
 // "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"

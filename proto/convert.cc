@@ -72,6 +72,11 @@ constexpr std::array<std::pair<v1::DropoutMasks, DropoutMasks>, 2> kDropoutMasks
     {v1::DROPOUT_MASKS_REGENERATED, DropoutMasks::kRegenerated},
     {v1::DROPOUT_MASKS_STORED, DropoutMasks::kStored},
 }};
+constexpr std::array<std::pair<v1::DeviceKind, DeviceKind>, 3> kDeviceKinds = {{
+    {v1::DEVICE_KIND_ANY, DeviceKind::kAny},
+    {v1::DEVICE_KIND_CPU, DeviceKind::kCpu},
+    {v1::DEVICE_KIND_CUDA, DeviceKind::kCuda},
+}};
 constexpr std::array<std::pair<v1::Choice, Choice>, 3> kChoices = {{
     {v1::CHOICE_AUTO, Choice::kAuto},
     {v1::CHOICE_OFF, Choice::kOff},
@@ -202,6 +207,12 @@ absl::StatusOr<TrainSpec> TrainFromProto(const v1::TrainSpec& message) {
 
 }  // namespace
 
+v1::DeviceKind ToProto(DeviceKind kind) { return ToTable(kDeviceKinds, kind); }
+
+absl::StatusOr<DeviceKind> FromProto(v1::DeviceKind kind, const std::string& path) {
+  return FromTable(kDeviceKinds, kind, path, "any (0), cpu (1), cuda (2)");
+}
+
 v1::RecomputeMode ToProto(RecomputeMode mode) { return ToTable(kRecomputeModes, mode); }
 
 absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::string& path) {
@@ -255,6 +266,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_resources()->set_min_ranks(spec.resources.min_ranks);
   message.mutable_resources()->set_max_ranks(spec.resources.max_ranks);
   message.mutable_resources()->set_activation_memory_per_rank_bytes(spec.resources.activation_memory_per_rank.value);
+  message.mutable_resources()->set_device(ToProto(spec.resources.device));
   *message.mutable_parallel() = ParallelToProto(spec.parallel);
   message.set_recompute(ToProto(spec.recompute));
   *message.mutable_recompute_options() = OptionsToProto(spec.recompute_options);
@@ -279,6 +291,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   spec.resources.min_ranks = message.resources().min_ranks();
   spec.resources.max_ranks = message.resources().max_ranks();
   spec.resources.activation_memory_per_rank = Bytes(message.resources().activation_memory_per_rank_bytes());
+  LYNX_ASSIGN_OR_RETURN(spec.resources.device, FromProto(message.resources().device(), "resources.device"));
   LYNX_ASSIGN_OR_RETURN(spec.parallel, ParallelFromProto(message.parallel()));
   LYNX_ASSIGN_OR_RETURN(spec.recompute, FromProto(message.recompute(), "recompute"));
   LYNX_ASSIGN_OR_RETURN(spec.recompute_options, OptionsFromProto(message.recompute_options()));

@@ -22,6 +22,9 @@ namespace lynx {
 v1::RecomputeMode ToProto(RecomputeMode mode);
 absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::string& path);
 
+v1::DeviceKind ToProto(DeviceKind kind);
+absl::StatusOr<DeviceKind> FromProto(v1::DeviceKind kind, const std::string& path);
+
 v1::ModelSpec ToProto(const ModelSpec& model);
 // Enums are known; numbers are not checked (ValidateJobSpec does that for jobs).
 absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std::string& path);

@@ -253,6 +253,15 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   LYNX_ASSIGN_OR_RETURN(config.context, ContextOf(message, config.spec, path));
   config.rank = message.rank();
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "device"), message.device(), 0, kMaxDevices - 1));
+  config.device.index = message.device();
+  LYNX_ASSIGN_OR_RETURN(config.device.kind, FromProto(message.device_kind(), FieldPath(path, "device_kind")));
+  if (config.device.kind == DeviceKind::kAny) {
+    return BadField(FieldPath(path, "device_kind"), "any", "must be cpu (1) or cuda (2)");
+  }
+  const size_t least = config.device.kind == DeviceKind::kCuda ? 1 : 0;
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "device_uuid"), message.device_uuid().size(), least, least * 128,
+                                 least == 0 ? "characters for a CPU" : "characters for a GPU"));
+  config.device.uuid = message.device_uuid();
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "cores"), message.cores().size(), 0, 1024, "entries"));
   for (int i = 0; i < message.cores_size(); ++i) {
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cores", i), message.cores(i), 0, kMaxCore - 1));

@@ -12,7 +12,8 @@ usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE]
   --steps N         optimizer steps (default: as the example says)
   --link-rate RATE  pace the ranks' connections, to stand for a network (default: 1Gbit; 0: none)
 Everything is kept in $LYNX_HOME, by default .lynx in the source tree; jobs that a demo before has left there unfinished
-are cancelled. LYNX_SKIP_BUILD=1 uses what is built.
+are cancelled. LYNX_SKIP_BUILD=1 uses what is built, LYNX_BIN=FOLDER the programs there. Where this machine has a GPU that
+Lynx can use, the demo trains on it.
 TEXT
 }
 
@@ -36,7 +37,8 @@ done
 export LYNX_HOME=${LYNX_HOME:-$root/.lynx}
 mkdir -p "$LYNX_HOME"
 unset LYNX_SERVER
-lynxctl=$root/build/bin/lynxctl
+bin=${LYNX_BIN:-$root/build/bin}
+lynxctl=$bin/lynxctl
 [ -x "$lynxctl" ] || fail "$lynxctl is missing; run scripts/build.sh"
 
 if [ -z "$text" ]; then
@@ -62,17 +64,36 @@ trap stop EXIT
 trap 'interrupted=1; exit 130' INT TERM HUP
 
 "$lynxctl" local down >/dev/null  # left over from a demo that was killed
-echo "starting a local cluster: one server, two nodes of two CPU ranks each"
+# What an agent would offer: lines "cuda 0: NVIDIA H200, ...", or of CPUs, with the reason on standard error.
+offer=$("$bin/lynx-agent" --probe --log-level error 2>"$LYNX_HOME/no-gpu.txt") || offer=
+gpus=$(grep -c '^cuda ' <<<"$offer" || true)
+changes=()
 pace=()
 [ "$link_rate" = 0 ] || pace=(--link-rate "$link_rate")
-"$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
+if [ "$gpus" -gt 0 ]; then
+  # The example wants four ranks; with fewer GPUs each has more of the model, and more memory for activations.
+  if [ "$gpus" -ge 4 ]; then gpus=4; elif [ "$gpus" -ge 2 ]; then gpus=2; fi
+  model=$(sed -n '1s/^cuda [0-9]*: \([^,]*\),.*/\1/p' <<<"$offer")
+  echo "training on $gpus GPU$([ "$gpus" -eq 1 ] || echo s) of this machine: $model"
+  [ "$gpus" -eq 4 ] || changes+=(--set "resources.ranks=$gpus" --set "parallel.tp=$gpus" --set parallel.pp=1
+                                 --set "resources.activationMemoryPerRank=$((96 / gpus))MiB")
+  changes+=(--set resources.device=cuda)
+  echo "starting a local cluster: one server, one node"
+  "$lynxctl" local up --nodes 1 --devices "cuda:$gpus" "${pace[@]}"
+else
+  why=$(tr '\n' ' ' <"$LYNX_HOME/no-gpu.txt")
+  echo "training on CPU ranks: ${why:-this machine has no GPU}"
+  changes+=(--set resources.device=cpu)
+  echo "starting a local cluster: one server, two nodes of two CPU ranks each"
+  "$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
+fi
 # Jobs outlive their cluster: one that an interrupted demo has left would go on first, and this one wait behind it.
 "$lynxctl" cancel --all --reason "another demo begins"
 [ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"
 "$lynxctl" nodes
 echo
 echo "training a byte-level GPT on $text ($(wc -c <"$text") bytes)"
-changes=(--set "data.path=$text")
+changes+=(--set "data.path=$text")
 [ -z "$steps" ] || changes+=(--set "train.steps=$steps")
 [ -z "$steps" ] || [ "$steps" -ge 20 ] || changes+=(--set train.warmupSteps=0)  # fewer steps than the example warms up
 # In the background, so that a signal to this script is acted on at once.

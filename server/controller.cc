@@ -209,7 +209,7 @@ std::vector<NodeView> Controller::Nodes() const {
   for (const auto& [name, node] : nodes_) {
     NodeView view{.name = name, .address = node.address, .agent_attached = node.agent_attached(),
                   .worker_attached = node.worker_attached(), .devices = node.agent.devices, .last_seen = node.seen,
-                  .profile = node.agent.profile};
+                  .profile = node.agent.profile, .conditions = node.agent.conditions};
     if (view.address.empty()) view.address = node.agent_link.host;
     for (const JobId& id : node.jobs) {
       view.jobs.push_back(id);

@@ -132,6 +132,7 @@ class Controller {
     bool plan_asked = false;
     int64_t attempt = 0;
     int32_t min_devices = 0;  // at least so many for the next plan: fewer have been tried
+    DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
     // timers, monotonic; 0 = off
     Nanos measure_deadline, listen_deadline, stop_deadline, persist_at;
     Nanos persisted;
@@ -175,17 +176,17 @@ class Controller {
   absl::Status CheckPrograms(const Plan& plan) const;
   void Schedule();
   bool TryBegin(Job& job);
+  DeviceKind KindOf(const Job& job) const;
   Demand DemandOf(const Job& job) const;
   void PlanRefused(Job& job, const std::string& reason);
   void BeginPlanning(Job& job, Reservation reservation);
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
-  bool OnCpus(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
-  std::vector<NodeDevices> FreeDevices(const Job* for_job) const;
-  std::vector<NodeDevices> AttachedDevices(const std::set<DeviceRef>& used) const;
+  std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
+  std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used) const;
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
   void SetWaiting(Job& job, const std::string& reason);

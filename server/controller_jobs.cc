@@ -21,6 +21,11 @@ std::string NodeNames(const std::vector<DeviceRef>& devices) {
   return text;
 }
 
+// "3 devices", "1 GPU".
+std::string CountText(int32_t count, DeviceKind kind) {
+  return absl::StrCat(count, kind == DeviceKind::kCuda ? " GPU" : " device", count == 1 ? "" : "s");
+}
+
 // Only the devices among `wanted`.
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& wanted) {
   std::vector<NodeDevices> result;
@@ -148,9 +153,22 @@ Demand Controller::DemandOf(const Job& job) const {
           .max_ranks = spec.resources.max_ranks, .group = at_least_one(pinned.tp)};
 }
 
+// What the job's ranks run on. A job that leaves it open gets GPUs where the attached nodes have enough of them, free or
+// not: whether others hold them at the moment is no reason to train many times slower.
+DeviceKind Controller::KindOf(const Job& job) const {
+  if (job.record.device_kind != DeviceKind::kAny) return job.record.device_kind;
+  if (job.plan != nullptr) return DeviceKind::kCpu;  // planned by a server that knew nothing else
+  if (job.tried_kind != DeviceKind::kAny) return job.tried_kind;
+  const DeviceKind asked = job.record.spec->resources.device;
+  if (asked != DeviceKind::kAny) return asked;
+  const bool enough = Reserve(AttachedDevices(DeviceKind::kCuda, {}), DemandOf(job)).has_value();
+  return enough ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
 // False when the job must go on waiting; then its reason says for what.
 bool Controller::TryBegin(Job& job) {
-  const std::vector<NodeDevices> free = FreeDevices(nullptr);
+  const DeviceKind kind = KindOf(job);
+  const std::vector<NodeDevices> free = FreeDevices(kind, nullptr);
   int32_t needed = 0;
   if (job.plan != nullptr) {
     needed = job.plan->layout.ranks();
@@ -163,23 +181,25 @@ bool Controller::TryBegin(Job& job) {
     const Demand demand = DemandOf(job);
     needed = demand.min_ranks;
     if (std::optional<Reservation> reservation = Reserve(free, demand)) {
+      job.tried_kind = kind;
       BeginPlanning(job, *std::move(reservation));
       return true;
     }
   }
   int32_t all = 0;
   for (const auto& [name, node] : nodes_) {
-    if (node.worker_attached()) all += static_cast<int32_t>(node.agent.devices.size());
+    if (!node.worker_attached()) continue;
+    for (const Device& device : node.agent.devices) all += device.kind == kind ? 1 : 0;
   }
-  const std::string waits = absl::StrCat("waits for ", needed, needed == 1 ? " device" : " devices");
+  const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
+  const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", CountDevices(free), " are free");
   if (needed > all) {
     SetWaiting(job, absl::StrCat(waits, ", but the attached nodes have ", all,
                                  "; attach more nodes or ask for fewer ranks"));
   } else if (CountDevices(free) >= needed) {
-    SetWaiting(job, absl::StrCat(waits, " with its tensor-parallel groups inside nodes; of ", all, " devices ",
-                                 CountDevices(free), " are free"));
+    SetWaiting(job, absl::StrCat(waits, " with its tensor-parallel groups inside nodes", have));
   } else {
-    SetWaiting(job, absl::StrCat(waits, "; of ", all, " devices ", CountDevices(free), " are free"));
+    SetWaiting(job, absl::StrCat(waits, have));
   }
   return false;
 }
@@ -190,7 +210,7 @@ void Controller::SetWaiting(Job& job, const std::string& reason) {
   notices_[job.record.id];
 }
 
-std::vector<NodeDevices> Controller::FreeDevices(const Job* for_job) const {
+std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for_job) const {
   std::set<DeviceRef> used;
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
@@ -198,17 +218,17 @@ std::vector<NodeDevices> Controller::FreeDevices(const Job* for_job) const {
     for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
     used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
   }
-  return AttachedDevices(used);
+  return AttachedDevices(kind, used);
 }
 
-// Of the attached nodes, but those that are used.
-std::vector<NodeDevices> Controller::AttachedDevices(const std::set<DeviceRef>& used) const {
+// Those of one kind of the attached nodes, but the used ones.
+std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
     if (!node.worker_attached()) continue;
     NodeDevices devices{.node = name};
     for (const Device& device : node.agent.devices) {
-      if (used.contains(DeviceRef{name, device.index})) continue;
+      if (device.kind != kind || used.contains(DeviceRef{name, device.index})) continue;
       devices.free.push_back(device.index);
       const bool first = devices.free.size() == 1;
       devices.memory_per_device = first ? device.memory : std::min(devices.memory_per_device, device.memory);
@@ -229,7 +249,8 @@ void Controller::BeginPlanning(Job& job, Reservation reservation) {
   job.measure_deadline = now_ + options_.measure_timeout;
   SetState(job, JobState::kPlanning, "planning",
            absl::StrCat("measures ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
-                        " and plans for ", job.reservation.devices.size(), " devices on ",
+                        " and plans for ",
+                        CountText(static_cast<int32_t>(job.reservation.devices.size()), KindOf(job)), " on ",
                         NodeNames(job.reservation.devices)));
   for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
   AdvancePlanning(job);
@@ -267,18 +288,11 @@ void Controller::AskForPlan(Job& job) {
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
   PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
-  for (NodeGroup& group : request.cluster.groups) group.host_is_device = OnCpus(job);
+  for (NodeGroup& group : request.cluster.groups) {
+    // Of a CPU the memory is the node's own: none may count on it a second time.
+    group.host_is_device = KindOf(job) == DeviceKind::kCpu;
+  }
   effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
-}
-
-// Whether any of its devices is a CPU, of which the memory is the node's own: then none may count on it a second
-// time.
-bool Controller::OnCpus(const Job& job) {
-  return std::any_of(job.reservation.devices.begin(), job.reservation.devices.end(), [&](const DeviceRef& reserved) {
-    const std::vector<Device>& devices = NodeOf(reserved.node).agent.devices;
-    return std::any_of(devices.begin(), devices.end(),
-                       [&](const Device& device) { return device.index == reserved.device && device.kind == "cpu"; });
-  });
 }
 
 // Gives back what the job holds while it is planned.
@@ -315,10 +329,11 @@ void Controller::OnPlanReady(const PlanReady& event) {
   }
   const std::vector<DeviceRef> reserved = job->reservation.devices;
   EndPlanning(*job);
-  const std::vector<NodeDevices> free = FreeDevices(job);
+  const std::vector<NodeDevices> free = FreeDevices(KindOf(*job), job);
   std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, reserved));
   if (!placement.has_value()) placement = PlaceRanks(plan->layout, free);
   if (!placement.has_value()) {
+    job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind
     queue_.insert(job->record.submission);
     SetState(*job, JobState::kQueued, "queued",
              absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
@@ -327,6 +342,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   job->plan = plan;
   job->program_text = ProgramTextOf(*plan);
   job->record.plan_digest = plan->digest;
+  job->record.device_kind = job->tried_kind;
   effects_.push_back(InsertPlan{job->record.id, plan, event.cluster});
   AddEvent(*job, "planned",
            absl::StrCat(LayoutText(plan->layout), ", micro-batch ", plan->micro_batch, ", ", plan->microbatches,
@@ -363,13 +379,13 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
   EndPlanning(job);
   job.min_devices = tried + 1;
-  if (!Reserve(AttachedDevices({}), DemandOf(job)).has_value()) {
+  if (!Reserve(AttachedDevices(KindOf(job), {}), DemandOf(job)).has_value()) {
     EndJob(job, JobState::kFailed, "failed", reason);
     return;
   }
   queue_.insert(job.record.submission);
   SetState(job, JobState::kQueued, "queued",
-           absl::StrCat("no plan for the ", tried, " devices that were free (", reason, "); waits for more"));
+           absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that were free (", reason, "); waits for more"));
 }
 
 void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind,

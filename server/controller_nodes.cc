@@ -62,7 +62,10 @@ void Controller::OnAgentReported(const AgentReported& event) {
   if (node == nullptr) return;
   node->seen = wall_;
   node->seen_monotonic = now_;
-  if (node->agent.devices != event.state.devices) schedule_ = true;
+  if (node->agent.devices != event.state.devices) {
+    schedule_ = true;
+    worker_dirty_.insert(node->name);  // ranks may wait for the UUIDs of their GPUs
+  }
   node->agent = event.state;
   const std::set<JobId> jobs = unfinished_;  // planning may end, and with it the job
   for (const JobId& id : jobs) {
@@ -213,15 +216,19 @@ AgentWish Controller::ShapesFor(const Node& node) const {
 RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node& node) const {
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
   RankAssignment assignment{.key = {job.record.id, job.record.generation, rank}, .device = record.where.device,
-                            .spec = job.record.spec, .plan = job.plan, .peers = job.peers,
+                            .device_kind = KindOf(job), .spec = job.record.spec, .plan = job.plan, .peers = job.peers,
                             .resume_step = job.record.resume_step};
   assignment.checkpoint_directory = job.record.spec->checkpoint.directory;
   if (assignment.checkpoint_directory.empty()) {
     assignment.checkpoint_directory = absl::StrCat(options_.checkpoint_root, "/", job.record.id.value, "/checkpoints");
   }
   for (const Device& device : node.agent.devices) {
-    if (device.index == record.where.device) assignment.cores = device.cores;
+    if (device.index != record.where.device || device.kind != assignment.device_kind) continue;
+    assignment.cores = device.cores;
+    assignment.device_uuid = device.uuid;
   }
+  // Before its agent is back, nobody knows which GPUs the node's devices are.
+  if (assignment.device_kind == DeviceKind::kCuda && node.agent.devices.empty()) assignment.peers = nullptr;
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;

@@ -348,13 +348,14 @@ void Controller::EndGeneration(Job& job) {
 }
 
 bool Controller::NodesServe(const Job& job) const {
-  return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [this](const RankRecord& rank) {
+  return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
     const auto node = nodes_.find(rank.where.node);
     if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
     const std::vector<Device>& devices = node->second.agent.devices;
     // Before its agent is back, a node's devices are taken to be what they were.
-    return devices.empty() || std::any_of(devices.begin(), devices.end(),
-                                          [&](const Device& d) { return d.index == rank.where.device; });
+    return devices.empty() || std::any_of(devices.begin(), devices.end(), [&](const Device& d) {
+             return d.index == rank.where.device && d.kind == KindOf(job);
+           });
   });
 }
 
@@ -366,7 +367,7 @@ void Controller::Restart(Job& job, const std::string& reason) {
     placement.emplace();
     for (const RankRecord& rank : record.ranks) placement->push_back(rank.where);
   } else {
-    placement = PlaceRanks(job.plan->layout, FreeDevices(&job));
+    placement = PlaceRanks(job.plan->layout, FreeDevices(KindOf(job), &job));
   }
   if (placement.has_value()) {
     StartGeneration(job, *placement, "restarting", reason);
@@ -380,7 +381,8 @@ void Controller::Restart(Job& job, const std::string& reason) {
   job.peers.reset();
   queue_.insert(record.submission);
   SetState(job, JobState::kQueued, "restarting",
-           absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(), " devices"));
+           absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),
+                        KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
   schedule_ = true;
 }
 

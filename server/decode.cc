@@ -1,4 +1,5 @@
 // Decoding of nodes' reports. See messages.h.
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -20,22 +21,45 @@ constexpr size_t kMaxLogs = 1024;
 constexpr size_t kMaxLogLines = 100;
 constexpr size_t kMaxReason = 64 * 1024;
 constexpr size_t kMaxShortText = 256;
+constexpr size_t kMaxUuid = 128;
+constexpr size_t kMaxConditions = 256;
+constexpr size_t kMaxConditionText = 4096;
 constexpr int64_t kMaxGeneration = 1'000'000'000;
 constexpr int64_t kMaxTokens = int64_t{1} << 50;
 constexpr int64_t kMaxSequence = int64_t{1} << 60;
 
 absl::StatusOr<Device> DeviceOf(const v1::Device& m, const std::string& path) {
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "index"), m.index(), 0, static_cast<int64_t>(kMaxDevices) - 1));
-  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "kind"), m.kind().size(), 1, kMaxShortText, "characters"));
+  Device device;
+  if (!ParseDeviceKind(m.kind(), device.kind) || device.kind == DeviceKind::kAny) {
+    return BadField(FieldPath(path, "kind"), m.kind(), "must be cpu or cuda");
+  }
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "model"), m.model().size(), 0, kMaxShortText, "characters"));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "memory_bytes"), m.memory_bytes(), 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "cores"), m.cores().size(), 0, kMaxCores, "entries"));
-  Device device{.index = m.index(), .kind = m.kind(), .model = m.model(), .memory = Bytes(m.memory_bytes())};
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "uuid"), m.uuid().size(), device.kind == DeviceKind::kCuda ? 1 : 0,
+                                 kMaxUuid, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "detail"), m.detail().size(), 0, kMaxShortText, "characters"));
+  device.index = m.index();
+  device.model = m.model();
+  device.memory = Bytes(m.memory_bytes());
+  device.uuid = m.uuid();
+  device.detail = m.detail();
   for (int i = 0; i < m.cores_size(); ++i) {
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "cores", i), m.cores(i), 0, kMaxCore - 1));
     device.cores.push_back(m.cores(i));
   }
   return device;
+}
+
+absl::StatusOr<NodeCondition> ConditionOf(const v1::NodeCondition& m, const std::string& path) {
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "kind"), m.kind().size(), 1, kMaxShortText, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "device"), m.device().size(), 0, kMaxUuid, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "message"), m.message().size(), 0, kMaxConditionText, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "since_unix_ns"), m.since_unix_ns(), 0,
+                                  std::numeric_limits<int64_t>::max()));
+  return NodeCondition{.kind = m.kind(), .device = m.device(), .withdrawn = m.withdrawn(), .message = m.message(),
+                       .since = Nanos(m.since_unix_ns())};
 }
 
 absl::StatusOr<RankKey> KeyOf(const std::string& job, int64_t generation, int32_t rank, const std::string& path) {
@@ -213,6 +237,10 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
     if (!indices.insert(device.index).second) {
       return BadField(FieldPath(path, "index"), absl::StrCat(device.index), "must appear once");
     }
+    // A node has one profile of its devices' speed.
+    if (!state.devices.empty() && state.devices.front().kind != device.kind) {
+      return BadField(FieldPath(path, "kind"), DeviceKindName(device.kind), "must be that of the node's other devices");
+    }
     state.devices.push_back(std::move(device));
   }
   if (message.has_profile()) {
@@ -228,6 +256,11 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   state.failure = message.failure();
   LYNX_RETURN_IF_ERROR(CheckSize("version", message.version().size(), 0, kMaxShortText, "characters"));
   state.version = message.version();
+  LYNX_RETURN_IF_ERROR(CheckSize("conditions", message.conditions().size(), 0, kMaxConditions, "entries"));
+  for (int i = 0; i < message.conditions_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(NodeCondition condition, ConditionOf(message.conditions(i), FieldPath("", "conditions", i)));
+    state.conditions.push_back(std::move(condition));
+  }
   return state;
 }
 

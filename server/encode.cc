@@ -16,6 +16,8 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
   const Plan& plan = *assignment.plan;
   const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;
   const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
+  m.set_device_kind(ToProto(assignment.device_kind));
+  m.set_device_uuid(assignment.device_uuid);
   for (const int32_t core : assignment.cores) m.add_cores(core);
   *m.mutable_spec() = ToProto(*assignment.spec);
   *m.mutable_layout() = ToProto(plan.layout);
@@ -87,6 +89,7 @@ v1::JobEvent Encode(const JobEvent& event) {
 }
 
 void SetFigures(const JobRecord& job, v1::Job& message) {
+  message.set_device_kind(ToProto(job.device_kind));
   v1::Progress& progress = *message.mutable_progress();
   progress.set_steps_done(job.progress.steps_done);
   progress.set_steps_total(job.spec->train.steps);
@@ -122,6 +125,7 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
 }
 
 void GetFigures(const v1::Job& message, JobRecord& job) {
+  job.device_kind = FromProto(message.device_kind(), "device_kind").value_or(DeviceKind::kAny);
   const v1::Progress& progress = message.progress();
   job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),
                   .gradient_norm = progress.gradient_norm(), .lr = progress.lr(),
@@ -175,15 +179,25 @@ v1::Node Encode(const NodeView& node) {
   for (const Device& device : node.devices) {
     v1::Device& to = *m.add_devices();
     to.set_index(device.index);
-    to.set_kind(device.kind);
+    to.set_kind(DeviceKindName(device.kind));
     to.set_model(device.model);
     to.set_memory_bytes(device.memory.value);
     for (const int32_t core : device.cores) to.add_cores(core);
+    to.set_uuid(device.uuid);
+    to.set_detail(device.detail);
   }
   m.set_devices_used(node.devices_used);
   m.set_last_seen_unix_ns(node.last_seen.value);
   if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile);
   for (const JobId& job : node.jobs) m.add_jobs(job.value);
+  for (const NodeCondition& condition : node.conditions) {
+    v1::NodeCondition& to = *m.add_conditions();
+    to.set_kind(condition.kind);
+    to.set_device(condition.device);
+    to.set_withdrawn(condition.withdrawn);
+    to.set_message(condition.message);
+    to.set_since_unix_ns(condition.since.value);
+  }
   return m;
 }
 

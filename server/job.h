@@ -114,6 +114,8 @@ struct JobRecord {
   Progress progress;
   std::vector<StageMeasurement> measured;  // by stage
   std::string plan_digest;       // empty before there is a plan
+  // What its ranks run on; kAny before it is first planned. A plan is for one kind, so it never changes after that.
+  DeviceKind device_kind = DeviceKind::kAny;
 };
 
 }  // namespace lynx

@@ -18,11 +18,20 @@ namespace lynx {
 
 struct Device {
   int32_t index = 0;
-  std::string kind;
+  DeviceKind kind = DeviceKind::kCpu;
   std::string model;
   Bytes memory;
   std::vector<int32_t> cores;
+  std::string uuid, detail;  // of a GPU
   bool operator==(const Device&) const = default;
+};
+
+struct NodeCondition {
+  std::string kind;
+  std::string device;  // UUID; empty = the node
+  bool withdrawn = false;
+  std::string message;
+  Nanos since;  // wall clock
 };
 
 struct AgentState {
@@ -33,6 +42,7 @@ struct AgentState {
   std::vector<LayerShape> failed_shapes;
   std::string failure;
   std::string version;
+  std::vector<NodeCondition> conditions;
 };
 
 struct AgentWish {
@@ -139,6 +149,8 @@ struct RankAssignment {
   RankKey key;
   bool started = false;  // the worker has said that it runs or has ended: naming it is enough
   int32_t device = 0;
+  DeviceKind device_kind = DeviceKind::kCpu;
+  std::string device_uuid;  // of a GPU
   std::vector<int32_t> cores;
   std::shared_ptr<const JobSpec> spec;
   std::shared_ptr<const Plan> plan;
@@ -169,6 +181,7 @@ struct NodeView {
   Nanos last_seen;  // wall clock
   std::shared_ptr<const HardwareProfile> profile;
   std::vector<JobId> jobs;
+  std::vector<NodeCondition> conditions;
 };
 
 }  // namespace lynx

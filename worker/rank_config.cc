@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 4;
+constexpr int32_t kFormat = 5;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -74,6 +74,7 @@ static void Describe(Fields& fields, ResourceSpec& resources) {
   fields.Field("min_ranks", resources.min_ranks);
   fields.Field("max_ranks", resources.max_ranks);
   fields.Field("activation_memory_per_rank_bytes", resources.activation_memory_per_rank);
+  fields.Named("device", resources.device, &DeviceKindName, &ParseDeviceKind);
 }
 
 template <class Fields>
@@ -143,6 +144,13 @@ static void Describe(Fields& fields, StageContext& context) {
 }
 
 template <class Fields>
+static void Describe(Fields& fields, RankDevice& device) {
+  fields.Named("kind", device.kind, &DeviceKindName, &ParseDeviceKind);
+  fields.Field("index", device.index);
+  fields.Field("uuid", device.uuid);
+}
+
+template <class Fields>
 static void Describe(Fields& fields, PeerAddress& peer) {
   fields.Field("host", peer.host);
   fields.Field("port", peer.port);
@@ -170,6 +178,7 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Field("checkpoint_directory", config.checkpoint_directory);
   fields.Field("resume_step", config.resume_step);
   fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
+  fields.Object("device", config.device);
   fields.Field("threads", config.threads);
   fields.Field("cores", config.cores);
   fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
@@ -215,6 +224,10 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
                              " belongs to stage ", CoordinatesOf(layout, config.rank).stage));
   }
   if (config.arena.value < 0) fields.Fail("arena_bytes", absl::StrCat("is ", config.arena.value, ", below 0"));
+  if (config.device.kind == DeviceKind::kAny) fields.Fail("device.kind", "is 'any'; a rank has one: 'cpu' or 'cuda'");
+  if ((config.device.kind == DeviceKind::kCuda) == config.device.uuid.empty()) {
+    fields.Fail("device.uuid", absl::StrCat("is '", config.device.uuid, "'; a GPU has one, a CPU has none"));
+  }
   if (config.threads < 1) fields.Fail("threads", absl::StrCat("is ", config.threads, "; at least 1"));
   if (config.resume_step < -1) {
     fields.Fail("resume_step", absl::StrCat("is ", config.resume_step, "; a step, or -1 for none"));

@@ -17,6 +17,17 @@
 
 namespace lynx {
 
+// The device of a rank.
+struct RankDevice {
+  DeviceKind kind = DeviceKind::kCpu;  // never kAny
+  int32_t index = 0;                   // on the node, as its agent numbers them: for people
+  // Of a GPU, "GPU-...": what names it to CUDA. Unlike an index it names the same one whatever the order, whatever has
+  // fallen off the bus since the agent looked, and when a process is shown that one alone.
+  std::string uuid;
+
+  bool operator==(const RankDevice&) const = default;
+};
+
 struct RankConfig {
   JobId job;
   Generation generation;
@@ -32,6 +43,7 @@ struct RankConfig {
   // newest whole one that there is (see rank/resume.h); where there is one or should be, it never starts afresh.
   int64_t resume_step = -1;
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the last step's checkpoint is tried again
+  RankDevice device;
   int32_t threads = 1;             // of the compute library
   std::vector<int32_t> cores;      // pin to these; empty = do not pin
   int64_t pacing_bytes_per_second = 0;

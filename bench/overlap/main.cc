@@ -84,7 +84,7 @@ class Benchmark {
       : options_(options), spec_(SpecOf(options)), network_(network) {
     settings_ = {.rank_binary = options.rank_binary, .folder = folder, .cores = AvailableCores()};
     for (int32_t rank = 0; rank < options.tp * options.pp; ++rank) {
-      devices_.push_back({.index = rank, .kind = "cpu", .cores = {CoreOf(rank)}});
+      devices_.push_back({.index = rank, .kind = DeviceKind::kCpu, .cores = {CoreOf(rank)}});
     }
   }
 

@@ -18,9 +18,12 @@
 #include "node/file.h"
 #include "node/process.h"
 #include "proto/convert.h"
+#include "tests/agent/fake_driver.h"
 
 namespace lynx {
 namespace {
+
+using ::lynx::testing::FakeDriver;
 
 constexpr std::chrono::seconds kPatience{30};
 
@@ -112,7 +115,7 @@ LayerShape Shape(int32_t tp) {
   return {.micro_batch = 1, .seq = 128, .hidden = 256, .heads = 4, .ffn = 1024, .vocab = 256, .tp = tp};
 }
 
-class AgentTest : public testing::Test {
+class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char pattern[] = "/tmp/lynx-agent-test-XXXXXX";
@@ -135,14 +138,14 @@ class AgentTest : public testing::Test {
                                      cluster_.address(),
                                      "--data-dir",
                                      folder_ + "/data",
-                                     "--devices",
-                                     "2",
                                      "--cores",
                                      "0"};
     argv.insert(argv.end(), flags.begin(), flags.end());
-    if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
-      argv.insert(argv.end(), {"--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_measure"});
-    }
+    const auto unless_given = [&](const std::string& flag, const std::string& value) {
+      if (std::find(flags.begin(), flags.end(), flag) == flags.end()) argv.insert(argv.end(), {flag, value});
+    };
+    unless_given("--devices", "2");
+    unless_given("--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_measure");
     absl::StatusOr<Child> child = SpawnInSession(argv, {.out = log.get(), .error = log.get()});
     ASSERT_TRUE(child.ok()) << child.status();
     agent_ = *std::move(child);
@@ -265,6 +268,79 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   EXPECT_EQ(WaitForAgent().code, 1);
   EXPECT_NE(Log().find("another lynx-agent uses this data directory"), std::string::npos);
   agent_ = std::move(first);
+}
+
+// The agent finds the tests' driver as it would find NVIDIA's.
+class AgentWithGpusTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    AgentTest::SetUp();
+    ::setenv("LD_LIBRARY_PATH", FakeDriver::Folder().c_str(), 1);
+  }
+  void TearDown() override {
+    ::unsetenv("LD_LIBRARY_PATH");
+    AgentTest::TearDown();
+  }
+  // "kind uuid", of each device that the agent offers.
+  static std::string Offered(const Told& told) {
+    std::string text;
+    for (const v1::Device& device : told.last.devices()) text += device.kind() + " " + device.uuid() + "\n";
+    return text;
+  }
+  FakeDriver driver_{"gpus 2\n"};
+};
+
+TEST_F(AgentWithGpusTest, OffersGpusUntilTheyFailAndThenCpus) {
+  StartAgent({"--devices", "auto"});
+  cluster_.WaitUntil("GPUs and their speed", [](const Told& told) { return told.last.has_profile(); });
+  EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\ncuda GPU-fake-1\n");
+  EXPECT_NE(cluster_.told().last.devices(0).detail().find("compute 9.0"), std::string::npos);
+  EXPECT_EQ(cluster_.told().last.conditions_size(), 0);
+
+  driver_.Write("gpus 2\nxid 1 31\n");
+  cluster_.WaitUntil("the Xid of a program", [](const Told& told) { return told.last.conditions_size() == 1; });
+  v1::NodeCondition condition = cluster_.told().last.conditions(0);
+  EXPECT_EQ(condition.kind(), "xid");
+  EXPECT_EQ(condition.device(), "GPU-fake-1");
+  EXPECT_GT(condition.since_unix_ns(), 0);
+  EXPECT_NE(condition.message().find("GPU 1 (NVIDIA Fake) had Xid 31"), std::string::npos);
+  EXPECT_EQ(cluster_.told().last.devices_size(), 2);
+
+  driver_.Write("gpus 2\nxid 1 31\nxid 1 79\n");
+  cluster_.WaitUntil("one GPU less", [](const Told& told) { return told.last.devices_size() == 1; });
+  EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\n");
+  EXPECT_TRUE(cluster_.told().last.conditions(0).withdrawn());
+
+  driver_.Write("gpus 2\ngpu.0.lost 1\nxid 1 31\nxid 1 79\n");
+  cluster_.WaitUntil("CPUs", [](const Told& told) { return Offered(told) == "cpu \n"; });
+  cluster_.WaitUntil("the CPUs' speed", [](const Told& told) { return told.last.has_profile(); });
+  EXPECT_EQ(cluster_.told().last.conditions_size(), 2) << "people are still told why";
+  EXPECT_NE(Log().find("none of the GPUs can be used any more: going on with CPUs"), std::string::npos);
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+}
+
+TEST_F(AgentWithGpusTest, GoesOnWithCpusWhereNoGpuCanBeUsedAndSaysSo) {
+  driver_.Write("init 9\n");
+  StartAgent({"--devices", "auto:2"});
+  cluster_.WaitUntil("attached", [](const Told& told) { return told.attached == 1; });
+  EXPECT_EQ(Offered(cluster_.told()), "cpu \ncpu \n");
+  ASSERT_EQ(cluster_.told().last.conditions_size(), 1);
+  EXPECT_EQ(cluster_.told().last.conditions(0).kind(), "no-gpus");
+  EXPECT_NE(Log().find("nvmlInit_v2: Driver Not Loaded"), std::string::npos);
+  EXPECT_EQ(EndAgent(SIGTERM).code, 0);
+
+  StartAgent({"--devices", "cuda"});
+  EXPECT_EQ(WaitForAgent().code, 1);
+  EXPECT_NE(Log().find("--devices cuda: libnvidia-ml.so.1: nvmlInit_v2: Driver Not Loaded"), std::string::npos);
+}
+
+TEST_F(AgentWithGpusTest, ExplicitCudaEndsTheAgentWithItsLastGpu) {
+  StartAgent({"--devices", "cuda:1"});
+  cluster_.WaitUntil("the GPU", [](const Told& told) { return told.last.devices_size() == 1; });
+  driver_.Write("gpus 2\nxid 0 79\n");
+  EXPECT_EQ(WaitForAgent().code, 1);
+  EXPECT_NE(Log().find("none of the GPUs can be used any more, and --devices cuda allows nothing else"),
+            std::string::npos);
 }
 
 }  // namespace

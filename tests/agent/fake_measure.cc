@@ -1,6 +1,6 @@
 // A measuring rank process for tests of the agent: takes lynx-rank's measuring flags, measures nothing, and answers
 // as $LYNX_FAKE_MEASURE/mode says: ok (also when there is no such file), fail, hang, garbage, or skip (no shape is
-// reached). Appends its flag and first core to $LYNX_FAKE_MEASURE/runs.
+// reached). It can use every GPU. Appends its flag and first core to $LYNX_FAKE_MEASURE/runs.
 //
 // Its times grow with the core, and its rates fall: on core c an op takes 1000 * (c + 1) ns.
 #include <unistd.h>
@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 1;
   std::ofstream runs(folder + "/runs", std::ios::app);
   std::string mode = ReadAll(folder + "/mode");
+  if (std::string(argv[1]) == "--check-cuda") return 0;
   if (mode == "fail") {
     std::cerr << "warming up" << std::endl << "the device is on fire" << std::endl;
     return 1;

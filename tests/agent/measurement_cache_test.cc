@@ -96,7 +96,7 @@ TEST_F(MeasurementCacheTest, TheNodesKeyHoldsAllThatResultsDependOn) {
   const std::string binary = folder_ + "/rank";
   std::ofstream(binary) << "one build";
   MeasurementOptions options{.rank_binary = binary, .address = "127.0.0.1"};
-  std::vector<NodeDevice> devices = {{.kind = "cpu", .model = "A", .cores = {0}}};
+  std::vector<NodeDevice> devices = {{.kind = DeviceKind::kCpu, .model = "A", .cores = {0}}};
   const std::string key = *NodeKey(options, devices);
   EXPECT_EQ(*NodeKey(options, devices), key);
 
@@ -105,7 +105,7 @@ TEST_F(MeasurementCacheTest, TheNodesKeyHoldsAllThatResultsDependOn) {
   EXPECT_NE(*NodeKey(paced, devices), key);
   devices[0].model = "B";
   EXPECT_NE(*NodeKey(options, devices), key);
-  devices[0] = {.kind = "cpu", .model = "A", .cores = {1}};
+  devices[0] = {.kind = DeviceKind::kCpu, .model = "A", .cores = {1}};
   EXPECT_NE(*NodeKey(options, devices), key);
   devices[0].cores = {0};
   devices.push_back(devices[0]);

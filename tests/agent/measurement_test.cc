@@ -62,8 +62,8 @@ class MeasurementTest : public testing::Test {
 
   std::string folder_;
   MeasurementOptions options_;
-  const std::vector<NodeDevice> devices_ = {{.index = 0, .kind = "cpu", .cores = {2}},
-                                            {.index = 1, .kind = "cpu", .cores = {5}}};
+  const std::vector<NodeDevice> devices_ = {{.index = 0, .kind = DeviceKind::kCpu, .cores = {2}},
+                                            {.index = 1, .kind = DeviceKind::kCpu, .cores = {5}}};
   WakeEvent cancel_;
 };
 

@@ -23,7 +23,7 @@ TEST(CpuProbe, GivesOneDevicePerAvailableCore) {
   for (size_t i = 0; i < devices->size(); ++i) {
     const NodeDevice& device = (*devices)[i];
     EXPECT_EQ(device.index, static_cast<int32_t>(i));
-    EXPECT_EQ(device.kind, "cpu");
+    EXPECT_EQ(device.kind, DeviceKind::kCpu);
     EXPECT_FALSE(device.model.empty());
     EXPECT_EQ(device.cores, std::vector<int32_t>{cores[i]});
     // Shares of the memory do not add up to more than there is.

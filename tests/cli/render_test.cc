@@ -77,6 +77,22 @@ TEST(NodeTable, SaysWhatIsMissing) {
   EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no agent"));
 }
 
+TEST(NodeTable, ShowsTheKindOfDevicesAndTheConditions) {
+  v1::Node node;
+  node.set_name("n1");
+  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("n1    lost   -     0"));
+  v1::Device& device = *node.add_devices();
+  device.set_kind("cuda");
+  v1::NodeCondition& condition = *node.add_conditions();
+  condition.set_kind("xid");
+  condition.set_device("GPU-7");
+  condition.set_message("GPU 0 had Xid 79");
+  condition.set_since_unix_ns(1'000'000'000);
+  const std::string table = NodeTable({node}, NanosFromSeconds(61));
+  EXPECT_THAT(table, HasSubstr("n1    lost   cuda  1"));
+  EXPECT_THAT(table, HasSubstr("\nn1: xid: GPU 0 had Xid 79 (for "));
+}
+
 TEST(Style, NoColorAndFilesHaveNone) {
   EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{false}), "x");
   EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{true}), "\033[31mx\033[0m");

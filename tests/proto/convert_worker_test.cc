@@ -123,6 +123,8 @@ v1::RankAssignment GoodAssignment() {
   m.set_generation(2);
   m.set_rank(3);
   m.set_device(1);
+  m.set_device_kind(v1::DEVICE_KIND_CUDA);
+  m.set_device_uuid("GPU-1");
   m.add_cores(2);
   *m.mutable_spec() = ToProto(spec);
   *m.mutable_layout() = ToProto(ParallelLayout{2, 2, 1});
@@ -157,6 +159,7 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   EXPECT_EQ(ProgramText(config->program), GoodAssignment().program());
   EXPECT_EQ(config->arena, Bytes(1 << 20));
   EXPECT_EQ(config->cores, std::vector<int32_t>{2});
+  EXPECT_EQ(config->device, (RankDevice{DeviceKind::kCuda, 1, "GPU-1"}));
   ASSERT_EQ(config->peers.size(), 4u);
   EXPECT_EQ(config->peers[3], (PeerAddress{"::1", 4003}));
   EXPECT_EQ(config->resume_step, -1);
@@ -186,6 +189,10 @@ TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
       {[](A& a) { a.mutable_slices(0)->set_first_layer(5); }, "assignment.slices[0].first_layer is 5"},
       {[](A& a) { a.mutable_slices(0)->set_end_layer(5); }, "assignment.slices[0].end_layer is 5"},
       {[](A& a) { a.set_device(64); }, "assignment.device is 64"},
+      {[](A& a) { a.clear_device_kind(); }, "assignment.device_kind is any: must be cpu (1) or cuda (2)"},
+      {[](A& a) { a.set_device_kind(static_cast<v1::DeviceKind>(7)); }, "assignment.device_kind is 7"},
+      {[](A& a) { a.clear_device_uuid(); }, "assignment.device_uuid is 0 characters for a GPU long"},
+      {[](A& a) { a.set_device_kind(v1::DEVICE_KIND_CPU); }, "assignment.device_uuid is 5 characters for a CPU long"},
       {[](A& a) { a.add_cores(-1); }, "assignment.cores[1] is -1"},
       {[](A& a) { a.set_program("1F0:2.attn nonsense"); }, "assignment.program: "},
       {[](A& a) { a.set_program("0F0:0.attn"); }, "assignment.program is of another stage at 0F0:0.attn"},

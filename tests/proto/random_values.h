@@ -82,6 +82,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.resources.max_ranks = tp * pp * dp;
   spec.resources.min_ranks = static_cast<int32_t>(Pick(random, 1, spec.resources.max_ranks));
   spec.resources.activation_memory_per_rank = Bytes(Pick(random, 0, int64_t{1} << 40));
+  spec.resources.device = static_cast<DeviceKind>(Pick(random, 0, 2));
   if (Pick(random, 0, 1) == 0) spec.parallel = {tp, pp, dp};
   RandomModes(random, spec);
   if (Pick(random, 0, 1) == 0) spec.checkpoint.directory = "/checkpoints/here";

@@ -109,13 +109,15 @@ class Cluster {
 
   // ---- nodes ----
   FakeNode& Node(const std::string& name) { return nodes_.at(name); }
-  void AddNode(const std::string& name, int devices = 2) {
+  void AddNode(const std::string& name, int devices = 2, DeviceKind kind = DeviceKind::kCpu) {
     FakeNode& node = nodes_[name];
     node.name = name;
     node.devices = devices;
     node.agent.node = NodeId(name);
     for (int i = 0; i < devices; ++i) {
-      node.agent.devices.push_back({.index = i, .kind = "cpu", .model = "test", .memory = Bytes(1 << 30), .cores = {i}});
+      Device device{.index = i, .kind = kind, .model = "test", .memory = Bytes(1 << 30), .cores = {i}};
+      if (kind == DeviceKind::kCuda) device.uuid = "GPU-" + name + "-" + std::to_string(i);
+      node.agent.devices.push_back(std::move(device));
     }
     AttachAgent(name);
     AttachWorker(name);

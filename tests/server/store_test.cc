@@ -99,6 +99,7 @@ TEST_F(StoreTest, EverythingComesBack) {
     job.measured = {{.steps = 4, .step = Nanos(1), .forward = Nanos(2), .stall = Nanos(3), .arena_peak = Bytes(4),
                      .states = Bytes(5)}};
     job.plan_digest = plan->digest;
+    job.device_kind = DeviceKind::kCuda;
     const JobEvent first{.sequence = 1, .time = Nanos(1), .state = JobState::kQueued, .kind = "submitted"};
     const JobEvent second{.sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running",
                           .reason = "all ranks run"};
@@ -127,6 +128,7 @@ TEST_F(StoreTest, EverythingComesBack) {
   EXPECT_EQ(back.events, 2);
   EXPECT_EQ(back.generation, Generation(3));
   EXPECT_EQ(back.restarts, 2);
+  EXPECT_EQ(back.device_kind, DeviceKind::kCuda);
   EXPECT_EQ(back.restart_charge, 3);
   EXPECT_EQ(back.best_steps, 9);
   EXPECT_EQ(back.base_steps, 8);

@@ -31,7 +31,7 @@ RankConfig SomeConfig() {
   config.spec.train.warmup_steps = 7;
   config.spec.train.min_lr = 1.0 / 3;
   config.spec.train.seed = std::numeric_limits<uint64_t>::max();
-  config.spec.resources = {1, 4, Bytes(3'000'000'000)};
+  config.spec.resources = {1, 4, Bytes(3'000'000'000), DeviceKind::kCuda};
   config.spec.parallel = {2, 2, 0};
   config.spec.recompute = RecomputeMode::kFullKeepCollectives;
   config.spec.checkpoint = {"checkpoints", 50, 3, "/elsewhere", true};
@@ -44,6 +44,7 @@ RankConfig SomeConfig() {
   config.checkpoint_directory = "/var/lib/lynx/job-12";
   config.resume_step = 250;
   config.last_checkpoint_patience = Nanos(77);
+  config.device = {DeviceKind::kCuda, 3, "GPU-3"};
   config.threads = 2;
   config.cores = {0, 3};
   config.pacing_bytes_per_second = 125'000'000;
@@ -111,6 +112,10 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": 0"), "context.pipeline_rank");
   ExpectRejected(Changed("\"stage\": 1", "\"stage\": 0"), "context.slices[0].stage");
   ExpectRejected(Changed("\"virtual_stages\": 1,", "\"virtual_stages\": 2,"), "context.slices");
+  ExpectRejected(Changed("\"kind\": \"cuda\"", "\"kind\": \"tpu\""), "device.kind");
+  ExpectRejected(Changed("\"kind\": \"cuda\"", "\"kind\": \"any\""), "device.kind");
+  ExpectRejected(Changed("\"kind\": \"cuda\"", "\"kind\": \"cpu\""), "device.uuid");
+  ExpectRejected(Changed("\"uuid\": \"GPU-3\"", "\"uuid\": \"\""), "device.uuid");
   ExpectRejected(Changed("\"generation\": 3", "\"generation\": 0"), "generation");
   ExpectRejected(Changed("\"layers\": 4", "\"layers\": [4]"), "spec.model.layers");
   ExpectRejected(Changed("\"dropout\": 0.1", "\"dropout\": \"much\""), "spec.model.dropout");
@@ -123,7 +128,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 4", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 5", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

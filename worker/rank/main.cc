@@ -2,6 +2,7 @@
 //
 //   lynx-rank --config FILE --listen-fd N --report-file FILE   trains; the worker daemon starts it so
 //   lynx-rank --measure FILE | --measure-link FILE             measures; the agent starts it so (see measure.h)
+//   lynx-rank --check-cuda UUID                                prints the backend's name, or why it cannot use the GPU
 //
 // Exit codes: see rank_report.h; 2: wrong usage.
 #include <getopt.h>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -26,6 +28,7 @@
 #include "worker/rank/measure_device.h"
 #include "worker/rank/measure_link.h"
 #include "worker/rank/pinning.h"
+#include "worker/rank/rank_backend.h"
 #include "worker/rank/rank_run.h"
 #include "worker/rank/report_file.h"
 #include "worker/rank_config.h"
@@ -34,6 +37,7 @@ namespace lynx {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr char kCudaSuffix[] = "-cuda";  // of the binary's name
 
 struct Arguments {
   std::string config;
@@ -41,6 +45,7 @@ struct Arguments {
   std::string report_file;
   std::string measure;
   std::string measure_link;
+  std::string check_cuda;
 };
 
 // False for an unknown option or one without its value; getopt has said so on stderr.
@@ -48,7 +53,8 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
   constexpr option kOptions[] = {
       {"config", required_argument, nullptr, 'c'},       {"listen-fd", required_argument, nullptr, 'l'},
       {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
-      {"measure-link", required_argument, nullptr, 'n'}, {}};
+      {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
+      {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
       case 'c':
@@ -65,6 +71,9 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
         break;
       case 'n':
         arguments.measure_link = optarg;
+        break;
+      case 'u':
+        arguments.check_cuda = optarg;
         break;
       default:
         return false;
@@ -101,6 +110,15 @@ absl::Status StartOnCores(const std::vector<int32_t>& cores, int threads, StopSi
       absl::StrCat("cannot start again with OPENBLAS_NUM_THREADS set: ", std::strerror(errno)));
 }
 
+// Goes on as the program that is linked with CUDA, if it is not that one and that one is beside it; else it goes on as it
+// is, and making the backend tells.
+void StartWithCuda(char** argv) {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error || self.ends_with(kCudaSuffix)) return;
+  execv((self + kCudaSuffix).c_str(), argv);
+}
+
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "lynx-rank: %s\n", std::string(status.message()).c_str());
   return kRankExitFailure;
@@ -113,10 +131,13 @@ int RunMeasure(const std::string& path, char** argv) {
   if (!text.ok()) return Fail(text.status());
   const absl::StatusOr<MeasureRequest> request = ParseMeasureRequest(*text);
   if (!request.ok()) return Fail(Annotate(request.status(), path));
+  if (request->device_kind == DeviceKind::kCuda) StartWithCuda(argv);
   const int threads = std::max<int>(1, static_cast<int>(request->cores.size()));
   if (const absl::Status started = StartOnCores(request->cores, threads, StopSignals::kEnd, argv); !started.ok())
     return Fail(started);
-  const absl::StatusOr<MeasureResult> result = MeasureDevice(*request);
+  const RankDevice device{.kind = request->device_kind, .uuid = request->device_uuid};
+  const absl::StatusOr<MeasureResult> result =
+      MeasureDevice(*request, [&] { return MakeRankBackend(device, threads); });
   return result.ok() ? PrintResult(MeasureResultText(*result)) : Fail(result.status());
 }
 
@@ -141,13 +162,24 @@ int RunTraining(const Arguments& arguments, char** argv) {
   if (!text.ok()) return fail(text.status());
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
   if (!config.ok()) return fail(Annotate(config.status(), arguments.config));
+  if (config->device.kind == DeviceKind::kCuda) StartWithCuda(argv);
   if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
       !started.ok()) {
     return fail(started);
   }
   Cancellation cancellation;
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(config->threads);
-  return RunRank(*config, arguments.listen_fd, *backend, *reports, cancellation);
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);
+  if (!backend.ok()) return fail(backend.status());
+  return RunRank(*config, arguments.listen_fd, **backend, *reports, cancellation);
+}
+
+int RunCheckCuda(const std::string& uuid, char** argv) {
+  StartWithCuda(argv);
+  const absl::StatusOr<std::unique_ptr<Backend>> backend =
+      MakeRankBackend({.kind = DeviceKind::kCuda, .uuid = uuid}, 1);
+  if (!backend.ok()) return Fail(backend.status());
+  if (const absl::Status works = (*backend)->Finish(); !works.ok()) return Fail(works);
+  return PrintResult((*backend)->Name());
 }
 
 int Main(int argc, char** argv) {
@@ -157,9 +189,10 @@ int Main(int argc, char** argv) {
   if (!ParseArguments(argc, argv, arguments)) return kExitUsage;
   if (!arguments.measure.empty()) return RunMeasure(arguments.measure, argv);
   if (!arguments.measure_link.empty()) return RunMeasureLink(arguments.measure_link, argv);
+  if (!arguments.check_cuda.empty()) return RunCheckCuda(arguments.check_cuda, argv);
   if (arguments.config.empty() || arguments.report_file.empty() || arguments.listen_fd < 0) {
     std::fprintf(stderr,
-                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, or --measure-link\n");
+                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, or --measure-link, or --check-cuda\n");
     return kExitUsage;
   }
   return RunTraining(arguments, argv);

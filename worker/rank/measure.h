@@ -9,7 +9,8 @@
 //
 // JSON, field by field as in the structs (times in `_ns`, ops by their names in the layer graph):
 //
-//   MeasureRequest {"shapes": [SHAPE...], "cores": [0], "repetitions": 5, "budget_seconds": 20.0}
+//   MeasureRequest {"shapes": [SHAPE...], "device_kind": "cpu", "device_uuid": "", "cores": [0], "repetitions": 5,
+//                   "budget_seconds": 20.0}
 //   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
 //                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
 //                   "dtype": "float32", "sequence_parallel": false}
@@ -41,6 +42,8 @@ namespace lynx {
 
 struct MeasureRequest {
   std::vector<LayerShape> shapes;  // may be empty: generic rates only
+  DeviceKind device_kind = DeviceKind::kCpu;
+  std::string device_uuid;         // of a GPU; empty of a CPU
   std::vector<int32_t> cores;      // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
   int32_t repetitions = 5;         // per op, after one to warm up; the median counts. 1..1000
   // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were

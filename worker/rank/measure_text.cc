@@ -215,6 +215,8 @@ std::string MeasureRequestText(const MeasureRequest& request) {
   Json shapes = Json::array();
   for (const LayerShape& shape : request.shapes) shapes.push_back(ShapeJson(shape));
   const Json json = {{"shapes", shapes},
+                     {"device_kind", DeviceKindName(request.device_kind)},
+                     {"device_uuid", request.device_uuid},
                      {"cores", request.cores},
                      {"repetitions", request.repetitions},
                      {"budget_seconds", request.budget_seconds}};
@@ -225,6 +227,13 @@ absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text) {
   LYNX_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   MeasureRequest request;
   FieldReader reader(json, "");
+  std::string kind;
+  reader.Text("device_kind", kind);
+  reader.Text("device_uuid", request.device_uuid);
+  reader.Require(ParseDeviceKind(kind, request.device_kind) && request.device_kind != DeviceKind::kAny, "device_kind",
+                 "cpu or cuda");
+  reader.Require((request.device_kind == DeviceKind::kCuda) != request.device_uuid.empty(), "device_uuid",
+                 "a GPU's, and empty for a CPU");
   reader.Numbers("cores", request.cores);
   reader.Number("repetitions", request.repetitions);
   reader.Number("budget_seconds", request.budget_seconds);

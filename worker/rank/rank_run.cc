@@ -13,6 +13,7 @@
 #include "worker/collectives/group.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
+#include "worker/engine/staged_communicator.h"
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
 #include "worker/rank/checkpoint_writer.h"
@@ -167,10 +168,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
 }
 
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
-absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicator& communicator,
-                          ReportFile& reports) {
+// `between_hosts` moves this process's memory, `between_devices` the device's.
+absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
+                          Communicator& between_devices, ReportFile& reports) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
-  const Seat seat{config.rank, config.context.layout.ranks(), communicator};
+  const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
       OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
@@ -183,12 +185,13 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
                                                                               .program = config.program,
                                                                               .arena = config.arena,
                                                                               .train = config.spec.train},
-                                                                             backend, communicator, state, *dataset));
+                                                                             backend, between_devices, state,
+                                                                             *dataset));
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, OpenHeldOut(config));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
-  IdleLimit idle_limit(communicator);
+  IdleLimit idle_limit(between_hosts);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   int64_t first = 0;
   {
@@ -218,7 +221,9 @@ absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, Repo
                  Cancellation& cancellation) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
-  const absl::Status status = RunConnected(config, backend, *communicator, reports);
+  StagedCommunicator staged(config.context.layout, config.rank, *communicator, backend);
+  Communicator& between_devices = backend.host_addressable() ? *communicator : static_cast<Communicator&>(staged);
+  const absl::Status status = RunConnected(config, backend, *communicator, between_devices, reports);
   if (!status.ok()) communicator->Abort(Annotate(status, absl::StrCat("rank ", config.rank)));
   return status;
 }

@@ -49,6 +49,7 @@ v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, in
   assignment.set_job_id(job);
   assignment.set_generation(generation);
   assignment.set_rank(rank);
+  assignment.set_device_kind(v1::DEVICE_KIND_CPU);
   assignment.add_cores(0);
   *assignment.mutable_spec() = ToProto(spec);
   *assignment.mutable_layout() = ToProto(ParallelLayout{.tp = ranks, .pp = 1, .dp = 1});

@@ -32,7 +32,12 @@ MeasureResult Result() {
 }
 
 TEST(MeasureText, RequestRoundTrips) {
-  const MeasureRequest request{.shapes = {Shape(), {}}, .cores = {3, 5}, .repetitions = 7, .budget_seconds = 1.5};
+  const MeasureRequest request{.shapes = {Shape(), {}},
+                               .device_kind = DeviceKind::kCuda,
+                               .device_uuid = "GPU-1",
+                               .cores = {3, 5},
+                               .repetitions = 7,
+                               .budget_seconds = 1.5};
   MeasureRequest valid = request;
   valid.shapes[1] = Shape();
   valid.shapes[1].sequence_parallel = true;
@@ -62,19 +67,29 @@ std::string ErrorOf(const absl::Status& status) {
   return std::string(status.message());
 }
 
+TEST(MeasureText, ADeviceHasAKindAndAGpuItsUuid) {
+  MeasureRequest request{.device_kind = DeviceKind::kAny};
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()),
+              HasSubstr("'device_kind' must be cpu or cuda"));
+  request.device_kind = DeviceKind::kCuda;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'device_uuid'"));
+  request = {.device_uuid = "GPU-1"};
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'device_uuid'"));
+}
+
 TEST(MeasureText, ErrorsNameTheField) {
   EXPECT_THAT(ErrorOf(ParseMeasureRequest("nonsense").status()), HasSubstr("JSON"));
   EXPECT_THAT(ErrorOf(ParseMeasureRequest("[]").status()), HasSubstr("object"));
-  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
               HasSubstr("'repetitions'"));
   EXPECT_THAT(
-      ErrorOf(ParseMeasureRequest(R"({"cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
+      ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
       HasSubstr("'cores'"));
-  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1})").status()),
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1})").status()),
               HasSubstr("'shapes'"));
   EXPECT_THAT(
       ErrorOf(
-          ParseMeasureRequest(R"({"cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
+          ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
       HasSubstr("'shapes[0].micro_batch'"));
   EXPECT_THAT(ErrorOf(ParseLinkResult(R"({"latency_ns":1,"bytes_per_second":0,"overlap_slowdown_permille":1000,
                                           "communication_compute_permille":0})")

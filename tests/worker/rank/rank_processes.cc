@@ -24,7 +24,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(60);
-const char* const kBinary = LYNX_BINARY_DIR "/bin/lynx-rank";
 const char* const kFaultyBinary = LYNX_BINARY_DIR "/bin/faulty_rank";
 
 std::string ReadFile(const std::string& path) {
@@ -155,7 +154,7 @@ pid_t RankProcesses::Start(int rank, int listen_fd, const std::map<int, RankFaul
     arguments.push_back(fault->second.name);
     arguments.push_back(absl::StrCat(fault->second.step));
   }
-  return Spawn(fault == faults.end() ? kBinary : kFaultyBinary, arguments, FileOf("out", rank), FileOf("err", rank),
+  return Spawn(fault == faults.end() ? kLynxRank : kFaultyBinary, arguments, FileOf("out", rank), FileOf("err", rank),
                listen_fd);
 }
 
@@ -205,9 +204,10 @@ std::vector<double> RankProcesses::Losses() const {
   return losses;
 }
 
-Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments) {
+Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments,
+                   const std::string& binary) {
   const std::string out = folder.path() + "/out", err = folder.path() + "/err";
-  const int exit_code = AwaitExit(Spawn(kBinary, arguments, out, err, -1));
+  const int exit_code = AwaitExit(Spawn(binary.c_str(), arguments, out, err, -1));
   return {exit_code, ReadFile(out), ReadFile(err)};
 }
 

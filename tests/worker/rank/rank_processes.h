@@ -76,12 +76,16 @@ std::vector<T> Only(const std::vector<RankReport>& reports) {
   return result;
 }
 
-// Runs lynx-rank with these arguments to its end: exit code and what it printed.
+inline constexpr char kLynxRank[] = LYNX_BINARY_DIR "/bin/lynx-rank";
+inline constexpr char kStandInRank[] = LYNX_BINARY_DIR "/bin/stand_in_rank";  // with CUDA on the host for its GPU
+
+// Runs the binary with these arguments to its end: exit code and what it printed.
 struct Output {
   int exit_code = 0;
   std::string out, err;
 };
-Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments);
+Output RunLynxRank(const TestFolder& folder, const std::vector<std::string>& arguments,
+                   const std::string& binary = kLynxRank);
 
 }  // namespace lynx
 

@@ -1,0 +1,61 @@
+// GpuWatch: listens for Xids and reads the node's GPUs once a second, on a thread of its own; serves what it reads as
+// metrics, and what it means as conditions. Thread-safe.
+#ifndef LYNX_AGENT_GPU_WATCH_H_
+#define LYNX_AGENT_GPU_WATCH_H_
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/gpu_health.h"
+#include "agent/gpu_metrics.h"
+#include "agent/node_condition.h"
+#include "agent/nvml.h"
+#include "agent/probe.h"
+#include "common/clock.h"
+#include "node/wake.h"
+
+namespace lynx {
+
+class GpuWatch {
+ public:
+  // Of the GPUs among `devices`. `wake` is raised when conditions have changed; it, `clock` and `registry` outlive it.
+  GpuWatch(std::unique_ptr<Nvml> nvml, const std::vector<NodeDevice>& devices, const std::string& node,
+           prometheus::Registry& registry, const Clock& clock, WakeEvent& wake);
+  // Waits for the reading under way.
+  ~GpuWatch();
+  GpuWatch(const GpuWatch&) = delete;
+  GpuWatch& operator=(const GpuWatch&) = delete;
+
+  std::vector<NodeCondition> conditions() const;
+
+  static constexpr Nanos kInterval{1'000'000'000};
+
+ private:
+  struct Gpu {
+    GpuHealth health;
+    GpuMetrics metrics;
+  };
+
+  void Run();
+  void Publish();
+
+  const std::unique_ptr<Nvml> nvml_;
+  const Clock& clock_;
+  WakeEvent& wake_;
+  std::map<int32_t, Gpu> gpus_;  // by NVML's index; of the thread
+  std::atomic<bool> stop_ = false;
+
+  mutable std::mutex mutex_;
+  std::vector<NodeCondition> conditions_;  // guarded by mutex_
+
+  std::thread thread_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_GPU_WATCH_H_

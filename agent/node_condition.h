@@ -1,0 +1,22 @@
+// NodeCondition: something about a node or one of its devices that people should know. Plain data.
+#ifndef LYNX_AGENT_NODE_CONDITION_H_
+#define LYNX_AGENT_NODE_CONDITION_H_
+
+#include <string>
+
+#include "common/units.h"
+
+namespace lynx {
+
+struct NodeCondition {
+  std::string kind;        // as in proto/lynx/v1/cluster.proto
+  std::string device;      // UUID of the GPU; empty = the node
+  bool withdrawn = false;  // the device is not offered while it holds
+  std::string message;     // a sentence
+  Nanos since;             // wall clock
+  bool operator==(const NodeCondition&) const = default;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_NODE_CONDITION_H_

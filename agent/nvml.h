@@ -1,0 +1,97 @@
+// Nvml: what the NVIDIA driver says of a node's GPUs, as plain values. The library is loaded when it is opened, so that
+// one build runs on nodes with and without a driver.
+//
+// Thread-safe, as NVML is, but for Open. Owns the library until it ends.
+#ifndef LYNX_AGENT_NVML_H_
+#define LYNX_AGENT_NVML_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/nvml_abi.h"
+#include "common/units.h"
+
+namespace lynx {
+
+// What of a GPU does not change.
+struct GpuFacts {
+  int32_t index = 0;  // as NVML counts: by PCI bus
+  std::string name;   // "NVIDIA H200"
+  std::string uuid;   // "GPU-..."
+  std::string bus;    // "0000:3b:00.0", as in /sys/bus/pci/devices
+  Bytes memory, free_memory;
+  int32_t compute_major = 0, compute_minor = 0;
+  int32_t sm_clock_mhz = 0, max_sm_clock_mhz = 0;
+  int32_t pcie_generation = 0, pcie_width = 0;  // 0 = not told
+  std::vector<int32_t> nvlinks;                 // indices of the GPUs that NVLink joins it to, ascending
+  bool operator==(const GpuFacts&) const = default;
+};
+
+// What of a GPU changes. What it does not tell is nullopt.
+struct GpuReadings {
+  std::optional<int64_t> utilization_percent, memory_utilization_percent;
+  std::optional<Bytes> memory_used, memory_free;
+  std::optional<int64_t> sm_clock_mhz, memory_clock_mhz;
+  std::optional<int64_t> temperature_celsius;
+  std::optional<double> power_watts;
+  std::optional<int64_t> uncorrected_ecc_errors;  // since the driver was loaded
+  std::optional<uint64_t> throttle_reasons;       // bits, as NVML numbers them
+  bool lost = false;                              // the driver cannot reach it any more
+};
+
+struct GpuXid {
+  int32_t index = 0;
+  int64_t xid = 0;
+};
+
+class Nvml {
+ public:
+  // NotFound: no such library, so no driver. FailedPrecondition: it lacks a function, is not of the running driver's
+  // version, or the driver does not answer. `library`: a name for the loader or a path.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& library = nvml::kLibrary);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  const std::string& driver_version() const { return driver_version_; }
+  // Of all GPUs that the driver has, those that do not answer too.
+  int32_t count() const { return static_cast<int32_t>(devices_.size()); }
+  // FailedPrecondition: the GPU does not answer, and why.
+  absl::StatusOr<GpuFacts> Facts(int32_t index) const;
+  GpuReadings Read(int32_t index) const;
+
+  // The next Xid (the driver's number for an error of a GPU) of any GPU; waits for it, at most so long. nullopt: none.
+  // Where GPUs cannot tell of Xids it only waits. One thread at a time.
+  std::optional<GpuXid> AwaitXid(Nanos limit);
+
+ private:
+  struct CloseLibrary {
+    void operator()(void* library) const;
+  };
+
+  Nvml() = default;
+  absl::Status Resolve(const std::string& library);
+  absl::Status Start(const std::string& library);
+  void ListenForXids();
+  std::string ErrorText(nvml::Return code) const;
+  std::vector<int32_t> LinksOf(int32_t index) const;
+  // The GPUs that its links lead to by their buses, and whether one leads to a switch.
+  std::vector<std::string> RemotesOf(int32_t index, bool& has_switch) const;
+  std::string BusOf(nvml::Device device) const;
+
+  std::unique_ptr<void, CloseLibrary> library_;
+  nvml::Functions functions_{};
+  bool initialized_ = false;
+  std::string driver_version_;
+  std::vector<nvml::Device> devices_;         // null: it does not answer
+  std::vector<std::string> device_failures_;  // why
+  nvml::EventSet events_ = nullptr;           // null: no GPU tells of Xids
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_AGENT_NVML_H_

@@ -1,0 +1,88 @@
+// The part of NVML's binary interface that lynx-agent uses: NVIDIA's library for asking a driver about its GPUs. The
+// library comes with the driver, its header with neither, so this stands in for it. Names, numbers and layouts are
+// NVML's own, and may never change: they are its published interface (versioned symbols end in _v2, _v3).
+//
+// Declarations only.
+#ifndef LYNX_AGENT_NVML_ABI_H_
+#define LYNX_AGENT_NVML_ABI_H_
+
+#include <cstdint>
+
+namespace lynx::nvml {
+
+inline constexpr char kLibrary[] = "libnvidia-ml.so.1";
+
+using Return = int;  // nvmlReturn_t
+inline constexpr Return kSuccess = 0;
+inline constexpr Return kNotSupported = 3;
+inline constexpr Return kDriverNotLoaded = 9;
+inline constexpr Return kTimeout = 10;
+inline constexpr Return kGpuIsLost = 15;
+inline constexpr Return kLibraryVersionMismatch = 18;
+
+using Device = void*;    // nvmlDevice_t
+using EventSet = void*;  // nvmlEventSet_t
+
+struct Memory {  // nvmlMemory_t, bytes
+  unsigned long long total, free, used;
+};
+struct Utilization {  // nvmlUtilization_t, percent
+  unsigned gpu, memory;
+};
+struct PciInfo {  // nvmlPciInfo_t
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+struct EventData {  // nvmlEventData_t
+  Device device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+
+inline constexpr unsigned kTextBytes = 96;  // of names and UUIDs
+inline constexpr unsigned kMostLinks = 18;
+inline constexpr int kClockSm = 1, kClockMemory = 2;
+inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
+inline constexpr int kTemperatureOfGpu = 0;
+inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
+inline constexpr unsigned long long kEventXid = 8;
+// Why clocks are lower than they could be.
+inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
+                                    kHardwareThermal = 0x40, kPowerBrake = 0x80;
+
+// The functions. Those that a GPU or an older driver may lack are optional: null then.
+struct Functions {
+  Return (*Init)();
+  Return (*Shutdown)();
+  const char* (*ErrorString)(Return);
+  Return (*SystemGetDriverVersion)(char*, unsigned);
+  Return (*DeviceGetCount)(unsigned*);
+  Return (*DeviceGetHandleByIndex)(unsigned, Device*);
+  Return (*DeviceGetName)(Device, char*, unsigned);
+  Return (*DeviceGetUUID)(Device, char*, unsigned);
+  Return (*DeviceGetMemoryInfo)(Device, Memory*);
+  Return (*DeviceGetPciInfo)(Device, PciInfo*);
+  Return (*DeviceGetCudaComputeCapability)(Device, int*, int*);
+  Return (*DeviceGetMaxClockInfo)(Device, int, unsigned*);
+  Return (*DeviceGetClockInfo)(Device, int, unsigned*);
+  Return (*DeviceGetUtilizationRates)(Device, Utilization*);
+  Return (*EventSetCreate)(EventSet*);
+  Return (*EventSetFree)(EventSet);
+  Return (*DeviceRegisterEvents)(Device, unsigned long long, EventSet);
+  Return (*EventSetWait)(EventSet, EventData*, unsigned);
+  // Optional.
+  Return (*DeviceGetTemperature)(Device, int, unsigned*);
+  Return (*DeviceGetPowerUsage)(Device, unsigned*);  // milliwatts
+  Return (*DeviceGetTotalEccErrors)(Device, int, int, unsigned long long*);
+  Return (*DeviceGetCurrentClocksThrottleReasons)(Device, unsigned long long*);
+  Return (*DeviceGetCurrPcieLinkGeneration)(Device, unsigned*);
+  Return (*DeviceGetCurrPcieLinkWidth)(Device, unsigned*);
+  Return (*DeviceGetNvLinkState)(Device, unsigned, int*);
+  Return (*DeviceGetNvLinkRemotePciInfo)(Device, unsigned, PciInfo*);
+  Return (*DeviceGetNvLinkRemoteDeviceType)(Device, unsigned, int*);
+};
+
+}  // namespace lynx::nvml
+
+#endif  // LYNX_AGENT_NVML_ABI_H_

@@ -1,0 +1,119 @@
+// Which kind of device a job gets, and that it keeps it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/controller_fixture.h"
+
+namespace lynx {
+namespace {
+
+using ::lynx::testing::Cluster;
+using ::lynx::testing::FakeNode;
+using ::lynx::testing::MakeSpec;
+using ::testing::HasSubstr;
+
+JobSpec SpecFor(DeviceKind kind, const std::string& name = "gpt") {
+  JobSpec spec = MakeSpec(name, 2, 2);
+  spec.resources.device = kind;
+  return spec;
+}
+
+// Two CPUs on c0 and two GPUs on g0.
+class ControllerDevicesTest : public ::testing::Test {
+ protected:
+  ControllerDevicesTest() {
+    cluster_.AddNode("c0", 2, DeviceKind::kCpu);
+    cluster_.AddNode("g0", 2, DeviceKind::kCuda);
+  }
+  JobId Start(const JobSpec& spec) {
+    const JobId job = cluster_.Submit(spec);
+    cluster_.MeasureAll();
+    cluster_.AnswerPlans({2, 1, 1});
+    return job;
+  }
+
+  Cluster cluster_;
+};
+
+TEST_F(ControllerDevicesTest, AnyMeansGpusWhereThereAreEnough) {
+  const JobId job = cluster_.Submit(SpecFor(DeviceKind::kAny));
+  cluster_.MeasureAll();
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  EXPECT_FALSE(cluster_.plans().front().request.cluster.groups.front().host_is_device);
+  cluster_.AnswerPlans({2, 1, 1});
+  EXPECT_EQ(cluster_.Record(job).device_kind, DeviceKind::kCuda);
+  EXPECT_EQ(cluster_.Stored(job).device_kind, DeviceKind::kCuda);
+  for (int32_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(cluster_.NodeOfRank(job, r), "g0");
+    const RankAssignment& assignment = cluster_.RankOf(job, r)->assignment;
+    EXPECT_EQ(assignment.device_kind, DeviceKind::kCuda);
+    EXPECT_EQ(assignment.device_uuid, "GPU-g0-" + std::to_string(r));
+  }
+}
+
+TEST_F(ControllerDevicesTest, AnyWaitsForGpusThatOthersHold) {
+  Start(SpecFor(DeviceKind::kCuda, "first"));
+  const JobId second = cluster_.Submit(SpecFor(DeviceKind::kAny, "second"));
+  EXPECT_EQ(cluster_.State(second), JobState::kQueued);
+  EXPECT_THAT(cluster_.Record(second).reason, HasSubstr("waits for 2 GPUs; of 2 GPUs 0 are free"));
+}
+
+TEST_F(ControllerDevicesTest, AnyMeansCpusWhereGpusAreTooFewAndKindsAreNeverMixed) {
+  FakeNode& node = cluster_.Node("g0");
+  node.agent.devices.pop_back();
+  cluster_.AttachAgent("g0");
+  const JobId job = Start(SpecFor(DeviceKind::kAny));
+  EXPECT_EQ(cluster_.Record(job).device_kind, DeviceKind::kCpu);
+  for (int32_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(cluster_.NodeOfRank(job, r), "c0");
+    EXPECT_EQ(cluster_.RankOf(job, r)->assignment.device_kind, DeviceKind::kCpu);
+    EXPECT_EQ(cluster_.RankOf(job, r)->assignment.device_uuid, "");
+  }
+  const JobId more = cluster_.Submit(MakeSpec("three", 3, 3));
+  EXPECT_THAT(cluster_.Record(more).reason, HasSubstr("waits for 3 devices, but the attached nodes have 2"));
+}
+
+TEST_F(ControllerDevicesTest, AJobThatAsksForAKindGetsItOrWaits) {
+  const JobId on_cpus = Start(SpecFor(DeviceKind::kCpu));
+  EXPECT_EQ(cluster_.NodeOfRank(on_cpus, 0), "c0");
+  JobSpec spec = MakeSpec("three", 3, 3);
+  spec.resources.device = DeviceKind::kCuda;
+  const JobId three = cluster_.Submit(spec);
+  EXPECT_THAT(cluster_.Record(three).reason, HasSubstr("waits for 3 GPUs, but the attached nodes have 2"));
+}
+
+TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
+  const JobId job = Start(SpecFor(DeviceKind::kAny));
+  cluster_.AllReady(job);
+  // The node comes back with CPUs only: its index 0 is another device now.
+  for (Device& device : cluster_.Node("g0").agent.devices) device = {.index = device.index, .cores = {0}};
+  cluster_.AttachAgent("g0");
+  cluster_.Exit(job, 0, 1, "its GPU is gone");
+  cluster_.Advance(15);
+  EXPECT_EQ(cluster_.State(job), JobState::kQueued);
+  EXPECT_THAT(cluster_.Record(job).reason, HasSubstr("waits for 2 GPUs, but the attached nodes have 0"));
+  cluster_.AddNode("g1", 2, DeviceKind::kCuda);
+  EXPECT_EQ(cluster_.NodeOfRank(job, 0), "g1");
+  EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g1-0");
+}
+
+TEST_F(ControllerDevicesTest, RanksThatLostTheirGpuToAnotherServerStartWaitForTheAgent) {
+  const JobId job = cluster_.Submit(SpecFor(DeviceKind::kCuda));
+  cluster_.MeasureAll();
+  cluster_.Node("g0").obedient = false;
+  cluster_.AnswerPlans({2, 1, 1});
+  cluster_.RestartServer();
+  cluster_.Node("g0").agent_stream = 0;
+  cluster_.AttachWorker("g0");
+  cluster_.Node("g0").obedient = true;
+  cluster_.Settle();
+  ASSERT_NE(cluster_.RankOf(job, 0), nullptr);
+  EXPECT_EQ(cluster_.RankOf(job, 0)->seen.phase, RankPhase::kListening) << "nobody has said which GPU it is";
+  cluster_.AttachAgent("g0");
+  cluster_.Settle();
+  EXPECT_EQ(cluster_.RankOf(job, 0)->seen.phase, RankPhase::kRunning);
+  EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g0-0");
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,72 @@
+// Ranks on GPUs: what lynx-rank says where there is none, and with CUDA on the host in one's place.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/rank/rank_processes.h"
+#include "worker/rank/measure.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kNoGpu[] = "GPU-of-nobody";
+
+TEST(RankGpu, AGpuThatIsNotThereIsNamed) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, 1, [](RankConfig& config) {
+                        config.device = {DeviceKind::kCuda, 5, kNoGpu};
+                      }));
+  ranks.ExpectAllExit(kRankExitFailure);
+  const std::vector<RankFailure> failures = Only<RankFailure>(ranks.Reports(0));
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_THAT(failures[0].reason, StartsWith("GPU 5 of this node (GPU-of-nobody): "));
+  EXPECT_FALSE(failures[0].peer_lost);
+}
+
+TEST(RankGpu, CheckingSaysWhetherAGpuCanBeUsed) {
+  const TestFolder folder;
+  const Output none = RunLynxRank(folder, {"--check-cuda", kNoGpu});
+  EXPECT_EQ(none.exit_code, kRankExitFailure);
+  EXPECT_EQ(none.out, "");
+  EXPECT_THAT(none.err, HasSubstr(kNoGpu));
+  const Output some = RunLynxRank(folder, {"--check-cuda", "GPU-1"}, kStandInRank);
+  EXPECT_EQ(some.exit_code, kRankExitOk) << some.err;
+  EXPECT_THAT(some.out, StartsWith("cuda:0: CUDA on the host"));
+}
+
+TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
+  const TestFolder folder;
+  LayerShape shape{
+      .micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
+  MeasureRequest request{.shapes = {shape},
+                         .device_kind = DeviceKind::kCuda,
+                         .device_uuid = "GPU-1",
+                         .repetitions = 1,
+                         .budget_seconds = 300};
+  shape.dtype = DataType::kBfloat16;
+  request.shapes.push_back(shape);
+  const std::string file = folder.Write("request", MeasureRequestText(request));
+  const Output output = RunLynxRank(folder, {"--measure", file}, kStandInRank);
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->device_kind, StartsWith("cuda:0: "));
+  EXPECT_GT(result->flops_per_second, 0);
+  EXPECT_GT(result->bfloat16_flops_per_second, 0);
+  EXPECT_GT(result->memory_bytes_per_second, 0);
+  EXPECT_GT(result->op_overhead, Nanos(0));
+  ASSERT_EQ(result->measured.size(), 2u);
+  for (const ShapeTimes& times : result->measured) {
+    EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));
+    for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+      const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
+      EXPECT_GT(op.forward, Nanos(0)) << OpName(info.op);
+      EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << OpName(info.op);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lynx
