@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the engine with CUDA on a machine that has a GPU, runs every check that needs one, and writes what came out as files.
-# Needs CMake, a C++20 compiler, the CUDA toolkit, and the libraries of the CPU backend and the tests (scripts/packages.txt,
-# or any prefix that has them: -DCMAKE_PREFIX_PATH through LYNX_CMAKE_ARGS). No gRPC, protobuf or SQLite.
+# Needs CMake, a C++20 compiler, the CUDA toolkit, and the libraries of the CPU backend and the tests: from packages
+# (scripts/packages.txt), from any prefix (-DCMAKE_PREFIX_PATH through LYNX_CMAKE_ARGS), or, where this is a bundle that
+# scripts/gpu_bundle.sh made, from the bundle. No gRPC, protobuf or SQLite.
 set -euo pipefail
 
 usage() {
@@ -9,10 +10,12 @@ usage() {
 usage: scripts/gpu_check.sh OUT_DIR
 
 Writes to OUT_DIR:
-  machine.txt    the device, its driver, the toolkit, the commit
+  machine.txt    the devices, their driver and links, the toolkit, the commit
   build.txt      the build's own words
   ops.txt        the ops' tests on the device
-  memcheck.txt   the same under compute-sanitizer's memcheck
+  rank.txt       whether the rank process can use each GPU, by its UUID
+  measure.txt    rates of the device, and op times of a GPT-2 layer in fp32 and bfloat16, as JSON
+  memcheck.txt   the ops' tests under compute-sanitizer's memcheck
   racecheck.txt  and its racecheck, of the ops without attention's long shapes
   summary.txt    a line for each: passed, failed, or skipped and why
 
@@ -38,37 +41,67 @@ say() { echo "$1: $2" | tee -a "$out/summary.txt"; }
 
 # check NAME COMMAND...: runs it with its output in NAME.txt.
 check() {
-  local name=$1
+  local name=$1 begin=$SECONDS
   shift
   if "$@" >"$out/$name.txt" 2>&1; then
-    say "$name" passed
+    say "$name" "passed in $((SECONDS - begin)) s"
   else
     say "$name" "failed with exit code $?; see $name.txt"
     failed=1
   fi
 }
 
+has_gpu=
+nvidia-smi -L >/dev/null 2>&1 && has_gpu=1
 {
   nvidia-smi || echo "no nvidia-smi"
+  nvidia-smi topo -m || true
   nvcc --version || echo "no nvcc"
-  git rev-parse HEAD 2>/dev/null || echo "not a git checkout"
+  cat COMMIT 2>/dev/null || git rev-parse HEAD || echo "not a git checkout"
 } >"$out/machine.txt" 2>&1
 
-# shellcheck disable=SC2317  # check calls it
+arguments=(-DCMAKE_BUILD_TYPE=Release -DLYNX_ENGINE_ONLY=ON -DLYNX_DEVICE_CHECK=ON -DLYNX_CUDA=ON)
+[ -z "$has_gpu" ] || arguments+=(-DCMAKE_CUDA_ARCHITECTURES=native)
+if [ -d prefix ]; then
+  libraries=$(echo "$PWD"/prefix/lib/*-linux-*)
+  arguments+=("-DCMAKE_PREFIX_PATH=$PWD/prefix" "-DOPENSSL_ROOT_DIR=$PWD/prefix"
+              "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags,-rpath,$libraries")  # for what libraries load, too
+fi
+
+# shellcheck disable=SC2317  # check calls these
 build_all() {
   # shellcheck disable=SC2086  # several arguments are meant
-  cmake -B "$build" -DCMAKE_BUILD_TYPE=Release -DLYNX_ENGINE_ONLY=ON -DLYNX_CUDA=ON ${LYNX_CMAKE_ARGS:-} &&
-    cmake --build "$build" -j "$(nproc)" --target cuda_device_test
+  cmake -B "$build" "${arguments[@]}" ${LYNX_CMAKE_ARGS:-} &&
+    cmake --build "$build" -j "$(nproc)" --target cuda_device_test lynx-rank
+}
+# shellcheck disable=SC2317
+use_each_gpu() {
+  local uuid
+  for uuid in $(nvidia-smi --query-gpu=uuid --format=csv,noheader); do "$build/bin/lynx-rank" --check-cuda "$uuid" || return 1; done
+}
+# shellcheck disable=SC2317
+measure() {
+  local uuid shape
+  uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -1)
+  shape='"micro_batch": 8, "seq": 1024, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50304, "tp": 1, "dropout": true,
+         "family": "gpt", "kv_heads": 0, "attention": "fused", "sequence_parallel": false'
+  cat >"$out/request.json" <<TEXT
+{"device_kind": "cuda", "device_uuid": "$uuid", "cores": [], "repetitions": 20, "budget_seconds": 60,
+ "shapes": [{$shape, "dtype": "float32"}, {$shape, "dtype": "bfloat16"}]}
+TEXT
+  "$build/bin/lynx-rank" --measure "$out/request.json"
 }
 check build build_all
 [ $failed -eq 0 ] || exit 1
 
-if ! nvidia-smi -L >/dev/null 2>&1; then
-  for name in ops memcheck racecheck; do say $name "skipped: this machine has no GPU"; done
+if [ -z "$has_gpu" ]; then
+  for name in ops rank measure memcheck racecheck; do say $name "skipped: this machine has no GPU"; done
   exit 77
 fi
 test_program=$build/bin/cuda_device_test
 check ops "$test_program"
+check rank use_each_gpu
+check measure measure
 if command -v compute-sanitizer >/dev/null; then
   short="--gtest_filter=-*Long*:*Determinism*"
   check memcheck compute-sanitizer --tool memcheck --error-exitcode 1 "$test_program" "$short"

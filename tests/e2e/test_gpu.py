@@ -78,6 +78,22 @@ class GpuTest(ClusterTest):
         self.assertIn("waits for 1 device, but the attached nodes have 0", listed)
 
 
+class BadInputTest(unittest.TestCase):
+    def test_a_local_cluster_offers_gpus_from_one_node(self):
+        home = tempfile.mkdtemp(prefix="lynx-e2e-gpu-")
+        self.addCleanup(shutil.rmtree, home, True)
+        env = dict(os.environ, LYNX_HOME=home)
+        for devices in ("cuda", "cuda:2", "auto"):
+            up = cluster.run("local", "up", "--nodes", 2, "--devices", devices, env=env)
+            self.assertEqual(up.code, 2, up)
+            self.assertIn(f"--devices {devices} with --nodes 2: the nodes would share this machine's GPUs", up.err)
+        for devices in ("0", "65", "tpu", "cuda:", "cuda:0", "2:2"):
+            up = cluster.run("local", "up", "--devices", devices, env=env)
+            self.assertEqual(up.code, 2, up)
+            self.assertIn(f"'{devices}' is not 1..64, auto, cpu or cuda", up.err)
+        self.assertEqual(processes(home), {})
+
+
 class DemoTest(unittest.TestCase):
     def setUp(self):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-gpu-demo-"))

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Packs what scripts/gpu_check.sh needs beside CUDA, CMake and a C++ compiler: the sources of the engine, and the headers and
+# libraries that it and its tests use, from this machine's packages. For a Debian or Ubuntu machine with a GPU and no network, of
+# this architecture and with a C library no older than this one's.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/gpu_bundle.sh OUT.tar.gz
+
+On the other machine: tar xzf OUT.tar.gz && lynx-gpu-check/scripts/gpu_check.sh OUT_DIR
+TEXT
+}
+
+if [ $# -ne 1 ] || [ "$1" = --help ]; then
+  usage
+  [ "${1:-}" = --help ] && exit 0
+  exit 2
+fi
+fail() { echo "error: $*" >&2; exit 1; }
+
+out=$(realpath "$1")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/lynx-gpu-check
+prefix=$tree/prefix
+mkdir -p "$prefix"
+
+# Git knows which files are sources. Of the documents none is needed.
+git ls-files -z --cached -- CMakeLists.txt CMakePresets.json cmake common planner worker tests scripts |
+  tar --null --files-from=- -cf - | tar -C "$tree" -xf -
+git describe --always --dirty >"$tree/COMMIT"
+
+# Copies a file of /usr to its place in the prefix; links are followed, for what they lead to may be elsewhere.
+pack() {
+  local to=$prefix/${1#/usr/}
+  mkdir -p "$(dirname "$to")"
+  cp -L "$1" "$to"
+}
+
+# Headers, CMake's files, and libraries, of which one kind is enough. Abseil's shared ones are a package of their own.
+abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | head -1)
+for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-dev libssl-dev libdnnl-dev libopenblas-pthread-dev; do
+  dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+    fail "$package is not installed here; scripts/install.sh installs what Lynx needs"
+  dpkg -L "$package" | grep -E '^/usr/(include|lib|share/cmake)/' |
+    grep -vE '/pkgconfig/|/cmake/(dnnl|openblas)/|/lib(openblas[^/]*|blas|lapack|crypto|ssl|absl_[^/]*)\.a$|/lib(blas|lapack)\.so$' |
+    while read -r file; do
+      if [ -f "$file" ]; then pack "$file"; fi
+    done
+done
+# Compilers look into the architecture's folder of /usr only.
+cp -r "$prefix/include/$(gcc -print-multiarch)/openssl" "$prefix/include/"
+# Debian's names this machine's paths.
+libraries=$prefix/lib/$(gcc -print-multiarch)
+mkdir -p "$libraries/cmake/openblas"
+cat >"$libraries/cmake/openblas/OpenBLASConfig.cmake" <<'TEXT'
+get_filename_component(libraries ${CMAKE_CURRENT_LIST_DIR}/../.. ABSOLUTE)
+get_filename_component(triplet ${libraries} NAME)
+set(OpenBLAS_INCLUDE_DIRS ${libraries}/../../include/${triplet}/openblas-pthread)
+set(OpenBLAS_LIBRARIES ${libraries}/openblas-pthread/libopenblas.so)
+TEXT
+
+# Libraries are found by the names under which others ask for them.
+link_name() {
+  local name
+  name=$(objdump -p "$1" | awk '/SONAME/ {print $2}')
+  if [ "$(dirname "$1")" != "$libraries" ]; then mv "$1" "$libraries/$name" && ln -s "../$name" "$1"; fi
+  [ -e "$libraries/$name" ] || ln -s "$(basename "$1")" "$libraries/$name"
+}
+for library in "$libraries"/*.so* "$libraries"/*/*.so; do link_name "$library"; done
+# And what they load; the C and C++ libraries are the other machine's.
+for _ in 1 2 3; do
+  for library in "$libraries"/*.so*; do
+    objdump -p "$library" | awk '/NEEDED/ {print $2}'
+  done | sort -u | while read -r needed; do
+    case $needed in libc.so* | libm.so* | libstdc++.so* | libgcc_s.so* | ld-linux*) continue ;; esac
+    [ -e "$libraries/$needed" ] && continue
+    found=$(ldconfig -p | awk -v name="$needed" '$1 == name {print $NF; exit}')
+    [ -n "$found" ] || fail "$needed is not on this machine"
+    cp -L "$found" "$libraries/$needed"
+  done
+done
+
+tar -C "$work" -czf "$out" lynx-gpu-check
+echo "$out: $(($(stat -c %s "$out") / 1048576)) MiB, of commit $(cat "$tree/COMMIT")"

@@ -1,0 +1,57 @@
+"""The bundle for machines with a GPU and without the libraries: small enough to carry, and with all that its build asks for."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST_BYTES = 60 << 20
+
+
+def run(*command, cwd=None):
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=240)
+    return done.returncode, done.stdout + done.stderr
+
+
+class GpuBundleTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="lynx-bundle-")))
+
+    def succeed(self, *command, cwd=None):
+        code, text = run(*command, cwd=cwd)
+        self.assertEqual(code, 0, text[-4000:])
+        return text
+
+    def test_is_small_and_builds_without_this_machines_libraries(self):
+        bundle = self.folder / "bundle.tar.gz"
+        self.assertIn("MiB, of commit ", self.succeed(ROOT / "scripts/gpu_bundle.sh", bundle))
+        self.assertLess(bundle.stat().st_size, MOST_BYTES)
+        self.succeed("tar", "-C", self.folder, "-xzf", bundle)
+        tree = self.folder / "lynx-gpu-check"
+        prefix = tree / "prefix"
+        libraries, = prefix.glob("lib/*-linux-*")
+        # Every library is there under the name by which the others ask for it, but those of C and C++.
+        for library in libraries.glob("*.so*"):
+            for needed in re.findall(r"NEEDED +(\S+)", self.succeed("objdump", "-p", library)):
+                if not re.match(r"lib(c|m|stdc\+\+|gcc_s)\.so|ld-linux", needed):
+                    self.assertTrue((libraries / needed).exists(), f"{library.name} needs {needed}")
+        # CMake looks nowhere but into the bundle. lynx_common and lynx_backend take headers of most libraries.
+        build = self.folder / "build"
+        self.succeed("cmake", "-S", tree, "-B", build, "-DLYNX_ENGINE_ONLY=ON", "-DLYNX_DEVICE_CHECK=ON", "-DLYNX_CUDA=OFF",
+                     f"-DCMAKE_PREFIX_PATH={prefix}", f"-DOPENSSL_ROOT_DIR={prefix}",
+                     "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF",
+                     f"-DCMAKE_CXX_COMPILER={shutil.which('c++')}", f"-DCMAKE_MAKE_PROGRAM={shutil.which('make')}",
+                     "-DCMAKE_BUILD_TYPE=Debug")
+        cache = (build / "CMakeCache.txt").read_text()
+        for name in ("absl_DIR", "GTest_DIR", "OpenBLAS_DIR", "nlohmann_json_DIR", "ONEDNN_LIBRARY", "OPENSSL_INCLUDE_DIR",
+                     "OPENSSL_CRYPTO_LIBRARY"):
+            self.assertRegex(cache, rf"\n{name}:\w+={re.escape(str(prefix))}/", name)
+        self.succeed("cmake", "--build", build, "--target", "lynx_common", "-j", "2")
+
+    def test_usage(self):
+        code, text = run(ROOT / "scripts/gpu_bundle.sh")
+        self.assertEqual(code, 2)
+        self.assertIn("usage: scripts/gpu_bundle.sh OUT.tar.gz", text)
