@@ -12,6 +12,9 @@
 // does, so that recomputation loses nothing. Ops are carried out in the order in which they are called; on the CPU
 // they are done when they return, on a GPU later: Finish waits for them. An implementation may keep scratch of its
 // own of fixed size, allocated at construction. One thread at a time per object.
+//
+// The host waits for a GPU in Finish, WordsUnlike and BeginMarks, and in a Copy from or to memory of the host that is not
+// pinned; in nothing else.
 #ifndef LYNX_WORKER_BACKEND_BACKEND_H_
 #define LYNX_WORKER_BACKEND_BACKEND_H_
 
@@ -24,7 +27,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/bfloat16.h"
+#include "common/moment.h"
 #include "common/units.h"
+#include "worker/backend/device_queue.h"
 
 namespace lynx {
 
@@ -173,11 +178,12 @@ class Backend : public LayerBackend<float> {
   // max, sum exp(logit - max), logit of the target or 0 if the target is not in [first_row, first_row + valid).
   virtual void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v,
                          int64_t valid, float* stats) = 0;
-  // Sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards.
-  virtual double LossForward(const float* stats, int64_t t, int64_t n) = 0;
+  // *sum += the sum over tokens of the cross-entropy, from the stats (t, n, 3) of all shards. Sums are in memory of
+  // the device.
+  virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
-  // Sum of squares in double, fixed order.
-  virtual double SumOfSquares(const float* x, int64_t count) = 0;
+  // *sum += the sum of squares, in double, fixed order.
+  virtual void SumOfSquares(const float* x, int64_t count, double* sum) = 0;
   // AdamW (Loshchilov and Hutter 2019), decoupled decay. w, m, v updated in place.
   virtual void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) = 0;
 
@@ -193,12 +199,27 @@ class Backend : public LayerBackend<float> {
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
   // Device memory, zeroed, until the backend ends. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  // The host's, for copies beside ops (DeviceQueue::Copy), until the backend ends.
+  virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).
   virtual bool host_addressable() const = 0;
   // Returns when all that was called before is done. Internal, ResourceExhausted or Unimplemented, with what the
   // device's library says, where any of it failed: nothing that was called after that was carried out. Never on the
   // CPU.
   virtual absl::Status Finish() = 0;
+
+  // When all that was called before is done: on the CPU now, on a device a mark in the order of its ops.
+  virtual Moment Mark() = 0;
+  // What is called from now on comes after the mark, one of this backend's or of its queues'. Of a time: nothing.
+  virtual void Follow(Moment moment) = 0;
+  // Now, which is when the device has nothing left to do: all marks so far are forgotten, and used again.
+  virtual Nanos BeginMarks() = 0;
+  // On the monotonic clock, of a mark since then. On a device: of one that Finish has waited for; the epoch where it
+  // has failed.
+  virtual Nanos TimeOf(Moment moment) = 0;
+  // For work beside the ops; the backend outlives it. Unimplemented on the CPU.
+  virtual absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() = 0;
+
   virtual std::string Name() const = 0;  // "cpu: OpenBLAS 0.3.21 Zen"
 };
 

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "common/moment.h"
 #include "common/units.h"
 #include "planner/action.h"
 #include "planner/layout.h"
@@ -31,10 +32,11 @@ struct TransferTicket {
   int64_t id = 0;
 };
 
-// CLOCK_MONOTONIC.
 struct TransferTimes {
-  Nanos started;  // first byte both sent and received, so the neighbours are known to have begun
-  Nanos completed;
+  // First byte both sent and received, so the neighbours are known to have begun; between devices, when this rank's could
+  // have begun.
+  Moment started;
+  Moment completed;
 };
 
 class Communicator {
@@ -52,12 +54,15 @@ class Communicator {
   // To or from the neighbour stage (kNextStage, kPreviousStage). InvalidArgument where there is none on another rank.
   virtual absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) = 0;
   virtual absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) = 0;
-  // Once per ticket.
+  // Once per ticket. A transfer of a device's memory may still go on when this returns: what is called on the backend from
+  // then on comes after it.
   virtual absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) = 0;
 
   // Every rank of the world has reached this point.
   virtual absl::Status Barrier() = 0;
   virtual void Abort(const absl::Status& reason) = 0;
+  // The first error; OK: there was none yet. Thread-safe.
+  virtual absl::Status Failure() const = 0;
   // For pending transfers and later ones, from now on: see CommunicatorOptions. Thread-safe.
   virtual void SetIdleTimeout(Nanos idle_timeout) = 0;
 

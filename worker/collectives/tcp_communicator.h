@@ -28,6 +28,7 @@ class TcpCommunicator : public Communicator {
   absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
   absl::Status Barrier() override;
   void Abort(const absl::Status& reason) override;
+  absl::Status Failure() const override { return board_.failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override;
   int64_t BytesSent() const override;
   Nanos ThreadCpuTime() const override;

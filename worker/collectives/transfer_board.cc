@@ -75,6 +75,11 @@ void TransferBoard::Fail(const Failure& failure) {
   Wake();
 }
 
+absl::Status TransferBoard::failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failed_ ? failure_.here : absl::OkStatus();
+}
+
 void TransferBoard::Stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);

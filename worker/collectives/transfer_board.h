@@ -43,6 +43,7 @@ class TransferBoard {
   absl::StatusOr<TransferTimes> Await(TransferTicket ticket);
   // Only the first failure counts. Waits end as soon as the communication thread has let go of all buffers.
   void Fail(const Failure& failure);
+  absl::Status failure() const;  // as this rank's callers see it; OK: none. Of any thread
   void Stop();  // the communication thread is to end
   void Wake();  // the communication thread is to look around
 
@@ -63,7 +64,7 @@ class TransferBoard {
   absl::StatusOr<TransferTicket> NewTicketLocked();
 
   OwnedFd wake_;  // eventfd
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t next_ticket_ = 1;
   // A ring by ticket; it grows where more are posted and not waited for than ever before, and else allocates nothing.

@@ -71,6 +71,14 @@ absl::Status CheckBatch(const EngineConfig& config) {
       c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
+// Of the gradients that tensor-parallel ranks add up at the step's end.
+Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
+  int64_t count = 0;
+  if (!context.shape().sequence_parallel) return Bytes(0);
+  for (const ParameterSlot& slot : state.slots()) count += slot.replicated ? slot.count : 0;
+  return Bytes(count * static_cast<int64_t>(sizeof(float)));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Backend& backend,
@@ -88,18 +96,19 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
   const Bytes with_guard = memory.arena + ArenaWatch::kGuard;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> arena, backend.Allocate(with_guard, "activation arena"));
   LYNX_CHECK(static_cast<int64_t>(arena.size_bytes()) == with_guard.value);
-  if (memory.host_peak.value > 0 && !backend.host_addressable()) {
-    return absl::UnimplementedError(absl::StrCat("the plan offloads activations, which the engine does on CPU ranks only, "
-                                                 "not on ", backend.Name(), "; plan the job without offloading"));
-  }
   LYNX_ASSIGN_OR_RETURN(StepBatch batch,
                         StepBatch::Create(config.context, CoordinatesOf(config.context.layout, config.rank).dp, backend));
-  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), backend, communicator,
-                                            state, dataset));
+  LYNX_ASSIGN_OR_RETURN(const DeviceSums sums, DeviceSums::Create(backend));
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> replicated,
+                        backend.Allocate(ReplicatedBytes(config.context, state), "replicated gradients"));
+  LYNX_ASSIGN_OR_RETURN(HostPool host_pool, MakeHostPool(config, memory, backend));
+  return std::unique_ptr<Engine>(new Engine(std::move(config), memory, arena, std::move(batch), sums, replicated,
+                                            std::move(host_pool), backend, communicator, state, dataset));
 }
 
 Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
-               Backend& backend, Communicator& communicator, ModelState& state, const Dataset& dataset)
+               DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
+               ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
       counts_gradients_(state.shares_updates() ||
@@ -109,20 +118,30 @@ Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> a
       state_(state),
       watch_(arena_and_guard, backend),
       arena_(watch_.arena()),
+      sums_(sums),
       ops_(LayerOps::Make(config_.context, coordinates_.tp, config_.train.seed,
-                          1 / TokensOf(config_.train, config_.context), backend, state)),
+                          1 / TokensOf(config_.train, config_.context), sums.loss(), backend, state)),
       dataset_(dataset),
       batch_(std::move(batch)),
       world_sum_(config_.context.layout.ranks(), config_.rank),
+      replicated_(replicated),
       starts_(StartsOfWaits(config_.program)),
       tickets_(config_.program.size()),
+      host_pool_(std::move(host_pool)),
+      moments_(config_.program.size()),
       trace_(config_.program.size()) {
-  if (config_.context.shape().sequence_parallel) {
-    int64_t replicated = 0;
-    for (const ParameterSlot& slot : state.slots()) replicated += slot.replicated ? slot.count : 0;
-    replicated_.resize(static_cast<size_t>(replicated));
-  }
   Resolve(memory);
+}
+
+absl::StatusOr<Engine::HostPool> Engine::MakeHostPool(const EngineConfig& config, const MemoryPlan& memory,
+                                                      Backend& backend) {
+  HostPool pool;
+  if (memory.host_peak.value == 0) return pool;
+  const HostLayout host = LayOutHost(config.program, config.context);
+  LYNX_ASSIGN_OR_RETURN(pool.memory, backend.AllocatePinned(host.pool, "host pool"));
+  const auto copies = std::ranges::count_if(host.offsets, [](const auto& offsets) { return !offsets.empty(); });
+  LYNX_ASSIGN_OR_RETURN(pool.copies, HostCopies::Make(static_cast<int32_t>(copies), backend));
+  return pool;
 }
 
 void Engine::Resolve(const MemoryPlan& memory) {
@@ -160,21 +179,17 @@ void Engine::Resolve(const MemoryPlan& memory) {
 void Engine::ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers) {
   if (memory.host_peak.value == 0) return;
   const HostLayout host = LayOutHost(config_.program, config_.context);
-  host_pool_.resize(static_cast<size_t>(host.pool.value) / sizeof(float));
-  int32_t copies = 0;
   for (size_t i = 0; i < config_.program.size(); ++i) {
     if (host.offsets[i].empty()) continue;
     const std::vector<Access> accesses = AccessesOf(config_.program[i], config_.context);
     for (size_t a = 0; a < accesses.size(); ++a) {
       float* const here = arena_.data() + memory.buffers[buffers[i][a]].offset.value / sizeof(float);
-      float* const there = host_pool_.data() + host.offsets[i][a].value / sizeof(float);
+      float* const there = host_pool_.memory.data() + host.offsets[i][a].value / sizeof(float);
       const bool out = config_.program[i].kind == ActionKind::kOffloadStart;
       resolved_[i].copies.push_back(out ? HostCopy{here, there, accesses[a].bytes} : HostCopy{there, here, accesses[a].bytes});
     }
-    ++copies;
   }
   copy_tickets_.resize(config_.program.size());
-  copies_ = std::make_unique<CopyThread>(copies);
 }
 
 void Engine::ResolveTransfer(const Action& action, ResolvedAction& resolved) {
@@ -222,29 +237,49 @@ absl::Status Engine::GatherWeights() {
 }
 
 absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
-  begin_ = clock_.Monotonic();
+  begin_ = backend_.BeginMarks();
   const int64_t bytes_sent_before = communicator_.BytesSent();
   const Nanos communication_cpu_before = communicator_.ThreadCpuTime();
   LYNX_RETURN_IF_ERROR(BeginStep(step));
+  first_ = backend_.Mark();
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
-    trace_[i].begin = clock_.Monotonic();
     const absl::Status status = RunAction(i);
-    trace_[i].end = clock_.Monotonic();
+    moments_[i].end = backend_.Mark();
     if (!status.ok()) {
       return Annotate(status, absl::StrCat("step ", step, ", action ", ActionText(config_.program[i])));
     }
     for (const std::span<float> buffer : resolved_[i].dying) {
-      watch_.Look(buffer);
+      if (!measured_) watch_.Look(buffer);
       watch_.Mark(buffer);
     }
   }
-  LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), absl::StrCat("step ", step)));
-  LYNX_RETURN_IF_ERROR(Annotate(LookAtArena(), absl::StrCat("step ", step)));
+  LYNX_RETURN_IF_ERROR(Annotate(FinishStep(), absl::StrCat("step ", step)));
   return MakeReport(bytes_sent_before, communication_cpu_before);
+}
+
+absl::Status Engine::FinishStep() {
+  LYNX_RETURN_IF_ERROR(backend_.Finish());
+  // A wait that did not hold the host could not say how the transfer ended.
+  if (!backend_.host_addressable()) LYNX_RETURN_IF_ERROR(communicator_.Failure());
+  LYNX_RETURN_IF_ERROR(LookAtArena());
+  TakeTimes();
+  return absl::OkStatus();
+}
+
+void Engine::TakeTimes() {
+  Nanos at = backend_.TimeOf(first_);
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    trace_[i].begin = at;
+    trace_[i].end = at = backend_.TimeOf(moments_[i].end);
+    if (InfoOf(config_.program[i].kind).phase != Phase::kStart) continue;
+    trace_[i].transfer_begin = backend_.TimeOf(moments_[i].transfer.started);
+    trace_[i].transfer_end = backend_.TimeOf(moments_[i].transfer.completed);
+  }
 }
 
 absl::Status Engine::BeginStep(int64_t step) {
   step_ = step;
+  sums_.Clear();
   lr_ = LearningRate(config_.train, step);
   ops_->BeginStep(step);
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
@@ -252,13 +287,16 @@ absl::Status Engine::BeginStep(int64_t step) {
 }
 
 absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
+  backend_.BeginMarks();
+  sums_.Clear();
   ops_->BeginEvaluation();
   const int32_t batches = config_.train.eval_batches;
   for (int32_t i = 0; i < batches; ++i) {
     LYNX_RETURN_IF_ERROR(Annotate(batch_.Load(held_out, i), absl::StrCat("evaluation, batch ", i)));
     LYNX_RETURN_IF_ERROR(Annotate(RunForward(), absl::StrCat("evaluation, batch ", i)));
   }
-  const StepSums own{.loss = coordinates_.tp == 0 ? ops_->loss_sum() : 0};
+  LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
+  if (coordinates_.tp != 0) own.loss = 0;
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
   LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
   LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), "evaluation"));
@@ -283,10 +321,10 @@ absl::Status Engine::RunForward() {
 absl::Status Engine::LookAtArena() {
   LYNX_RETURN_IF_ERROR(watch_.CheckGuard());
   // Every buffer has died and been marked again.
-  if (config_.dead_buffers == DeadBuffers::kPoison) return watch_.CheckAllMarked();
-  if (!measured_) watch_.Look(arena_);
+  const bool poisoned = config_.dead_buffers == DeadBuffers::kPoison;
+  if (!measured_ && !poisoned) watch_.Look(arena_);
   measured_ = true;
-  return absl::OkStatus();
+  return poisoned ? watch_.CheckAllMarked() : absl::OkStatus();
 }
 
 absl::Status Engine::RunAction(int32_t index) {
@@ -311,12 +349,13 @@ absl::Status Engine::RunAction(int32_t index) {
       return TakeSums();
     case ActionKind::kOffloadStart:
     case ActionKind::kReloadStart:
-      copy_tickets_[index] = copies_->Start(resolved.copies);
+      copy_tickets_[index] = host_pool_.copies->Start(
+          action.kind == ActionKind::kOffloadStart ? CopyDirection::kToHost : CopyDirection::kToDevice, resolved.copies);
       return absl::OkStatus();
     case ActionKind::kOffloadWait:
     case ActionKind::kReloadWait:
-      trace_[resolved.start].transfer_begin = trace_[resolved.start].end;
-      trace_[resolved.start].transfer_end = copies_->Wait(copy_tickets_[resolved.start]);
+      moments_[resolved.start].transfer = {moments_[resolved.start].end,
+                                           host_pool_.copies->Wait(copy_tickets_[resolved.start])};
       return absl::OkStatus();
     default:
       return InfoOf(action.kind).phase == Phase::kStart ? StartTransfer(index) : Wait(index);
@@ -366,7 +405,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
     case ActionKind::kNormStart:
       LYNX_RETURN_IF_ERROR(SumReplicated());
       LYNX_RETURN_IF_ERROR(SumSharedEmbedding());
-      return world_sum_.Start(OwnSums(), communicator_);
+      return StartWorldSum();
     default:
       break;
   }
@@ -376,9 +415,7 @@ absl::StatusOr<TransferTicket> Engine::IssueTransfer(const Action& action, const
 
 absl::Status Engine::Wait(int32_t index) {
   const int32_t start = resolved_[index].start;
-  LYNX_ASSIGN_OR_RETURN(const TransferTimes times, communicator_.Wait(tickets_[start]));
-  trace_[start].transfer_begin = times.started;
-  trace_[start].transfer_end = times.completed;
+  LYNX_ASSIGN_OR_RETURN(moments_[start].transfer, communicator_.Wait(tickets_[start]));
   const ResolvedAction& resolved = resolved_[start];
   if (resolved.source.data != nullptr && IsReduceScatter(config_.program[start].kind)) {
     Copy(ShareOf(resolved.source, resolved), resolved.count, resolved.transfer);
@@ -428,17 +465,16 @@ absl::Status Engine::SumSharedEmbedding() {
   return communicator_.Wait(ticket).status();
 }
 
-StepSums Engine::OwnSums() {
-  StepSums sums;
-  // After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
-  // replicated parameters and the same loss: each counts once.
-  if (coordinates_.tp == 0) sums.loss = ops_->loss_sum();
-  if (!counts_gradients_) return sums;
+// After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
+// replicated parameters and the same loss: each counts once.
+absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   for (const ParameterSlot& slot : state_.updated()) {
-    if ((slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
-    sums.squared_norm += backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count);
+    if (!counts_gradients_ || (slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
+    backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count, sums_.squared_norm());
   }
-  return sums;
+  LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
+  if (coordinates_.tp != 0) own.loss = 0;
+  return world_sum_.Start(own, communicator_);
 }
 
 absl::Status Engine::TakeSums() {

@@ -3,8 +3,12 @@
 // done. The engine decides nothing: what is stored, recomputed or overlapped is in the order of the actions alone.
 //
 // All activations live in one arena of exactly the planned bytes, which is watched: how far it is really used, and that
-// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes, which a thread of its own copies
-// to and from. Nothing is allocated within a step.
+// nothing is written beyond it. What is offloaded waits in a host pool of the planned bytes, which is copied to and from
+// beside the ops (host_copies.h). Nothing is allocated within a step.
+//
+// On a device the host runs ahead: it issues a step's ops and transfers, whose order is by marks (common/moment.h), and
+// waits for the device only at the step's begin, where its sums are needed (loss and gradient norm), and at the step's
+// end. There the times of the actions are read from the marks; of a dead buffer it is looked in the first step alone.
 //
 // Not thread-safe: owned by the rank's compute thread. Borrows the backend, communicator, states and data set, which
 // outlive it.
@@ -28,7 +32,8 @@
 #include "worker/collectives/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
-#include "worker/engine/copy_thread.h"
+#include "worker/engine/device_sums.h"
+#include "worker/engine/host_copies.h"
 #include "worker/engine/layer_ops.h"
 #include "worker/engine/phases.h"
 #include "worker/engine/step_batch.h"
@@ -104,8 +109,16 @@ class Engine {
     std::vector<std::span<float>> dying;  // buffers that end here, if they are to be poisoned
   };
 
+  // What is offloaded, and what copies it there and back; empty and null if nothing is.
+  struct HostPool {
+    std::span<float> memory;
+    std::unique_ptr<HostCopies> copies;
+  };
+
   Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
-         Backend& backend, Communicator& communicator, ModelState& state, const Dataset& dataset);
+         DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
+         ModelState& state, const Dataset& dataset);
+  static absl::StatusOr<HostPool> MakeHostPool(const EngineConfig& config, const MemoryPlan& memory, Backend& backend);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
   void ResolveCopies(const MemoryPlan& memory, const std::vector<std::vector<int32_t>>& buffers);
@@ -123,9 +136,11 @@ class Engine {
   absl::Status SumReplicated();
   absl::Status SumSharedEmbedding();
   void UpdateWeights();
-  StepSums OwnSums();
+  absl::StatusOr<TransferTicket> StartWorldSum();
   absl::Status TakeSums();
   std::string NotFiniteText() const;
+  absl::Status FinishStep();
+  void TakeTimes();
   StepReport MakeReport(int64_t bytes_sent_before, Nanos communication_cpu_before);
 
   const EngineConfig config_;
@@ -140,17 +155,24 @@ class Engine {
   const std::span<float> arena_;
   bool measured_ = false;  // how far the arena is used
 
+  DeviceSums sums_;
   const std::unique_ptr<LayerOps> ops_;
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
-  std::vector<float> replicated_;  // gradients of replicated parameters; empty without sequence parallelism
+  const std::span<float> replicated_;  // on the device, gradients of replicated parameters; empty without sequence parallelism
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
   std::vector<TransferTicket> tickets_;   // by action, of starts of transfers
-  std::vector<float> host_pool_;
-  std::unique_ptr<CopyThread> copies_;    // null if nothing is offloaded
-  std::vector<CopyThread::Ticket> copy_tickets_;  // by action, of starts of copies
+  const HostPool host_pool_;
+  std::vector<HostCopies::Ticket> copy_tickets_;  // by action, of starts of copies
+  // When an action ended, which is when the next one began, and a start's transfer.
+  struct ActionMoments {
+    Moment end;
+    TransferTimes transfer;
+  };
+  Moment first_;                          // when the first action began
+  std::vector<ActionMoments> moments_;    // by action
   std::vector<ActionTrace> trace_;        // by action
 
   // Of the step that runs.

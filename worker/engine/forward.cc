@@ -62,8 +62,7 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return backend_.LossStats(t.Wide(kLogits), input.targets, v_first_, n_, v_shard_, v_valid_,
                                 t.Wide(kLossStats) + tp_rank_ * n_ * 3);
     case Op::kLoss:
-      loss_sum_ += backend_.LossForward(t.Wide(kLossStats), shape_.tp, n_);
-      return;
+      return backend_.LossForward(t.Wide(kLossStats), shape_.tp, n_, loss_sum_);
     default:
       break;
   }

@@ -4,14 +4,15 @@
 
 namespace lynx {
 
-LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
-                   ModelState& state)
+LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
+                   Backend& backend, ModelState& state)
     : shape_(context.shape()),
       biases_(shape_.family == ModelFamily::kGpt),
       dropout_rate_(context.model.dropout),
       tp_rank_(tp_rank),
       seed_(seed),
       loss_scale_(loss_scale),
+      loss_sum_(loss_sum),
       backend_(backend),
       state_(state),
       b_(shape_.micro_batch),
@@ -39,13 +40,9 @@ LayerOps::LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, 
 void LayerOps::BeginStep(int64_t step) {
   step_ = step;
   drops_ = true;
-  loss_sum_ = 0;
 }
 
-void LayerOps::BeginEvaluation() {
-  drops_ = false;
-  loss_sum_ = 0;
-}
+void LayerOps::BeginEvaluation() { drops_ = false; }
 
 DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const {
   // Fused attention draws what unfused attention does, and both work on whole sequences.
@@ -60,12 +57,12 @@ DropoutKey LayerOps::KeyOf(Op op, int32_t layer, const MicrobatchInput& input) c
 }
 
 std::unique_ptr<LayerOps> LayerOps::Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                         double loss_scale, Backend& backend, ModelState& state) {
+                                         double loss_scale, double* loss_sum, Backend& backend, ModelState& state) {
   if (context.model.dtype == DataType::kBfloat16) {
-    return std::make_unique<TypedLayerOps<Bfloat16>>(context, tp_rank, seed, loss_scale, backend, backend.bfloat16(),
-                                                     state);
+    return std::make_unique<TypedLayerOps<Bfloat16>>(context, tp_rank, seed, loss_scale, loss_sum, backend,
+                                                     backend.bfloat16(), state);
   }
-  return std::make_unique<TypedLayerOps<float>>(context, tp_rank, seed, loss_scale, backend, backend, state);
+  return std::make_unique<TypedLayerOps<float>>(context, tp_rank, seed, loss_scale, loss_sum, backend, backend, state);
 }
 
 }  // namespace lynx

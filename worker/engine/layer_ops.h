@@ -37,17 +37,16 @@ struct MicrobatchInput {
 class LayerOps {
  public:
   // For a model of the context's data type. `loss_scale`: factor of every token's loss in the step's mean,
-  // 1 / (global batch * seq). `backend` and `state` outlive this.
+  // 1 / (global batch * seq). The cross-entropy of the tokens that are seen is added to *loss_sum, unscaled, in memory
+  // of the device. `backend` and `state` outlive this.
   static std::unique_ptr<LayerOps> Make(const StageContext& context, int32_t tp_rank, uint64_t seed,
-                                        double loss_scale, Backend& backend, ModelState& state);
+                                        double loss_scale, double* loss_sum, Backend& backend, ModelState& state);
   virtual ~LayerOps() = default;
 
-  // Dropout draws for this step from now on; the loss sum starts at 0.
+  // Dropout draws for this step from now on.
   void BeginStep(int64_t step);
-  // Nothing is dropped from now on, until a step begins; the loss sum starts at 0.
+  // Nothing is dropped from now on, until a step begins.
   void BeginEvaluation();
-  // Sum over the tokens seen in this step of the cross-entropy, unscaled.
-  double loss_sum() const { return loss_sum_; }
 
   // `layer`: as in an action; the op must belong to its type.
   virtual void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) = 0;
@@ -57,8 +56,8 @@ class LayerOps {
   virtual void Weight(Op op, int32_t layer, const TensorTable& table) = 0;
 
  protected:
-  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
-           ModelState& state);
+  LayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
+           Backend& backend, ModelState& state);
 
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
 
@@ -68,11 +67,11 @@ class LayerOps {
   const int32_t tp_rank_;
   const uint64_t seed_;
   const double loss_scale_;
+  double* const loss_sum_;
   Backend& backend_;
   ModelState& state_;
   int64_t step_ = 0;
   bool drops_ = true;
-  double loss_sum_ = 0;
 
   // Sizes, as in the backend's comments.
   const int64_t b_, s_, n_, h_;
@@ -95,9 +94,9 @@ class LayerOps {
 template <class T>
 class TypedLayerOps final : public LayerOps {
  public:
-  TypedLayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, Backend& backend,
-                LayerBackend<T>& ops, ModelState& state)
-      : LayerOps(context, tp_rank, seed, loss_scale, backend, state), ops_(ops) {}
+  TypedLayerOps(const StageContext& context, int32_t tp_rank, uint64_t seed, double loss_scale, double* loss_sum,
+                Backend& backend, LayerBackend<T>& ops, ModelState& state)
+      : LayerOps(context, tp_rank, seed, loss_scale, loss_sum, backend, state), ops_(ops) {}
 
   void Forward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) override;
   void Backward(Op op, int32_t layer, const MicrobatchInput& input, const TensorTable& table) override;

@@ -31,6 +31,7 @@ class StagedCommunicator : public Communicator {
 
   absl::Status Barrier() override { return inner_.Barrier(); }
   void Abort(const absl::Status& reason) override { inner_.Abort(reason); }
+  absl::Status Failure() const override { return inner_.Failure(); }
   void SetIdleTimeout(Nanos idle_timeout) override { inner_.SetIdleTimeout(idle_timeout); }
   int64_t BytesSent() const override { return inner_.BytesSent(); }
   Nanos ThreadCpuTime() const override { return inner_.ThreadCpuTime(); }

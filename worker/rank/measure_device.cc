@@ -72,7 +72,9 @@ class ShapeBench {
                                             const Stopwatch& stopwatch) {
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
     LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape), 0, 0, kSeed, *backend));
-    ShapeBench bench(shape, *backend, state, stopwatch);
+    constexpr Bytes kSums(2 * sizeof(double));
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> sums, backend->Allocate(kSums, "sums"));
+    ShapeBench bench(shape, *backend, state, stopwatch, reinterpret_cast<double*>(sums.data()));
     LYNX_RETURN_IF_ERROR(bench.AllocateTensors());
     const ShapeTimes times = bench.Run();
     LYNX_RETURN_IF_ERROR(backend->Finish());
@@ -80,13 +82,15 @@ class ShapeBench {
   }
 
  private:
-  ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch)
+  // `sums`: of the loss, and of squares.
+  ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch, double* sums)
       : shape_(shape),
         graph_(LayerGraph::Of(shape)),
         backend_(backend),
         state_(state),
         timer_(backend, stopwatch),
-        ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), backend, state)) {}
+        ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
+        squares_(sums + 1) {}
 
   absl::StatusOr<void*> AllocateNoise(Tensor tensor, Bytes bytes) {
     constexpr int64_t kWord = sizeof(float);
@@ -163,7 +167,7 @@ class ShapeBench {
 
   // The squared norm and the update, as at the end of a step.
   void UpdateAll(int64_t count) {
-    backend_.SumOfSquares(state_.gradients().data(), count);
+    backend_.SumOfSquares(state_.gradients().data(), count, squares_);
     const AdamWArgs args{
         .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1};
     backend_.AdamW(args, count, state_.gradients().data(), state_.weights().data(), state_.first_moments().data(),
@@ -177,6 +181,7 @@ class ShapeBench {
   ModelState& state_;
   const DeviceTimer timer_;
   const std::unique_ptr<LayerOps> ops_;
+  double* const squares_;
   MicrobatchInput input_;
   TensorTable tensors_;
 };

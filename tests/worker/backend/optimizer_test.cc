@@ -16,8 +16,14 @@ TEST(SumOfSquares, IsSummedInDouble) {
   const float* x = memory.Random(kCount, 1);
   long double want = 0;
   for (int64_t i = 0; i < kCount; ++i) want += static_cast<long double>(x[i]) * x[i];
-  EXPECT_NEAR(backend->SumOfSquares(x, kCount), static_cast<double>(want), 1e-11 * static_cast<double>(want));
-  EXPECT_EQ(backend->SumOfSquares(x, 0), 0.0);
+  double* const sum = memory.Double(0);
+  backend->SumOfSquares(x, kCount, sum);
+  const double once = *sum;
+  EXPECT_NEAR(once, static_cast<double>(want), 1e-11 * static_cast<double>(want));
+  backend->SumOfSquares(x, 0, sum);
+  EXPECT_EQ(*sum, once);
+  backend->SumOfSquares(x, kCount, sum);
+  EXPECT_EQ(*sum, once + once) << "it adds";
 }
 
 TEST(AdamW, FollowsTheReferenceOverManySteps) {

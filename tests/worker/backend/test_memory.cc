@@ -66,6 +66,12 @@ Bfloat16* TestMemory::CopyBfloat16(const std::vector<float>& values) {
   return data;
 }
 
+double* TestMemory::Double(double value) {
+  auto* data = reinterpret_cast<double*>(Place(sizeof(double) / sizeof(float)));
+  *data = value;
+  return data;
+}
+
 int32_t* TestMemory::Tokens(int64_t count, int32_t end, uint64_t seed) {
   auto* data = reinterpret_cast<int32_t*>(Place(count));
   for (int64_t i = 0; i < count; ++i) {

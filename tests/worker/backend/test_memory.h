@@ -23,6 +23,7 @@ class TestMemory {
   float* Output(int64_t count) { return Constant(count, std::numeric_limits<float>::quiet_NaN()); }
   float* Constant(int64_t count, float value);
   float* Copy(const std::vector<float>& values);
+  double* Double(double value);
   // The same in bfloat16; Random and Copy round.
   Bfloat16* RandomBfloat16(int64_t count, uint64_t seed, float scale = 1);
   Bfloat16* OutputBfloat16(int64_t count);

@@ -34,7 +34,7 @@ void AllReduceNow(Communicator& communicator, const Route& group, std::vector<fl
   ASSERT_TRUE(ticket.ok()) << ticket.status();
   const absl::StatusOr<TransferTimes> times = communicator.Wait(*ticket);
   ASSERT_TRUE(times.ok()) << times.status();
-  EXPECT_LE(times->started, times->completed);
+  EXPECT_LE(times->started.time, times->completed.time);
 }
 
 class AllReduceTest : public testing::TestWithParam<int32_t> {};
@@ -217,8 +217,8 @@ TEST(CollectivesTest, ManyOperationsInFlightCompleteInOrder) {
     for (int i = 0; i < kOperations; ++i) {
       const absl::StatusOr<TransferTimes> times = communicator.Wait(tickets[i]);
       ASSERT_TRUE(times.ok()) << times.status();
-      EXPECT_LE(previous, times->completed);
-      previous = times->completed;
+      EXPECT_LE(previous, times->completed.time);
+      previous = times->completed.time;
       EXPECT_EQ(data[i], std::vector<float>(i * 7, static_cast<float>(3 + 3 * i)));
     }
   });
@@ -302,7 +302,7 @@ TEST(CollectivesTest, ATransferGoesOnWhileNobodyWaits) {
     while (communicator.BytesSent() < kCount * 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const absl::StatusOr<TransferTimes> times = communicator.Wait(ticket);
     ASSERT_TRUE(times.ok());
-    EXPECT_LT(times->started, times->completed);
+    EXPECT_LT(times->started.time, times->completed.time);
     EXPECT_EQ(data, std::vector<float>(kCount, 2.0f));
   });
 }
@@ -347,7 +347,7 @@ TEST(CollectivesTest, PacingHoldsAConnectionBack) {
     ASSERT_TRUE(times.ok());
     // Without pacing it takes a few milliseconds. Only the receiver sees the last byte.
     if (rank == 0) return;
-    EXPECT_GT(times->completed - times->started, Nanos(150'000'000));
+    EXPECT_GT(times->completed.time - times->started.time, Nanos(150'000'000));
   });
 }
 

@@ -4,15 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
 #include "common/status.h"
+#include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace lynx {
 namespace {
+
+using cuda_on_host::Order;
+using cuda_on_host::OrderName;
 
 constexpr int64_t kSteps = 2;
 
@@ -97,15 +102,46 @@ TEST(CudaEngine, CheckpointsMoveBetweenDevices) {
   }
 }
 
-TEST(CudaEngine, RefusesToOffload) {
+// What is offloaded goes and comes beside the ops, in every order in which the device may carry that out.
+TEST(CudaEngine, OffloadingChangesNoBit) {
   TinyJob job = JobOf({});
+  job.Lower({}, RecomputeMode::kNone);
+  const TinyRun expected = Train(job, kSteps);
   job.Lower({}, [](const StageContext& context, const StageSlice& slice) {
     return NamedPolicy(context.shape(), RecomputeMode::kNone, {.offload_permille = 1000}, slice.layers());
   });
-  const std::vector<absl::Status> statuses = OnRanks(job, [](TinyRank&) { return absl::OkStatus(); });
-  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(statuses[0].message()),
-              testing::HasSubstr("offloads activations, which the engine does on CPU"));
+  const auto offloads = [](const Action& action) { return action.kind == ActionKind::kOffloadStart; };
+  ASSERT_TRUE(std::ranges::any_of(job.stages[0].program, offloads));
+  for (const Order order : {Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager}) {
+    cuda_on_host::SetOrder(order);
+    const TinyRun run = Train(job, kSteps);
+    EXPECT_EQ(run.losses(), expected.losses()) << OrderName(order);
+    EXPECT_TRUE(run.weights == expected.weights) << OrderName(order);
+  }
+  cuda_on_host::SetOrder(Order::kEager);
+}
+
+// The times that a step reports are the device's: in order, and within the step.
+TEST(CudaEngine, ActionsHaveTheirTimes) {
+  TinyJob job = JobOf({});
+  job.Lower({.tp = 2}, RecomputeMode::kFull);
+  const auto statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      LYNX_ASSIGN_OR_RETURN(const StepReport report, rank.engine->RunStep(step));
+      EXPECT_GT(report.forward, Nanos(0));
+      EXPECT_GT(report.backward, Nanos(0));
+      Nanos last;
+      for (const ActionSpan& span : rank.engine->Spans()) {
+        EXPECT_GE(span.begin, last);
+        EXPECT_GE(span.end, span.begin);
+        EXPECT_LE(span.transfer_begin, span.transfer_end);
+        last = span.end;
+      }
+      EXPECT_LE(last, report.duration);
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

@@ -85,9 +85,9 @@ class FaultyBackend : public cpu::CpuBackend {
     CpuBackend::LinearWeight(x, dy, n, in, out, dw, dbias);
     if (In(Fault::kInfiniteGradient) && ++calls_ == 1) dw[0] = std::numeric_limits<float>::infinity();
   }
-  double LossForward(const float* stats, int64_t t, int64_t n) override {
-    const double loss = CpuBackend::LossForward(stats, t, n);
-    return In(Fault::kNanLoss) && ++calls_ == 1 ? std::numeric_limits<double>::quiet_NaN() : loss;
+  void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override {
+    CpuBackend::LossForward(stats, t, n, sum);
+    if (In(Fault::kNanLoss) && ++calls_ == 1) *sum = std::numeric_limits<double>::quiet_NaN();
   }
   void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override {
     if (fault == Fault::kKillOptimizer && args.step == fault_step + 1 && ++calls_ == 2) Die();

@@ -18,6 +18,7 @@ class LimitOnly : public Communicator {
   absl::StatusOr<TransferTimes> Wait(TransferTicket) override { return None(); }
   absl::Status Barrier() override { return None(); }
   void Abort(const absl::Status&) override {}
+  absl::Status Failure() const override { return absl::OkStatus(); }
   void SetIdleTimeout(Nanos limit) override {
     this->limit = limit;
     ++sets;

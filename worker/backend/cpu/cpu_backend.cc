@@ -64,6 +64,10 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
   return std::span<float>(static_cast<float*>(address), size / sizeof(float));
 }
 
+absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuBackend::MakeQueue() {
+  return absl::UnimplementedError(absl::StrCat(Name(), " has no queues of work beside its ops"));
+}
+
 std::string CpuBackend::Name() const {
   // The configuration reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version are its first two words.
   std::string config = openblas_get_config();

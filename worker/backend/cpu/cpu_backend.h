@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/cpu_ops.h"
 
@@ -27,16 +29,24 @@ class CpuBackend : public CpuOps<float> {
   LayerBackend<Bfloat16>& bfloat16() override { return bfloat16_; }
   void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                  float* stats) override;
-  double LossForward(const float* stats, int64_t t, int64_t n) override;
-  double SumOfSquares(const float* x, int64_t count) override;
+  void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
+  void SumOfSquares(const float* x, int64_t count, double* sum) override;
   void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;
   void Fill(float* x, int64_t count, float value) override;
   int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) override {
+    return Allocate(bytes, what);
+  }
   bool host_addressable() const override { return true; }
   absl::Status Finish() override { return absl::OkStatus(); }
+  Moment Mark() override { return clock_.Monotonic(); }
+  void Follow(Moment) override {}
+  Nanos BeginMarks() override { return clock_.Monotonic(); }
+  Nanos TimeOf(Moment moment) override { return moment.time; }
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() override;
   std::string Name() const override;
 
  private:
@@ -44,6 +54,7 @@ class CpuBackend : public CpuOps<float> {
     void* address;
     size_t bytes;
   };
+  const RealClock clock_;
   CpuOps<Bfloat16> bfloat16_;
   std::vector<Mapping> mappings_;
 };

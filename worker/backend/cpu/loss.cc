@@ -86,7 +86,7 @@ void CpuBackend::LossStats(const float* logits, const int32_t* targets, int32_t 
   }
 }
 
-double CpuBackend::LossForward(const float* stats, int64_t t, int64_t n) {
+void CpuBackend::LossForward(const float* stats, int64_t t, int64_t n, double* sum) {
   double loss = 0;
   for (int64_t token = 0; token < n; ++token, stats += kStats) {
     const Denominator all = Combine(stats, t, n);
@@ -94,7 +94,7 @@ double CpuBackend::LossForward(const float* stats, int64_t t, int64_t n) {
     for (int64_t shard = 0; shard < t; ++shard) target_logit += stats[shard * n * kStats + 2];
     loss += std::log(all.sum) + all.max - target_logit;
   }
-  return loss;
+  *sum += loss;
 }
 
 template <class T>

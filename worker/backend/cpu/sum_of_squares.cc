@@ -14,6 +14,6 @@ LYNX_SIMD double Sum(const float* x, int64_t count) {
 
 }  // namespace
 
-double CpuBackend::SumOfSquares(const float* x, int64_t count) { return Sum(x, count); }
+void CpuBackend::SumOfSquares(const float* x, int64_t count, double* sum) { *sum += Sum(x, count); }
 
 }  // namespace lynx::cpu

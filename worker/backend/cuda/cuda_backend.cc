@@ -1,12 +1,14 @@
 // Construction, memory and name of the CUDA backend; the ops are the other files of this folder.
 #include "worker/backend/cuda/cuda_backend.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "worker/backend/cuda/queue.h"
 
 namespace lynx {
 namespace cuda {
@@ -15,11 +17,13 @@ CudaBackend::CudaBackend(DeviceParts parts, std::string name)
     : DeviceParts(std::move(parts)),
       CudaOps<float>(*stream, *gemm),
       bfloat16_(*stream, *gemm),
+      marks_(*stream),
       name_(std::move(name)) {}
 
 CudaBackend::~CudaBackend() {
   (void)stream_.Synchronize();  // whoever needed to know has asked before
   for (void* memory : allocations_) cudaFree(memory);
+  for (void* memory : pinned_) cudaFreeHost(memory);
 }
 
 void CudaBackend::Copy(const void* from, Bytes bytes, void* to) {
@@ -47,9 +51,38 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
   return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
 }
 
+absl::StatusOr<std::span<float>> CudaBackend::AllocatePinned(Bytes bytes, const std::string& what) {
+  LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
+  if (bytes.value == 0) return std::span<float>();
+  const auto size = static_cast<size_t>(bytes.value);
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, size, cudaHostAllocDefault); error != cudaSuccess) {
+    cudaGetLastError();  // it has been seen
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot allocate ", FormatBytes(bytes), " (", bytes.value, " bytes) of pinned memory for ", what, ": ",
+        cudaGetErrorString(error), "; free memory on this node or lower the job's host memory per rank"));
+  }
+  pinned_.push_back(memory);
+  return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> CudaBackend::MakeQueue() { return Queue::Create(stream_, marks_); }
+
 }  // namespace cuda
 
+namespace {
+
+// Before the first call of CUDA. Streams beyond the device's hardware queues, of which it sets up 8 unless told otherwise,
+// share one: a transfer that waits for its peer would then hold up another one, on which the peer may wait.
+void AskForHardwareQueues() {
+  static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  LYNX_CHECK(set == 0);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(int device) {
+  AskForHardwareQueues();
   int devices = 0;
   LYNX_RETURN_IF_ERROR(cuda::StatusOf(cudaGetDeviceCount(&devices), "looking for devices"));
   if (device < 0 || device >= devices) {

@@ -1,9 +1,8 @@
 // CudaBackend: the Backend on one NVIDIA GPU: its ops are those of cuda_ops.h.
 //
-// Ops are issued on one stream and run in that order; they return before they are done, except where they return a
-// number. Pointers are of memory that the device reads: what Allocate gave, or pinned. One GPU repeats its bits, with
-// one version of cuBLASLt; GPUs of different kinds agree to rounding. Beside what is allocated it holds
-// Stream::kScratch.
+// Ops are issued on one stream and run in that order; they return before they are done. Pointers are of memory that
+// the device reads: what Allocate gave, or pinned. One GPU repeats its bits, with one version of cuBLASLt; GPUs of
+// different kinds agree to rounding. Beside what is allocated it holds Stream::kScratch.
 //
 // One thread at a time per object, on which the device is set; the object owns the memory it allocated.
 #ifndef LYNX_WORKER_BACKEND_CUDA_CUDA_BACKEND_H_
@@ -17,6 +16,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/gemm.h"
+#include "worker/backend/cuda/marks.h"
 #include "worker/backend/cuda/stream.h"
 
 namespace lynx::cuda {
@@ -37,16 +37,22 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   LayerBackend<Bfloat16>& bfloat16() override { return bfloat16_; }
   void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                  float* stats) override;
-  double LossForward(const float* stats, int64_t t, int64_t n) override;
-  double SumOfSquares(const float* x, int64_t count) override;
+  void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
+  void SumOfSquares(const float* x, int64_t count, double* sum) override;
   void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;
   void Fill(float* x, int64_t count, float value) override;
   int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) override;
   bool host_addressable() const override { return false; }
   absl::Status Finish() override { return stream_.Synchronize(); }
+  Moment Mark() override { return marks_.Record(stream_.handle()); }
+  void Follow(Moment moment) override { marks_.Follow(moment, stream_.handle()); }
+  Nanos BeginMarks() override { return marks_.Begin(stream_.handle()); }
+  Nanos TimeOf(Moment moment) override { return marks_.TimeOf(moment); }
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> MakeQueue() override;
   std::string Name() const override { return name_; }
 
  private:
@@ -55,7 +61,8 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   T Fetch(const T* value, T failed);
 
   CudaOps<Bfloat16> bfloat16_;
-  std::vector<void*> allocations_;
+  Marks marks_;
+  std::vector<void*> allocations_, pinned_;
   const std::string name_;
 };
 

@@ -44,7 +44,7 @@ __device__ Denominator Combine(const float* stats, int64_t t, int64_t n) {
   return all;
 }
 
-// One block: the sum over all tokens.
+// One block: adds the sum over all tokens.
 __global__ void __launch_bounds__(kBlock) Loss(const float* stats, int64_t t, int64_t n, double* loss) {
   double sum = 0;
   for (int64_t token = threadIdx.x; token < n; token += kBlock) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kBlock) Loss(const float* stats, int64_t t, in
     sum += log(all.sum) + all.max - target_logit;
   }
   sum = ReduceBlock<Sum>(sum);
-  if (threadIdx.x == 0) *loss = sum;
+  if (threadIdx.x == 0) *loss += sum;
 }
 
 struct GradientOf {
@@ -96,10 +96,8 @@ void CudaBackend::LossStats(const float* logits, const int32_t* targets, int32_t
                  stats);
 }
 
-double CudaBackend::LossForward(const float* stats, int64_t t, int64_t n) {
-  auto* const loss = stream_.ScratchOf<double>(1);
-  stream_.Launch("loss", &Loss, dim3(1), dim3(kBlock), stats, t, n, loss);
-  return Fetch(loss, std::numeric_limits<double>::quiet_NaN());
+void CudaBackend::LossForward(const float* stats, int64_t t, int64_t n, double* sum) {
+  stream_.Launch("loss", &Loss, dim3(1), dim3(kBlock), stats, t, n, sum);
 }
 
 // A row of bfloat16 takes half of what its logits do. Where both begin at the same place, the rows [r, 2r) are

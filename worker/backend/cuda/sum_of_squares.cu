@@ -1,6 +1,5 @@
 // The sum of squares for the gradient norm: each block adds up its part, in double, and one block adds up theirs.
 #include <algorithm>
-#include <limits>
 
 #include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_backend.h"
@@ -21,17 +20,16 @@ __global__ void __launch_bounds__(kBlock) SumOfParts(const double* parts, int64_
   double sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += kBlock) sum += parts[i];
   sum = ReduceBlock<Sum>(sum);
-  if (threadIdx.x == 0) *total = sum;
+  if (threadIdx.x == 0) *total += sum;
 }
 
 }  // namespace
 
-double CudaBackend::SumOfSquares(const float* x, int64_t count) {
+void CudaBackend::SumOfSquares(const float* x, int64_t count, double* sum) {
   const int64_t parts = std::min<int64_t>(BlocksOf(count, kBlock), kParts);
-  auto* const sums = stream_.ScratchOf<double>(kParts + 1);
+  auto* const sums = stream_.ScratchOf<double>(kParts);
   stream_.Launch("sum of squares", &SumOfPart, dim3(static_cast<unsigned>(parts)), dim3(kBlock), x, count, sums);
-  stream_.Launch("sum of sums", &SumOfParts, dim3(1), dim3(kBlock), sums, parts, sums + kParts);
-  return Fetch(sums + kParts, std::numeric_limits<double>::quiet_NaN());
+  stream_.Launch("sum of sums", &SumOfParts, dim3(1), dim3(kBlock), sums, parts, sum);
 }
 
 }  // namespace lynx::cuda

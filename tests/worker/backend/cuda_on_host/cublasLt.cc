@@ -179,7 +179,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo, void*, size_t,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
   if (lynx::cuda_on_host::Fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!Supported(*desc, *a_layout, *b_layout, *c_layout, *d_layout)) return CUBLAS_STATUS_NOT_SUPPORTED;
   uint32_t alignment[4];
@@ -188,9 +188,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(matrices[i]) % alignment[i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
   }
-  lynx::cuda_on_host::OnDevice([&] {
-    Multiply(*desc, *static_cast<const float*>(alpha), {a, a_layout}, {b, b_layout}, *static_cast<const float*>(beta),
-             {c, c_layout}, d);
+  // What describes the product may be other by the time that it is made.
+  lynx::cuda_on_host::Issue(stream, [=, desc = *desc, alpha = *static_cast<const float*>(alpha), a_layout = *a_layout,
+                                     b_layout = *b_layout, beta = *static_cast<const float*>(beta),
+                                     c_layout = *c_layout] {
+    Multiply(desc, alpha, {a, &a_layout}, {b, &b_layout}, beta, {c, &c_layout}, d);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,8 +5,8 @@
 // A block's threads are fibers, and run one at a time from barrier to barrier, in the order of their numbers in every
 // other launch and in the reverse in the others: a kernel that lacks a barrier gives other bits, or aborts where some
 // threads never come to one. Blocks run one after another, in the order of their numbers or in the reverse likewise.
-// Copies and launches are done when the call returns. Everything is the calling thread's own, its device's
-// memory too: what cudaMalloc gave is out of the host's reach, as it is on a machine with a GPU.
+// When the work of streams is carried out is said in scheduler.h; unless a test says otherwise, as soon as can be. Each
+// OS thread has a device of its own: what cudaMalloc gave is out of the host's reach, as it is on a machine with a GPU.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 #define LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
 
@@ -33,15 +33,18 @@ struct dim3 {
 // Of the fiber that runs.
 extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+struct CudaOnHostStream;
+struct CudaOnHostEvent;
+
 namespace lynx::cuda_on_host {
 
 // The k-th call of the runtime from now on that can fail does so, and every one after it; 0: none. Of all threads.
 void FailFromCall(int64_t k);
 bool Fails();
 
-// Runs it with the memory of the calling thread's device open: the host cannot reach that otherwise.
-void OnDevice(const std::function<void()>& run);
-void RunKernel(dim3 grid, dim3 block, const std::function<void()>& thread);
+// Work of the stream: anything with the device's memory open, or a kernel's threads.
+void Issue(CudaOnHostStream* stream, std::function<void()> run);
+void Launch(CudaOnHostStream* stream, dim3 grid, dim3 block, std::function<void()> thread);
 // Every lane of the fiber's warp gives a word and then sees those of all.
 const uint64_t* Exchange(uint64_t word);
 int Lane();
@@ -78,10 +81,22 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
 }
 inline int __ffs(unsigned word) { return __builtin_ffs(static_cast<int>(word)); }
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600
+};
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum { cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
-using cudaStream_t = struct CudaOnHostStream*;
+enum {
+  cudaStreamNonBlocking = 1,
+  cudaHostAllocDefault = 0,
+  cudaEventDefault = 0,
+  cudaEventDisableTiming = 2,
+  cudaEventWaitDefault = 0
+};
+using cudaStream_t = CudaOnHostStream*;
+using cudaEvent_t = CudaOnHostEvent*;
 struct cudaLaunchAttribute;
 
 struct cudaLaunchConfig_t {
@@ -97,7 +112,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
-  lynx::cuda_on_host::RunKernel(config->gridDim, config->blockDim, [&] { std::apply(kernel, values); });
+  lynx::cuda_on_host::Launch(config->stream, config->gridDim, config->blockDim,
+                             [kernel, values] { std::apply(kernel, values); });
   return cudaSuccess;
 }
 
@@ -110,6 +126,7 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
@@ -119,7 +136,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
 #endif  // LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_

@@ -1,0 +1,167 @@
+// A kernel's threads as fibers: see cuda_runtime.h.
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "common/check.h"
+#include "cuda_runtime.h"
+#include "scheduler.h"
+
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace lynx::cuda_on_host {
+namespace {
+
+constexpr size_t kStack = 128 * 1024;
+constexpr int kLanes = 32;
+constexpr unsigned kMostThreads = 1024;
+
+enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
+// Entered once by its context, and then left and entered again by jumps, which need no system call.
+struct Fiber {
+  jmp_buf here;
+  bool entered = false;
+  std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
+  State state = State::kReady;
+  dim3 index;
+  int exchanges = 0;  // of its warp that it took part in: their words alternate between two places
+};
+
+struct Warp {
+  std::array<std::array<uint64_t, kLanes>, 2> words{};
+};
+
+// What an OS thread runs kernels with: the fibers of the block that runs.
+class Machine {
+ public:
+  void Run(dim3 grid, dim3 block, Direction direction, const std::function<void()>& thread) {
+    LYNX_CHECK(running_ == nullptr);
+    backwards_ = direction == Direction::kBackwards;
+    const unsigned threads = block.x * block.y * block.z;
+    LYNX_CHECK(threads >= 1 && threads <= kMostThreads);
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    threads_ = static_cast<int>(threads);
+    thread_ = &thread;
+    gridDim = grid;
+    blockDim = block;
+    const unsigned blocks = grid.x * grid.y * grid.z;
+    for (unsigned i = 0; i < blocks; ++i) {
+      const unsigned at = backwards_ ? blocks - 1 - i : i;
+      blockIdx = dim3(at % grid.x, at / grid.x % grid.y, at / grid.x / grid.y);
+      RunBlock();
+    }
+  }
+
+  void Stop(State state) {
+    running_->state = state;
+    if (_setjmp(running_->here) == 0) _longjmp(scheduler_, 1);
+  }
+
+  const uint64_t* Exchange(uint64_t word) {
+    Fiber& fiber = *running_;
+    auto& words = warps_[number_ / kLanes].words[fiber.exchanges++ % 2];
+    words[number_ % kLanes] = word;
+    Stop(State::kAtWarpBarrier);
+    return words.data();
+  }
+
+  int lane() const { return number_ % kLanes; }
+
+ private:
+  static void Enter();
+
+  // Until the fiber stops.
+  __attribute__((noinline)) void Resume(Fiber& fiber) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (fiber.entered) _longjmp(fiber.here, 1);
+    fiber.entered = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = kStack;
+    makecontext(&context, &Machine::Enter, 0);
+    setcontext(&context);
+  }
+
+  void RunBlock() {
+    for (int i = 0; i < threads_; ++i) {
+      Fiber& fiber = *fibers_[i];
+      const auto number = static_cast<unsigned>(i);
+      fiber.index = dim3(number % blockDim.x, number / blockDim.x % blockDim.y, number / blockDim.x / blockDim.y);
+      fiber.state = State::kReady;
+      fiber.exchanges = 0;
+    }
+    while (!AllDone()) {
+      bool moved = false;
+      for (int i = 0; i < threads_; ++i) {
+        number_ = backwards_ ? threads_ - 1 - i : i;
+        Fiber& fiber = *fibers_[number_];
+        if (fiber.state != State::kReady) continue;
+        moved = true;
+        running_ = &fiber;
+        threadIdx = fiber.index;
+        Resume(fiber);
+      }
+      running_ = nullptr;
+      moved |= Release();
+      LYNX_CHECK(moved && "a barrier that some threads never come to");
+    }
+  }
+
+  bool AllDone() const {
+    return std::all_of(fibers_.begin(), fibers_.begin() + threads_,
+                       [](const auto& fiber) { return fiber->state == State::kDone; });
+  }
+
+  // Lets go of the barriers to which all have come.
+  bool Release() {
+    bool released = ReleaseRange(0, threads_, State::kAtBlockBarrier);
+    for (int warp = 0; warp < threads_; warp += kLanes) {
+      released |= ReleaseRange(warp, std::min(warp + kLanes, threads_), State::kAtWarpBarrier);
+    }
+    return released;
+  }
+
+  bool ReleaseRange(int begin, int end, State barrier) {
+    for (int i = begin; i < end; ++i) {
+      if (fibers_[i]->state != barrier) return false;
+    }
+    for (int i = begin; i < end; ++i) fibers_[i]->state = State::kReady;
+    return true;
+  }
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::array<Warp, kMostThreads / kLanes> warps_;
+  jmp_buf scheduler_;
+  const std::function<void()>* thread_ = nullptr;
+  Fiber* running_ = nullptr;
+  int threads_ = 0, number_ = 0;
+  bool backwards_ = false;
+};
+
+thread_local Machine machine;
+
+void Machine::Enter() {
+  for (;;) {  // a thread of one kernel after another
+    (*machine.thread_)();
+    machine.Stop(State::kDone);
+  }
+}
+
+}  // namespace
+
+void RunKernel(dim3 grid, dim3 block, Direction direction, const std::function<void()>& thread) {
+  machine.Run(grid, block, direction, thread);
+}
+const uint64_t* Exchange(uint64_t word) { return machine.Exchange(word); }
+int Lane() { return machine.lane(); }
+void BlockBarrier() { machine.Stop(State::kAtBlockBarrier); }
+
+}  // namespace lynx::cuda_on_host
+
+void __syncthreads() { lynx::cuda_on_host::BlockBarrier(); }

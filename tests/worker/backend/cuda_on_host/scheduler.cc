@@ -1,0 +1,358 @@
+#include "scheduler.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+
+namespace lynx::cuda_on_host {
+
+class Device {
+ public:
+  void* Take(size_t bytes) {
+    const size_t mapped = (bytes + kPage - 1) / kPage * kPage;
+    void* const memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    mapped_[memory] = mapped;
+    return memory;
+  }
+  void Free(void* memory) {
+    const auto at = mapped_.find(memory);
+    LYNX_CHECK(at != mapped_.end());
+    munmap(memory, at->second);
+    mapped_.erase(at);
+  }
+  bool Has(const void* memory) const {
+    auto after = mapped_.upper_bound(const_cast<void*>(memory));
+    if (after == mapped_.begin()) return false;
+    --after;
+    return static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second;
+  }
+  void Protect(int protection) {
+    for (const auto& [memory, bytes] : mapped_) LYNX_CHECK(mprotect(memory, bytes, protection) == 0);
+  }
+
+  bool backwards = false;  // the next kernel
+
+ private:
+  static constexpr size_t kPage = 4096;
+
+  std::map<void*, size_t> mapped_;
+};
+
+}  // namespace lynx::cuda_on_host
+
+struct CudaOnHostStream {
+  lynx::cuda_on_host::Device* device = nullptr;
+  bool first = false;  // of its device
+  std::deque<lynx::cuda_on_host::Work> queue;
+  int64_t done = 0;    // so many are,
+  int64_t wanted = 0;  // and so many are to be
+};
+
+namespace lynx::cuda_on_host {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  Order order = Order::kEager;
+  std::vector<cudaStream_t> streams;
+  Device* open = nullptr;
+  bool wants_changed = false;
+  std::map<void*, size_t> pinned;
+};
+
+State& TheState() {
+  static State* const state = new State;  // outlives every thread
+  return *state;
+}
+
+thread_local Device device;
+thread_local std::unique_lock<std::mutex> held;
+
+bool IsLate(const CudaOnHostStream& stream) {
+  switch (TheState().order) {
+    case Order::kEager:
+      return false;
+    case Order::kLate:
+      return true;
+    case Order::kFirstLate:
+      return stream.first;
+    case Order::kFirstEager:
+      return !stream.first;
+  }
+  return false;
+}
+
+// The number of the newest work.
+int64_t LastOf(const CudaOnHostStream& stream) { return stream.done + static_cast<int64_t>(stream.queue.size()); }
+
+// Whether the head of the stream was carried out.
+bool RunHead(CudaOnHostStream& stream) {
+  if (stream.queue.empty()) return false;
+  const bool wanted = stream.wanted > stream.done;
+  if (!wanted && IsLate(stream)) return false;
+  Work& head = stream.queue.front();
+  if (head.ready != nullptr && !head.ready(wanted)) return false;
+  Open(*stream.device);
+  head.run();
+  stream.queue.pop_front();
+  ++stream.done;
+  return true;
+}
+
+// Carries out all work that may be.
+void Settle() {
+  State& state = TheState();
+  for (bool moved = true; moved;) {
+    state.wants_changed = false;
+    moved = false;
+    for (cudaStream_t stream : state.streams) {
+      while (RunHead(*stream)) moved = true;
+    }
+    moved |= state.wants_changed;
+  }
+  state.changed.notify_all();
+}
+
+void Close() {
+  State& state = TheState();
+  if (state.open != nullptr) state.open->Protect(PROT_NONE);
+  state.open = nullptr;
+}
+
+}  // namespace
+
+const char* OrderName(Order order) {
+  switch (order) {
+    case Order::kEager:
+      return "Eager";
+    case Order::kLate:
+      return "Late";
+    case Order::kFirstLate:
+      return "FirstLate";
+    case Order::kFirstEager:
+      return "FirstEager";
+  }
+  return "";
+}
+
+void SetOrder(Order order) {
+  const Locked locked;
+  TheState().order = order;
+}
+
+Locked::Locked() {
+  LYNX_CHECK(!held.owns_lock());
+  held = std::unique_lock(TheState().mutex);
+}
+
+Locked::~Locked() {
+  Settle();
+  Close();
+  held.unlock();
+}
+
+int64_t Enqueue(cudaStream_t stream, Work work) {
+  LYNX_CHECK(held.owns_lock() && stream != nullptr);
+  stream->queue.push_back(std::move(work));
+  return LastOf(*stream);
+}
+
+void Want(cudaStream_t stream, int64_t number) {
+  if (stream->wanted >= number) return;
+  stream->wanted = number;
+  TheState().wants_changed = true;
+}
+
+bool Done(cudaStream_t stream, int64_t number) { return stream->done >= number; }
+
+Device& DeviceOf(cudaStream_t stream) { return *stream->device; }
+
+void Open(Device& device) {
+  State& state = TheState();
+  if (state.open == &device) return;
+  Close();
+  device.Protect(PROT_READ | PROT_WRITE);
+  state.open = &device;
+}
+
+void WaitFor(cudaStream_t stream, int64_t number) {
+  Want(stream, number);
+  Settle();
+  while (!Done(stream, number)) {
+    Close();
+    TheState().changed.wait(held);
+  }
+}
+
+void Launch(cudaStream_t stream, dim3 grid, dim3 block, std::function<void()> thread) {
+  const Locked locked;
+  Enqueue(stream, {.ready = nullptr, .run = [device = stream->device, grid, block, thread = std::move(thread)] {
+                     const Direction direction = device->backwards ? Direction::kBackwards : Direction::kForwards;
+                     device->backwards = !device->backwards;
+                     RunKernel(grid, block, direction, thread);
+                   }});
+}
+
+void Issue(cudaStream_t stream, std::function<void()> run) {
+  const Locked locked;
+  Enqueue(stream, {.ready = nullptr, .run = std::move(run)});
+}
+
+void* TakeDeviceMemory(size_t bytes) {
+  const Locked locked;
+  return device.Take(bytes);
+}
+
+// As the runtime does, it waits for the device.
+void FreeDeviceMemory(void* memory) {
+  const Locked locked;
+  std::vector<cudaStream_t> streams = TheState().streams;  // others' come and go meanwhile
+  std::erase_if(streams, [](cudaStream_t stream) { return stream->device != &device; });
+  for (cudaStream_t stream : streams) WaitFor(stream, LastOf(*stream));
+  Close();
+  device.Free(memory);
+}
+
+void* TakePinnedMemory(size_t bytes) {
+  const Locked locked;
+  void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (memory != nullptr) TheState().pinned[memory] = bytes;
+  return memory;
+}
+
+void FreePinnedMemory(void* memory) {
+  const Locked locked;
+  TheState().pinned.erase(memory);
+  std::free(memory);
+}
+
+cudaStream_t MakeStream() {
+  const Locked locked;
+  std::vector<cudaStream_t>& streams = TheState().streams;
+  const bool first =
+      std::none_of(streams.begin(), streams.end(), [](cudaStream_t stream) { return stream->device == &device; });
+  auto* const stream = new CudaOnHostStream{.device = &device, .first = first};
+  streams.push_back(stream);
+  return stream;
+}
+
+void FreeStream(cudaStream_t stream) {
+  const Locked locked;
+  WaitFor(stream, LastOf(*stream));
+  std::erase(TheState().streams, stream);
+  delete stream;
+}
+
+void Synchronize(cudaStream_t stream) {
+  const Locked locked;
+  WaitFor(stream, LastOf(*stream));
+}
+
+bool IsPageable(const void* memory) {
+  const State& state = TheState();
+  auto after = state.pinned.upper_bound(const_cast<void*>(memory));
+  if (after != state.pinned.begin()) {
+    --after;
+    if (static_cast<const char*>(memory) < static_cast<const char*>(after->first) + after->second) return false;
+  }
+  return std::none_of(state.streams.begin(), state.streams.end(),
+                      [&](cudaStream_t stream) { return stream->device->Has(memory); }) &&
+         !device.Has(memory);
+}
+
+// Of memory that is not pinned, the runtime has read what a copy reads when the call returns, and written what it writes.
+void CopyAsync(cudaStream_t stream, const void* from, size_t bytes, void* to) {
+  const Locked locked;
+  if (IsPageable(from)) {
+    const auto* const begin = static_cast<const char*>(from);
+    std::vector<char> staged(begin, begin + bytes);
+    Enqueue(stream, {.ready = nullptr, .run = [to, staged = std::move(staged)] {
+                       if (!staged.empty()) std::memcpy(to, staged.data(), staged.size());
+                     }});
+    return;
+  }
+  const int64_t number = Enqueue(stream, {.ready = nullptr, .run = [to, from, bytes] { std::memcpy(to, from, bytes); }});
+  if (IsPageable(to)) WaitFor(stream, number);
+}
+
+}  // namespace lynx::cuda_on_host
+
+using namespace lynx::cuda_on_host;
+
+// The moment when the stream came to it.
+struct Recording {
+  cudaStream_t stream = nullptr;
+  int64_t number = 0;
+  bool reached = false;
+  std::chrono::steady_clock::time_point at;
+};
+struct CudaOnHostEvent {
+  std::shared_ptr<Recording> recording;  // the newest
+};
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (Fails()) return cudaErrorInvalidValue;
+  *event = new CudaOnHostEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  auto recording = std::make_shared<Recording>();
+  event->recording = recording;
+  recording->stream = stream;
+  recording->number = Enqueue(stream, {.ready = nullptr, .run = [recording] {
+                                         recording->at = std::chrono::steady_clock::now();
+                                         recording->reached = true;
+                                       }});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  return event->recording == nullptr || event->recording->reached ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  const std::shared_ptr<Recording> recording = event->recording;
+  if (recording != nullptr && !recording->reached) WaitFor(recording->stream, recording->number);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  if (begin->recording == nullptr || end->recording == nullptr) return cudaErrorInvalidValue;
+  if (!begin->recording->reached || !end->recording->reached) return cudaErrorNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->recording->at - begin->recording->at).count();
+  return cudaSuccess;
+}
+// Of the newest recording at the time of the call; nothing where there is none.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  if (event->recording == nullptr) return cudaSuccess;
+  Enqueue(stream, {.ready =
+                       [recording = event->recording](bool wanted) {
+                         if (wanted && !recording->reached) Want(recording->stream, recording->number);
+                         return recording->reached;
+                       },
+                   .run = [] {}});
+  return cudaSuccess;
+}

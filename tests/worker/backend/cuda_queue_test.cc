@@ -1,0 +1,138 @@
+// Queues beside the ops and the marks that order them, in every order in which a device may carry them out
+// (cuda_on_host/scheduler.h). That an order without marks shows is tested too: else none of this would say anything.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/backend/cuda_on_host/scheduler.h"
+#include "common/clock.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/host_view.h"
+
+namespace lynx {
+namespace {
+
+using cuda_on_host::Order;
+using cuda_on_host::OrderName;
+using cuda_on_host::SetOrder;
+
+constexpr int64_t kCount = 1000;
+constexpr Bytes kBytes(kCount * 4);
+
+class CudaQueue : public testing::TestWithParam<Order> {
+ protected:
+  void SetUp() override {
+    backend = MakeCudaBackend(0).value();
+    x = backend->Allocate(kBytes, "x").value();
+    y = backend->Allocate(kBytes, "y").value();
+    host = backend->AllocatePinned(kBytes, "a pool").value();
+    queue = backend->MakeQueue().value();
+    ASSERT_TRUE(backend->Finish().ok());
+    backend->BeginMarks();
+    SetOrder(GetParam());
+  }
+  void TearDown() override {
+    queue.reset();
+    SetOrder(Order::kEager);
+  }
+  void Fill(std::span<float> values, float value) {
+    backend->Fill(values.data(), static_cast<int64_t>(values.size()), value);
+  }
+  std::vector<float> Fetch(std::span<float> values) {
+    HostView view = HostView::Fetch(values, *backend).value();
+    return {view.floats().begin(), view.floats().end()};
+  }
+
+  std::unique_ptr<Backend> backend;
+  std::span<float> x, y, host;
+  std::unique_ptr<DeviceQueue> queue;
+};
+
+TEST_P(CudaQueue, ComesAfterTheOpsThatItFollowsAndBeforeThoseThatFollowIt) {
+  for (const float value : {1.0f, 2.0f}) {
+    Fill(x, value);
+    queue->Follow(backend->Mark());
+    queue->Copy(x.data(), kBytes, y.data());
+    backend->Follow(queue->Mark());
+    Fill(x, -1);
+    EXPECT_THAT(Fetch(y), testing::Each(value));
+  }
+}
+
+TEST_P(CudaQueue, CopiesToPinnedMemoryAndBack) {
+  Fill(x, 3);
+  queue->Follow(backend->Mark());
+  queue->Copy(x.data(), kBytes, host.data());
+  backend->Follow(queue->Mark());
+  Fill(x, 4);
+  queue->Follow(backend->Mark());
+  queue->Copy(host.data(), kBytes, x.data());
+  backend->Follow(queue->Mark());
+  EXPECT_THAT(Fetch(x), testing::Each(3.0f));
+  EXPECT_THAT(host, testing::Each(3.0f));
+}
+
+TEST_P(CudaQueue, MarksHaveTimesInTheirOrder) {
+  const RealClock clock;
+  for (int step = 0; step < 3; ++step) {
+    const Nanos begin = backend->BeginMarks();
+    const Moment before = backend->Mark();
+    Fill(x, 1);
+    const Moment made = backend->Mark();
+    queue->Follow(made);
+    const Moment started = queue->Mark();
+    queue->Copy(x.data(), kBytes, y.data());
+    const Moment copied = queue->Mark();
+    backend->Follow(copied);
+    const Moment after = backend->Mark();
+    ASSERT_TRUE(backend->Finish().ok());
+    Nanos last = begin;
+    for (const Moment moment : {before, made, started, copied, after}) {
+      EXPECT_TRUE(moment.is_mark());
+      EXPECT_GE(backend->TimeOf(moment) + Nanos(1000), last);  // to the precision of a float
+      last = backend->TimeOf(moment);
+    }
+    EXPECT_LE(last, clock.Monotonic() + Nanos(1000));
+    EXPECT_EQ(backend->TimeOf(Nanos(7)), Nanos(7)) << "a time is its own";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaQueue,
+                         testing::Values(Order::kEager, Order::kLate, Order::kFirstLate, Order::kFirstEager),
+                         [](const auto& info) { return OrderName(info.param); });
+
+class WithoutMarks : public CudaQueue {};
+
+// Its copy comes before the ops that it should have followed, where these are late.
+TEST_P(WithoutMarks, AQueueThatFollowsNothingShows) {
+  Fill(x, 1);
+  queue->Copy(x.data(), kBytes, y.data());
+  backend->Follow(queue->Mark());
+  EXPECT_THAT(Fetch(y), testing::Each(GetParam() == Order::kFirstLate ? 0.0f : 1.0f));
+}
+
+// The ops read what the queue has yet to bring.
+TEST_P(WithoutMarks, OpsThatFollowNothingShow) {
+  Fill(x, 1);
+  queue->Follow(backend->Mark());
+  queue->Copy(x.data(), kBytes, y.data());
+  EXPECT_THAT(Fetch(y), testing::Each(0.0f));
+}
+
+INSTANTIATE_TEST_SUITE_P(, WithoutMarks, testing::Values(Order::kLate, Order::kFirstLate, Order::kFirstEager),
+                         [](const auto& info) { return OrderName(info.param); });
+
+TEST(CpuQueue, IsThereNone) {
+  const absl::Status status = MakeCpuBackend(1)->MakeQueue().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("has no queues of work beside its ops"));
+}
+
+TEST(CudaPinned, SaysWhatCouldNotBeHad) {
+  const std::unique_ptr<Backend> backend = MakeCudaBackend(0).value();
+  const absl::Status status = backend->AllocatePinned(Bytes(int64_t{1} << 60), "the host pool").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("pinned memory for the host pool: out of memory"));
+}
+
+}  // namespace
+}  // namespace lynx
