@@ -1,8 +1,9 @@
-# Whether the CUDA backend is built: LYNX_HAS_CUDA, and why.
+# Whether the CUDA backend is built: LYNX_HAS_CUDA, and why; and NCCL beside it: LYNX_HAS_NCCL.
 
 set(LYNX_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where the toolkit is), ON or OFF")
 set_property(CACHE LYNX_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(LYNX_HAS_CUDA OFF)
+set(LYNX_HAS_NCCL OFF)
 
 if(LYNX_CUDA STREQUAL OFF)
   message(STATUS "CUDA: not built, as LYNX_CUDA=OFF says")
@@ -46,3 +47,12 @@ add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
 find_package(CUDAToolkit REQUIRED)
 set(LYNX_HAS_CUDA ON)
 message(STATUS "CUDA: built with ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+
+find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NCCL_LIBRARY AND NCCL_INCLUDE_DIR)
+  set(LYNX_HAS_NCCL ON)
+  message(STATUS "NCCL: built with ${NCCL_LIBRARY}")
+else()
+  message(STATUS "NCCL: not built, as its header or its library is not on this machine; ranks on GPUs stay alone")
+endif()

@@ -71,8 +71,13 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
   TinyRank rank{.rank = options.rank, .coordinates = CoordinatesOf(job.layout, options.rank), .job = &job};
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> connected, ConnectTcp(options));
   const std::unique_ptr<Backend> backend = job.make_backend ? job.make_backend() : MakeCpuBackend(1);
-  StagedCommunicator staged(job.layout, options.rank, *connected, *backend);
-  Communicator* const communicator = backend->host_addressable() ? connected.get() : &staged;
+  std::unique_ptr<Communicator> between_devices;
+  if (job.make_communicator) {
+    LYNX_ASSIGN_OR_RETURN(between_devices, job.make_communicator(options.rank, *connected, *backend));
+  } else if (!backend->host_addressable()) {
+    between_devices = std::make_unique<StagedCommunicator>(job.layout, options.rank, *connected, *backend);
+  }
+  Communicator* const communicator = between_devices != nullptr ? between_devices.get() : connected.get();
   const auto run = [&]() -> absl::Status {
     const StageProgram& stage = job.stages[rank.coordinates.stage];
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> dataset,

@@ -1,0 +1,310 @@
+#include "nccl.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/bfloat16.h"
+#include "common/check.h"
+#include "scheduler.h"
+
+using namespace lynx::cuda_on_host;
+
+namespace {
+
+enum class Kind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kSend, kRecv };
+
+struct Transfer {
+  Kind kind;
+  const void* from = nullptr;
+  void* to = nullptr;
+  size_t count = 0;  // of one slot
+  ncclDataType_t type = ncclFloat32;
+  cudaStream_t stream = nullptr;
+
+  size_t element() const { return type == ncclFloat32 ? sizeof(float) : sizeof(lynx::Bfloat16); }
+};
+
+// One transfer, as its members come to it.
+struct Meeting {
+  struct Member {
+    bool issued = false;
+    bool come = false;
+    Transfer transfer{Kind::kSend};
+    int64_t number = 0;  // in its stream
+    std::vector<char> sent;
+  };
+  explicit Meeting(int members) : members(static_cast<size_t>(members)) {}
+
+  bool complete() const {
+    for (const Member& member : members) {
+      if (!member.come) return false;
+    }
+    return true;
+  }
+
+  std::vector<Member> members;
+  bool wanted = false;
+};
+
+// All communicators of one id.
+struct Clique {
+  int members = 0, joined = 0;
+  std::map<int64_t, std::shared_ptr<Meeting>> meetings;
+};
+
+std::map<std::string, std::shared_ptr<Clique>> cliques;
+int64_t ids = 0, transfers = 0, live = 0;
+int64_t failing_transfer = 0;  // so many from now on; 0: none
+ncclResult_t transfer_error = ncclSuccess;
+ncclConfig_t newest_config;
+
+}  // namespace
+
+// Never freed: whoever uses one that is destroyed is to be found out.
+struct NcclOnHostComm {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  bool live = true, aborted = false, finalizing = false;
+  ncclResult_t error = ncclSuccess;  // asynchronous
+  std::optional<Transfer> issuing;   // not in its stream yet
+  int asked = 0;                     // how often, since
+  int64_t transfers = 0, done = 0;
+  cudaStream_t stream = nullptr;  // of all its transfers
+  int64_t newest = 0;             // of them, in the stream
+};
+
+namespace {
+
+constexpr int kAskedUntilIssued = 2;
+
+void CheckFits(const Transfer& own, const Transfer& other) {
+  const bool pair = (own.kind == Kind::kSend && other.kind == Kind::kRecv) ||
+                    (own.kind == Kind::kRecv && other.kind == Kind::kSend);
+  const bool alike = own.kind == other.kind && own.kind != Kind::kSend && own.kind != Kind::kRecv;
+  LYNX_CHECK((pair || alike) && own.count == other.count && own.type == other.type);
+}
+
+std::vector<char> Sent(const Transfer& transfer, size_t members) {
+  const size_t slots = transfer.kind == Kind::kReduceScatter ? members : 1;
+  if (transfer.kind == Kind::kRecv) return {};
+  const auto* const begin = static_cast<const char*>(transfer.from);
+  return std::vector<char>(begin, begin + slots * transfer.count * transfer.element());
+}
+
+template <class T>
+void Sum(const Meeting& meeting, size_t first, const Transfer& transfer) {
+  for (size_t i = 0; i < transfer.count; ++i) {
+    float sum = 0;
+    for (size_t rank = 0; rank < meeting.members.size(); ++rank) {
+      const float value = reinterpret_cast<const T*>(meeting.members[rank].sent.data())[first + i];
+      sum = rank == 0 ? value : sum + value;
+    }
+    static_cast<T*>(transfer.to)[i] = sum;
+  }
+}
+
+void Receive(const Meeting& meeting, int rank, const Transfer& transfer) {
+  const size_t bytes = transfer.count * transfer.element();
+  switch (transfer.kind) {
+    case Kind::kSend:
+      return;
+    case Kind::kRecv:
+      std::memcpy(transfer.to, meeting.members[static_cast<size_t>(1 - rank)].sent.data(), bytes);
+      return;
+    case Kind::kAllGather:
+      for (size_t member = 0; member < meeting.members.size(); ++member) {
+        std::memcpy(static_cast<char*>(transfer.to) + member * bytes, meeting.members[member].sent.data(), bytes);
+      }
+      return;
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter: {
+      const size_t first = transfer.kind == Kind::kReduceScatter ? static_cast<size_t>(rank) * transfer.count : 0;
+      if (transfer.type == ncclFloat32) {
+        Sum<float>(meeting, first, transfer);
+      } else {
+        Sum<lynx::Bfloat16>(meeting, first, transfer);
+      }
+      return;
+    }
+  }
+}
+
+// The stream of the member has come to the transfer: whether it may end.
+bool Come(NcclOnHostComm& comm, Meeting& meeting, bool wanted) {
+  if (comm.aborted) return true;
+  Meeting::Member& own = meeting.members[static_cast<size_t>(comm.rank)];
+  if (!own.come) {
+    Open(DeviceOf(own.transfer.stream));
+    own.sent = Sent(own.transfer, meeting.members.size());
+    own.come = true;
+  }
+  if (wanted) meeting.wanted = true;
+  for (const Meeting::Member& member : meeting.members) {
+    if (meeting.wanted && member.issued && !member.come) Want(member.transfer.stream, member.number);
+  }
+  return meeting.complete() && comm.error == ncclSuccess;
+}
+
+// Puts what is being issued into its stream.
+void Put(ncclComm_t comm) {
+  const Transfer transfer = *std::exchange(comm->issuing, std::nullopt);
+  LYNX_CHECK(comm->stream == nullptr || comm->stream == transfer.stream);
+  comm->stream = transfer.stream;
+  ++transfers;
+  if (failing_transfer > 0 && --failing_transfer == 0) comm->error = transfer_error;
+  std::shared_ptr<Meeting>& place = comm->clique->meetings[comm->transfers++];
+  if (place == nullptr) place = std::make_shared<Meeting>(comm->clique->members);
+  const std::shared_ptr<Meeting> meeting = place;
+  for (const Meeting::Member& other : meeting->members) {
+    if (other.issued) CheckFits(transfer, other.transfer);
+  }
+  Meeting::Member& own = meeting->members[static_cast<size_t>(comm->rank)];
+  own.issued = true;
+  own.transfer = transfer;
+  own.number = Enqueue(transfer.stream, {.ready = [comm, meeting](bool wanted) { return Come(*comm, *meeting, wanted); },
+                                         .run = [comm, meeting, transfer] {
+                                           ++comm->done;
+                                           if (!comm->aborted) Receive(*meeting, comm->rank, transfer);
+                                         }});
+  comm->newest = own.number;
+  if (meeting->wanted) Want(transfer.stream, own.number);
+}
+
+ncclResult_t StateOf(ncclComm_t comm) {
+  if (comm->error != ncclSuccess) return comm->error;
+  if (comm->clique->joined < comm->clique->members || comm->issuing) return ncclInProgress;
+  if (comm->finalizing && comm->done < comm->transfers) return ncclInProgress;
+  return ncclSuccess;
+}
+
+ncclResult_t Issue(ncclComm_t comm, const Transfer& transfer) {
+  if (Fails()) return ncclSystemError;
+  const Locked locked;
+  LYNX_CHECK(comm->live && !comm->finalizing && transfer.stream != nullptr);
+  if (StateOf(comm) != ncclSuccess) return ncclInvalidArgument;
+  comm->issuing = transfer;
+  comm->asked = 0;
+  return ncclInProgress;
+}
+
+void End(ncclComm_t comm) {
+  LYNX_CHECK(comm->live);
+  comm->live = false;
+  --live;
+}
+
+}  // namespace
+
+namespace lynx::cuda_on_host {
+
+void FailTransfer(int64_t k, ncclResult_t error) {
+  const Locked locked;
+  failing_transfer = k;
+  transfer_error = error;
+}
+int64_t TransfersIssued() {
+  const Locked locked;
+  return std::exchange(transfers, 0);
+}
+ncclConfig_t NewestConfig() {
+  const Locked locked;
+  return newest_config;
+}
+int64_t LiveCommunicators() {
+  const Locked locked;
+  return live;
+}
+
+}  // namespace lynx::cuda_on_host
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclRemoteError ? "remote process exited or there was a network error"
+         : result == ncclSystemError ? "unhandled system error"
+                                     : "invalid usage";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (Fails()) return ncclSystemError;
+  const Locked locked;
+  *id = {};
+  const std::string name = "id " + std::to_string(++ids);
+  name.copy(id->internal, sizeof(id->internal));
+  cliques[name] = std::make_shared<Clique>();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int members, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (Fails()) return ncclSystemError;
+  const Locked locked;
+  const auto clique = cliques.find(id.internal);
+  LYNX_CHECK(clique != cliques.end() && rank >= 0 && rank < members && config->blocking == 0);
+  LYNX_CHECK(clique->second->members == 0 || clique->second->members == members);
+  clique->second->members = members;
+  ++clique->second->joined;
+  newest_config = *config;
+  ++live;
+  *comm = new NcclOnHostComm{.clique = clique->second, .rank = rank};
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  if (Fails()) return ncclSystemError;
+  const Locked locked;
+  LYNX_CHECK(comm->live);
+  if (comm->issuing && ++comm->asked >= kAskedUntilIssued) Put(comm);
+  *state = StateOf(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (Fails()) return ncclSystemError;
+  const Locked locked;
+  LYNX_CHECK(comm->live && !comm->issuing);
+  comm->finalizing = true;
+  if (comm->stream != nullptr) Want(comm->stream, comm->newest);
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const Locked locked;
+  LYNX_CHECK(comm->finalizing && comm->done == comm->transfers);
+  End(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const Locked locked;
+  comm->aborted = true;
+  End(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() { return ncclSuccess; }
+ncclResult_t ncclGroupEnd() { return ncclSuccess; }
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return Issue(comm, {Kind::kAllReduce, from, to, count, type, stream});
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return Issue(comm, {Kind::kAllGather, from, to, count, type, stream});
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return Issue(comm, {Kind::kReduceScatter, from, to, count, type, stream});
+}
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  LYNX_CHECK(peer == 1 - comm->rank);
+  return Issue(comm, {Kind::kSend, from, nullptr, count, type, stream});
+}
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  LYNX_CHECK(peer == 1 - comm->rank);
+  return Issue(comm, {Kind::kRecv, nullptr, to, count, type, stream});
+}

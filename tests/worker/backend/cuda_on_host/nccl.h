@@ -1,0 +1,73 @@
+// NCCL on the host: as much of its interface as worker/collectives/nccl_communicator.cc uses, between the devices of the
+// test's threads (scheduler.h). A transfer takes what it sends when its stream comes to it and is done when every member's
+// stream has come to it: so it waits for a peer that never comes, until it is aborted.
+//
+// Communicators do not block, and are strict: the call that begins a transfer says ncclInProgress, and only when
+// ncclCommGetAsyncError has been asked twice is the transfer in its stream. What the members ask for must fit together,
+// and what may not be called in a communicator's state ends the test.
+#ifndef LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
+#define LYNX_TESTS_CUDA_ON_HOST_NCCL_H_
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_runtime.h"
+
+enum ncclResult_t {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7
+};
+enum ncclDataType_t { ncclFloat32 = 7, ncclBfloat16 = 9 };
+enum ncclRedOp_t { ncclSum = 0 };
+struct ncclUniqueId {
+  char internal[128];
+};
+using ncclComm_t = struct NcclOnHostComm*;
+
+struct ncclConfig_t {
+  int blocking, minCTAs, maxCTAs;
+};
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_CONFIG_INITIALIZER {NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT}
+
+namespace lynx::cuda_on_host {
+
+// The k-th transfer that is issued from now on, by any member of any communicator, never ends, and its communicator says
+// so; 0: none.
+void FailTransfer(int64_t k, ncclResult_t error);
+// Since it was last asked: transfers that were issued, by all members.
+int64_t TransfersIssued();
+// What the newest communicator was asked to use.
+ncclConfig_t NewestConfig();
+// Communicators that are neither destroyed nor aborted.
+int64_t LiveCommunicators();
+
+}  // namespace lynx::cuda_on_host
+
+const char* ncclGetErrorString(ncclResult_t result);
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int members, ncclUniqueId id, int rank, ncclConfig_t* config);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                               ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+
+#endif  // LYNX_TESTS_CUDA_ON_HOST_NCCL_H_

@@ -1,0 +1,13 @@
+// Stands in for NCCL where it is not built.
+#include "absl/status/status.h"
+#include "worker/collectives/nccl_communicator.h"
+
+namespace lynx {
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions&, Communicator&, Backend&) {
+  return absl::UnimplementedError(
+      "this build has no NCCL, without which ranks on GPUs cannot communicate; build on a machine with the CUDA toolkit "
+      "and NCCL (its header and library)");
+}
+
+}  // namespace lynx

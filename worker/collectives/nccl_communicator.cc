@@ -1,0 +1,574 @@
+#include "worker/collectives/nccl_communicator.h"
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "worker/collectives/lanes.h"
+
+namespace lynx {
+namespace {
+
+constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
+constexpr auto kPollPeriod = std::chrono::microseconds(100);
+constexpr Nanos kShortWait{100'000};  // what NCCL takes to issue a transfer is mostly less than what a sleep does
+constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to have had all that was sent
+constexpr size_t kFirstSlots = 256;
+constexpr int kSender = 0, kReceiver = 1;  // in the communicator of one direction over a boundary
+
+// `what`: being done, `where`: more of it.
+absl::Status StatusOf(ncclResult_t result, const char* what, const std::string& where = "") {
+  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+  const std::string text = absl::StrCat("NCCL: ", what, where, ": ", ncclGetErrorString(result));
+  // The peer's end of it: the rank's own is as good as before.
+  return result == ncclRemoteError ? absl::UnavailableError(text) : absl::InternalError(text);
+}
+
+absl::Status StatusOf(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error)));
+}
+
+ncclDataType_t TypeOf(DataType type) { return type == DataType::kFloat32 ? ncclFloat32 : ncclBfloat16; }
+
+// Before the first call. Otherwise NCCL makes some connections when a transfer first needs them, which holds the host up
+// until the peer issues it too: two ranks that issue transfers of two routes in other orders would wait for each other.
+void ConnectBeforehand() {
+  static const int set = setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
+  LYNX_CHECK(set == 0);
+}
+
+absl::Status CheckOptions(const NcclOptions& options) {
+  if (options.min_ctas >= 0 && options.max_ctas >= 0 &&
+      (options.min_ctas == 0 || options.max_ctas == 0 || options.min_ctas <= options.max_ctas)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("NCCL cannot use from ", options.min_ctas, " to ", options.max_ctas,
+                   " thread blocks for a transfer; give two numbers in order, or 0 where it is to choose"));
+}
+
+using IdWords = std::array<float, sizeof(ncclUniqueId) / sizeof(float)>;
+
+// An ncclUniqueId on its way: bit patterns, never used as floats.
+IdWords WordsOf(const ncclUniqueId& id) {
+  IdWords words;
+  static_assert(sizeof(words) == sizeof(id));
+  std::memcpy(words.data(), &id, sizeof(id));
+  return words;
+}
+
+// One route in one direction, where it has others on it: an NCCL communicator, and the queue of its transfers.
+struct Line {
+  Line(const Route& r, int32_t number, LaneInfo i) : route(r), lane(number), info(std::move(i)) {}
+
+  // Lines of one order have no rank in common, or are one line: so ranks that make theirs in this order never wait for
+  // each other in a circle.
+  auto order() const {
+    const LinkKey& link = info.out ? *info.out : *info.in;
+    const bool backward = info.direction != Direction::kBoth &&
+                          (route.group == Group::kNextStage) == (info.direction == Direction::kReceiveOnly);
+    return std::tuple(link.channel, link.part, backward);
+  }
+  bool is_ring() const { return info.direction == Direction::kBoth; }
+  int members() const { return is_ring() ? info.members : 2; }
+  int index() const { return is_ring() ? info.index : info.direction == Direction::kSendOnly ? kSender : kReceiver; }
+
+  Route route;
+  int32_t lane;
+  LaneInfo info;
+  std::vector<float> words;  // the id's, of each member of a ring
+  std::unique_ptr<DeviceQueue> queue;
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(queue->native()); }
+
+  // --- under the mutex
+  ncclComm_t comm = nullptr;
+  // What the watch looks at, beside the marks, which are the backend's thread's: whether a transfer is under way.
+  struct Transfer {
+    cudaEvent_t begun = nullptr, ended = nullptr;
+    Nanos under_way_since;  // 0: not seen to be
+  };
+  std::vector<Transfer> issued;  // the oldest first; few
+  std::vector<Transfer> spare;
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  NcclCommunicator(const NcclOptions& options, Communicator& host, Backend& backend)
+      : options_(options),
+        lanes_(options.layout, options.rank),
+        host_(host),
+        backend_(backend),
+        idle_timeout_ns_(options.idle_timeout.value),
+        slots_(kFirstSlots) {}
+  ~NcclCommunicator() override;
+
+  // Once, before all else.
+  absl::Status Connect();
+
+  absl::StatusOr<TransferTicket> StartAllReduce(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartAllGather(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartReduceScatter(const Route& route, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartSend(const Route& neighbour, ConstElements data, int64_t count) override;
+  absl::StatusOr<TransferTicket> StartRecv(const Route& neighbour, Elements data, int64_t count) override;
+  absl::StatusOr<TransferTimes> Wait(TransferTicket ticket) override;
+  absl::Status Barrier() override { return host_.Barrier(); }
+  void Abort(const absl::Status& reason) override;
+  absl::Status Failure() const override { return host_.Failure(); }
+  void SetIdleTimeout(Nanos idle_timeout) override;
+  // As rings send them between the devices.
+  int64_t BytesSent() const override { return host_.BytesSent() + bytes_sent_; }
+  Nanos ThreadCpuTime() const override { return host_.ThreadCpuTime(); }
+
+ private:
+  void AddLine(const Route& route, int32_t lane);
+  absl::Status ExchangeIds();
+  absl::Status MakeLine(Line& line);
+  absl::Status WarmUp(Line& line);
+  absl::Status AwaitReady(const Line& line, Nanos limit);
+
+  // Issues `call` (ncclComm_t, cudaStream_t) on the route's line; without one: all is done.
+  template <class Call>
+  absl::StatusOr<TransferTicket> Issue(int32_t lane, int64_t bytes, const Call& call);
+  template <class Call>
+  absl::Status IssueOn(Line& line, const Call& call);
+  absl::StatusOr<TransferTicket> NewTicket(const TransferTimes& times);
+  int32_t NeighbourLane(const Route& neighbour, Direction direction) const;
+
+  void StartWatch();
+  void Watch();
+  absl::Status LookLocked();
+  absl::Status LookAtLineLocked(Line& line, Nanos idle_timeout);
+  absl::Status BeginLocked(Line& line);
+  void AbortLocked();
+  bool SayFarewellLocked();
+
+  const NcclOptions options_;
+  const LaneTable lanes_;
+  const RealClock clock_;
+  Communicator& host_;
+  Backend& backend_;
+  std::atomic<int64_t> idle_timeout_ns_;
+
+  // --- the backend's thread
+  std::vector<std::unique_ptr<Line>> lines_;  // made by Connect, in their order
+  std::vector<Line*> by_lane_;                // null: nobody else on it
+  struct Slot {
+    int64_t number = 0;  // 0: free
+    TransferTimes times;
+  };
+  std::vector<Slot> slots_;  // a ring by the number of the ticket, which grows
+  int64_t next_number_ = 1;
+  int64_t open_ = 0;  // tickets not waited for
+  int64_t bytes_sent_ = 0;
+
+  int device_ = 0;  // of the backend
+
+  // --- the watch's and the backend's thread
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool aborted_ = false;
+  bool stop_ = false;
+  std::thread watch_;
+};
+
+NcclCommunicator::~NcclCommunicator() {
+  if (open_ > 0 && host_.Failure().ok()) {
+    Abort(absl::CancelledError(absl::StrCat(RankText(options_.layout, options_.rank), " ended its communication during ",
+                                            open_, " transfers")));
+  }
+  {
+    std::unique_lock lock(mutex_);
+    if (!aborted_ && !(host_.Failure().ok() && SayFarewellLocked())) AbortLocked();
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (watch_.joinable()) watch_.join();
+  for (const auto& line : lines_) {
+    line->queue.reset();
+    for (const auto& transfer : line->issued) line->spare.push_back(transfer);
+    for (const auto& transfer : line->spare) {
+      cudaEventDestroy(transfer.begun);
+      cudaEventDestroy(transfer.ended);
+    }
+  }
+}
+
+absl::Status NcclCommunicator::Connect() {
+  ConnectBeforehand();
+  by_lane_.resize(static_cast<size_t>(lanes_.size()));
+  AddLine(Group::kTensor, lanes_.Ring(Group::kTensor));
+  AddLine({Group::kData, kTiedEmbedding}, lanes_.Ring({Group::kData, kTiedEmbedding}));
+  for (const int32_t stage : StagesOfRank(options_.layout, options_.rank)) {
+    AddLine({Group::kData, stage}, lanes_.Ring({Group::kData, stage}));
+    for (const Group group : {Group::kNextStage, Group::kPreviousStage}) {
+      for (const Direction direction : {Direction::kSendOnly, Direction::kReceiveOnly}) {
+        AddLine({group, stage}, lanes_.Neighbour({group, stage}, direction));
+      }
+    }
+  }
+  std::sort(lines_.begin(), lines_.end(), [](const auto& a, const auto& b) { return a->order() < b->order(); });
+  for (const auto& line : lines_) {
+    by_lane_[static_cast<size_t>(line->lane)] = line.get();
+    LYNX_ASSIGN_OR_RETURN(line->queue, backend_.MakeQueue());
+  }
+  LYNX_RETURN_IF_ERROR(ExchangeIds());
+  LYNX_RETURN_IF_ERROR(StatusOf(cudaGetDevice(&device_), "asking for the device"));
+  StartWatch();
+  for (const auto& line : lines_) LYNX_RETURN_IF_ERROR(MakeLine(*line));
+  for (const auto& line : lines_) LYNX_RETURN_IF_ERROR(WarmUp(*line));
+  LYNX_RETURN_IF_ERROR(backend_.Finish());
+  return host_.Failure();
+}
+
+void NcclCommunicator::StartWatch() {
+  // Signals belong to the threads that the program has set up for them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  watch_ = std::thread([this] { Watch(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(watch_.native_handle(), "lynx-nccl");
+}
+
+void NcclCommunicator::AddLine(const Route& route, int32_t lane) {
+  if (lane < 0) return;
+  const LaneInfo& info = lanes_.at(lane);
+  const auto is_it = [&](const auto& line) { return line->lane == lane; };
+  if ((!info.out && !info.in) || std::any_of(lines_.begin(), lines_.end(), is_it)) return;
+  lines_.push_back(std::make_unique<Line>(route, lane, info));
+}
+
+// All at once, so that nobody waits for one route before it has begun another.
+absl::Status NcclCommunicator::ExchangeIds() {
+  std::vector<TransferTicket> tickets;
+  for (const auto& line : lines_) {
+    const auto count = static_cast<int64_t>(IdWords().size());
+    line->words.resize(static_cast<size_t>(count * (line->is_ring() ? line->info.members : 1)));
+    if (line->index() == 0) {
+      ncclUniqueId id;
+      LYNX_RETURN_IF_ERROR(StatusOf(ncclGetUniqueId(&id), "making an id"));
+      std::ranges::copy(WordsOf(id), line->words.begin());
+    }
+    const Elements words(line->words.data());
+    absl::StatusOr<TransferTicket> ticket;
+    if (line->is_ring()) {
+      ticket = host_.StartAllGather(line->route, words, count);
+    } else if (line->index() == kSender) {
+      ticket = host_.StartSend(line->route, words, count);
+    } else {
+      ticket = host_.StartRecv(line->route, words, count);
+    }
+    if (!ticket.ok()) return ticket.status();
+    tickets.push_back(*ticket);
+  }
+  for (const TransferTicket ticket : tickets) LYNX_RETURN_IF_ERROR(host_.Wait(ticket).status());
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::MakeLine(Line& line) {
+  ncclUniqueId id;
+  std::memcpy(&id, line.words.data(), sizeof(id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
+  if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return host_.Failure();
+    LYNX_RETURN_IF_ERROR(StatusOf(ncclCommInitRankConfig(&line.comm, line.members(), id, line.index(), &config),
+                                  "connecting the route ", line.info.name));
+  }
+  return AwaitReady(line, options_.connect_timeout);
+}
+
+// So that what NCCL makes at the first transfer of a route is made before the first step, and the peers wait for each other
+// here; and what does not work is found here.
+absl::Status NcclCommunicator::WarmUp(Line& line) {
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
+                        backend_.Allocate(Bytes(line.members() * static_cast<int64_t>(sizeof(float))), "a first transfer"));
+  absl::StatusOr<TransferTicket> ticket;
+  if (line.is_ring()) {
+    ticket = StartAllReduce(line.route, memory.data(), line.members());
+  } else if (line.index() == kSender) {
+    ticket = StartSend(line.route, memory.data(), 1);
+  } else {
+    ticket = StartRecv(line.route, memory.data(), 1);
+  }
+  if (!ticket.ok()) return ticket.status();
+  return Wait(*ticket).status();
+}
+
+// Until NCCL is done with the line's last call. It is not before then that what was called is in the stream.
+absl::Status NcclCommunicator::AwaitReady(const Line& line, Nanos limit) {
+  const Nanos begin = clock_.Monotonic();
+  for (;;) {
+    LYNX_RETURN_IF_ERROR(host_.Failure());
+    ncclResult_t state = ncclInProgress;
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) return host_.Failure();
+      const ncclResult_t asked = ncclCommGetAsyncError(line.comm, &state);
+      if (asked != ncclSuccess) state = asked;
+    }
+    if (state != ncclInProgress) return StatusOf(state, "the route ", line.info.name);
+    const Nanos waited = clock_.Monotonic() - begin;
+    if (waited > limit) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(RankText(options_.layout, options_.rank), " has waited ", FormatDuration(limit),
+                       " for NCCL to connect the route ", line.info.name,
+                       "; NCCL_DEBUG=INFO in the ranks' environment makes it say what it tries"));
+    }
+    if (waited < kShortWait) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPollPeriod);
+    }
+  }
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::NewTicket(const TransferTimes& times) {
+  const auto slot_of = [&](int64_t number) -> Slot& { return slots_[static_cast<size_t>(number) % slots_.size()]; };
+  const int64_t number = next_number_++;
+  while (slot_of(number).number != 0) {
+    std::vector<Slot> fewer(slots_.size() * 2);
+    fewer.swap(slots_);
+    for (const Slot& slot : fewer) {
+      if (slot.number != 0) slot_of(slot.number) = slot;
+    }
+  }
+  slot_of(number) = {number, times};
+  ++open_;
+  return TransferTicket{-number};  // the host's tickets are positive
+}
+
+// The event of the newest transfer's begin, after what its queue follows.
+absl::Status NcclCommunicator::BeginLocked(Line& line) {
+  Line::Transfer transfer;
+  if (line.spare.empty()) {
+    LYNX_RETURN_IF_ERROR(StatusOf(cudaEventCreateWithFlags(&transfer.begun, cudaEventDisableTiming), "creating an event"));
+    line.spare.push_back(transfer);  // so that it is destroyed, should the next fail
+    LYNX_RETURN_IF_ERROR(
+        StatusOf(cudaEventCreateWithFlags(&line.spare.back().ended, cudaEventDisableTiming), "creating an event"));
+  }
+  transfer = line.spare.back();
+  line.spare.pop_back();
+  line.issued.push_back({transfer.begun, transfer.ended, Nanos(0)});
+  return StatusOf(cudaEventRecord(transfer.begun, line.stream()), "recording an event");
+}
+
+template <class Call>
+absl::Status NcclCommunicator::IssueOn(Line& line, const Call& call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) return host_.Failure();
+    LYNX_RETURN_IF_ERROR(StatusOf(call(line.comm, line.stream()), "a transfer ", line.info.name));
+  }
+  return AwaitReady(line, options_.connect_timeout);
+}
+
+template <class Call>
+absl::StatusOr<TransferTicket> NcclCommunicator::Issue(int32_t lane, int64_t bytes, const Call& call) {
+  LYNX_RETURN_IF_ERROR(host_.Failure());
+  Line* const line = by_lane_[static_cast<size_t>(lane)];
+  if (line == nullptr) {
+    const Moment now = backend_.Mark();
+    return NewTicket({now, now});
+  }
+  line->queue->Follow(backend_.Mark());
+  const Moment started = line->queue->Mark();
+  absl::Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    status = BeginLocked(*line);
+  }
+  if (status.ok()) status = IssueOn(*line, call);
+  if (status.ok()) {
+    const std::lock_guard lock(mutex_);
+    status = StatusOf(cudaEventRecord(line->issued.back().ended, line->stream()), "recording an event");
+  }
+  if (!status.ok()) {
+    Abort(status);
+    return host_.Failure();
+  }
+  bytes_sent_ += bytes;
+  return NewTicket({started, line->queue->Mark()});
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartAllReduce(const Route& route, Elements data, int64_t count) {
+  if (route.group == Group::kWorld) return host_.StartAllReduce(route, data, count);
+  const int32_t lane = lanes_.Ring(route), members = lanes_.at(lane).members;
+  return Issue(lane, 2 * (members - 1) * count * ElementBytes(data.type) / members,
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclAllReduce(data.data, data.data, static_cast<size_t>(count), TypeOf(data.type), ncclSum, comm,
+                                      stream);
+               });
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartAllGather(const Route& route, Elements data, int64_t count) {
+  if (route.group == Group::kWorld) return host_.StartAllGather(route, data, count);
+  const LaneInfo& info = lanes_.at(lanes_.Ring(route));
+  return Issue(lanes_.Ring(route), (info.members - 1) * count * ElementBytes(data.type),
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclAllGather((data + info.index * count).data, data.data, static_cast<size_t>(count),
+                                      TypeOf(data.type), comm, stream);
+               });
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartReduceScatter(const Route& route, Elements data, int64_t count) {
+  if (route.group == Group::kWorld) return host_.StartReduceScatter(route, data, count);
+  const LaneInfo& info = lanes_.at(lanes_.Ring(route));
+  return Issue(lanes_.Ring(route), (info.members - 1) * count * ElementBytes(data.type),
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclReduceScatter(data.data, (data + info.index * count).data, static_cast<size_t>(count),
+                                          TypeOf(data.type), ncclSum, comm, stream);
+               });
+}
+
+// -1 where there is no such stage on another rank: the host's communicator says so.
+int32_t NcclCommunicator::NeighbourLane(const Route& neighbour, Direction direction) const {
+  return lanes_.Neighbour(neighbour, direction);
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartSend(const Route& neighbour, ConstElements data, int64_t count) {
+  const int32_t lane = NeighbourLane(neighbour, Direction::kSendOnly);
+  if (lane < 0) return host_.StartSend(neighbour, data, count);
+  return Issue(lane, count * ElementBytes(data.type), [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclSend(data.data, static_cast<size_t>(count), TypeOf(data.type), kReceiver, comm, stream);
+  });
+}
+
+absl::StatusOr<TransferTicket> NcclCommunicator::StartRecv(const Route& neighbour, Elements data, int64_t count) {
+  const int32_t lane = NeighbourLane(neighbour, Direction::kReceiveOnly);
+  if (lane < 0) return host_.StartRecv(neighbour, data, count);
+  return Issue(lane, 0, [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclRecv(data.data, static_cast<size_t>(count), TypeOf(data.type), kSender, comm, stream);
+  });
+}
+
+absl::StatusOr<TransferTimes> NcclCommunicator::Wait(TransferTicket ticket) {
+  if (ticket.id > 0) return host_.Wait(ticket);
+  Slot& slot = slots_[static_cast<size_t>(-ticket.id) % slots_.size()];
+  LYNX_CHECK(ticket.id != 0 && slot.number == -ticket.id);
+  const TransferTimes times = std::exchange(slot, {}).times;
+  --open_;
+  LYNX_RETURN_IF_ERROR(host_.Failure());
+  backend_.Follow(times.completed);
+  return times;
+}
+
+void NcclCommunicator::Abort(const absl::Status& reason) {
+  host_.Abort(reason);  // first, so that no call takes what was cut off for done
+  const std::lock_guard lock(mutex_);
+  AbortLocked();
+}
+
+void NcclCommunicator::SetIdleTimeout(Nanos idle_timeout) {
+  idle_timeout_ns_ = idle_timeout.value;
+  host_.SetIdleTimeout(idle_timeout);
+}
+
+// In one group: each ends only when what its device runs has ended, which may wait for another's.
+void NcclCommunicator::AbortLocked() {
+  if (std::exchange(aborted_, true)) return;
+  ncclGroupStart();
+  for (const auto& line : lines_) {
+    if (line->comm != nullptr) ncclCommAbort(std::exchange(line->comm, nullptr));
+  }
+  ncclGroupEnd();
+}
+
+// Whether every peer has had what this rank sent. A communicator that ended without would take it back.
+bool NcclCommunicator::SayFarewellLocked() {
+  for (const auto& line : lines_) {
+    if (line->comm == nullptr || !StatusOf(ncclCommFinalize(line->comm), "ending").ok()) return false;
+  }
+  const Nanos begin = clock_.Monotonic();
+  for (const auto& line : lines_) {
+    for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) {
+      if (ncclCommGetAsyncError(line->comm, &state) != ncclSuccess || !host_.Failure().ok()) return false;
+      if (state == ncclInProgress && clock_.Monotonic() - begin > kFarewellLimit) return false;
+      if (state == ncclInProgress) std::this_thread::sleep_for(kPollPeriod);
+      if (state != ncclInProgress && state != ncclSuccess) return false;
+    }
+  }
+  for (const auto& line : lines_) ncclCommDestroy(std::exchange(line->comm, nullptr));
+  return true;
+}
+
+void NcclCommunicator::Watch() {
+  cudaSetDevice(device_);  // else the first question would set up another one for this thread
+  std::unique_lock lock(mutex_);
+  while (!stop_ && !aborted_) {
+    changed_.wait_for(lock, kWatchPeriod);
+    if (stop_ || aborted_) return;
+    const absl::Status failure = host_.Failure();
+    const absl::Status status = failure.ok() ? LookLocked() : failure;
+    if (status.ok()) continue;
+    if (failure.ok()) host_.Abort(status);
+    AbortLocked();
+  }
+}
+
+absl::Status NcclCommunicator::LookLocked() {
+  const Nanos idle_timeout(idle_timeout_ns_.load());
+  for (const auto& line : lines_) {
+    if (line->comm != nullptr) LYNX_RETURN_IF_ERROR(LookAtLineLocked(*line, idle_timeout));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) {
+  ncclResult_t state = ncclSuccess;
+  LYNX_RETURN_IF_ERROR(StatusOf(ncclCommGetAsyncError(line.comm, &state), "asking for errors"));
+  if (absl::Status failed = StatusOf(state, "a transfer ", line.info.name); !failed.ok()) {
+    return Annotate(failed, RankText(options_.layout, options_.rank));
+  }
+  // Of the newest the end may not be recorded yet; it would seem to be reached, as that of an older transfer is.
+  while (line.issued.size() > 1 && cudaEventQuery(line.issued.front().ended) == cudaSuccess) {
+    line.spare.push_back(line.issued.front());
+    line.issued.erase(line.issued.begin());
+  }
+  if (line.issued.empty() || idle_timeout.value == 0) return absl::OkStatus();
+  Line::Transfer& oldest = line.issued.front();
+  const bool under_way = cudaEventQuery(oldest.begun) == cudaSuccess && cudaEventQuery(oldest.ended) != cudaSuccess;
+  const Nanos now = clock_.Monotonic();
+  if (!under_way) oldest.under_way_since = Nanos(0);
+  if (under_way && oldest.under_way_since.value == 0) oldest.under_way_since = now;
+  if (!under_way || now - oldest.under_way_since < idle_timeout) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(RankText(options_.layout, options_.rank), " has been in a transfer ",
+                                                  line.info.name, " for ", FormatDuration(idle_timeout)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,
+                                                                   Backend& backend) {
+  auto communicator = std::make_unique<NcclCommunicator>(options, host, backend);
+  absl::Status status = CheckOptions(options);
+  if (status.ok()) status = communicator->Connect();
+  if (status.ok()) return communicator;
+  communicator->Abort(status);
+  return host.Failure();
+}
+
+}  // namespace lynx
