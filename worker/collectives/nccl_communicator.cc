@@ -231,6 +231,7 @@ absl::Status NcclCommunicator::Connect() {
     by_lane_[static_cast<size_t>(line->lane)] = line.get();
     LYNX_ASSIGN_OR_RETURN(line->queue, backend_.MakeQueue());
   }
+  if (lines_.empty()) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(ExchangeIds());
   LYNX_RETURN_IF_ERROR(StatusOf(cudaGetDevice(&device_), "asking for the device"));
   StartWatch();

@@ -15,9 +15,7 @@
 //
 // Starts and waits: the backend's thread. Abort, Failure and SetIdleTimeout: any thread.
 //
-// lynx-rank on a device calls, in this order: ConnectTcp, MakeCudaBackend, MakeNcclCommunicator with both, and gives the
-// result to everything that it would give the first to (engine, seat, idle limit, cancellation); it ends them in the
-// reverse order. There is one rank for each device: NCCL refuses two.
+// There is one rank for each device: NCCL refuses two.
 #ifndef LYNX_WORKER_COLLECTIVES_NCCL_COMMUNICATOR_H_
 #define LYNX_WORKER_COLLECTIVES_NCCL_COMMUNICATOR_H_
 

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/collectives/group.h"
+#include "worker/collectives/nccl_communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/staged_communicator.h"
@@ -191,7 +192,7 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
-  IdleLimit idle_limit(between_hosts);
+  IdleLimit idle_limit(between_devices);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   int64_t first = 0;
   {
@@ -217,13 +218,26 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
                 .log = log ? &*log : nullptr});
 }
 
+// By NCCL; in a build without it through this process's memory.
+absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
+                                                             Backend& backend) {
+  const ParallelLayout& layout = config.context.layout;
+  absl::StatusOr<std::unique_ptr<Communicator>> nccl = MakeNcclCommunicator(
+      {.layout = layout, .rank = config.rank, .idle_timeout = kIdleLimit}, between_hosts, backend);
+  if (!absl::IsUnimplemented(nccl.status())) return nccl;
+  return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
+}
+
 absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
                  Cancellation& cancellation) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
-  StagedCommunicator staged(config.context.layout, config.rank, *communicator, backend);
-  Communicator& between_devices = backend.host_addressable() ? *communicator : static_cast<Communicator&>(staged);
-  const absl::Status status = RunConnected(config, backend, *communicator, between_devices, reports);
+  const auto run = [&]() -> absl::Status {
+    if (backend.host_addressable()) return RunConnected(config, backend, *communicator, *communicator, reports);
+    LYNX_ASSIGN_OR_RETURN(const auto between_devices, BetweenDevices(config, *communicator, backend));
+    return RunConnected(config, backend, *communicator, *between_devices, reports);
+  };
+  const absl::Status status = run();
   if (!status.ok()) communicator->Abort(Annotate(status, absl::StrCat("rank ", config.rank)));
   return status;
 }
