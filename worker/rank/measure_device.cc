@@ -11,6 +11,7 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/device_timer.h"
 #include "worker/rank/measure_host.h"
+#include "worker/rank/measure_pinned.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/stopwatch.h"
 
@@ -287,10 +288,8 @@ absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const
     LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
     result.device_kind = KindOf(request, *backend);
     LYNX_ASSIGN_OR_RETURN(result.op_overhead, OpOverhead(*backend, stopwatch));
-    // Of a GPU not yet: the engine does not offload from one.
-    if (backend->host_addressable()) {
-      LYNX_ASSIGN_OR_RETURN(result.host, MeasureHost(*backend, stopwatch));
-    }
+    LYNX_ASSIGN_OR_RETURN(result.host, backend->host_addressable() ? MeasureHost(*backend, stopwatch)
+                                                                   : MeasurePinned(*backend, stopwatch));
   }
   for (const LayerShape& shape : request.shapes) {
     if (stopwatch.expired()) break;

@@ -42,12 +42,20 @@ class Stopwatch {
   // One run to warm up, then the median of the repetitions; of fewer, but one at least, once the budget is spent.
   template <class Run>
   Nanos MedianOf(Run run) const {
+    return MedianTime([&] {
+      const Nanos begin = Now();
+      run();
+      return Now() - begin;
+    });
+  }
+
+  // The same of runs that say themselves how long they took.
+  template <class TimedRun>
+  Nanos MedianTime(TimedRun run) const {
     run();
     std::vector<Nanos> times;
     do {
-      const Nanos begin = Now();
-      run();
-      times.push_back(Now() - begin);
+      times.push_back(run());
     } while (static_cast<int32_t>(times.size()) < repetitions_ && !expired());
     return Median(times);
   }

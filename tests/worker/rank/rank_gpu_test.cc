@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/rank/measure.h"
 
@@ -31,6 +34,9 @@ TEST(RankGpu, CheckingSaysWhetherAGpuCanBeUsed) {
   EXPECT_EQ(none.exit_code, kRankExitFailure);
   EXPECT_EQ(none.out, "");
   EXPECT_THAT(none.err, HasSubstr(kNoGpu));
+  // With CUDA it is the program that is linked with it that looked.
+  const bool with_cuda = std::filesystem::exists(std::string(kLynxRank) + "-cuda");
+  EXPECT_EQ(none.err.find("this build has no CUDA backend") == std::string::npos, with_cuda) << none.err;
   const Output some = RunLynxRank(folder, {"--check-cuda", "GPU-1"}, kStandInRank);
   EXPECT_EQ(some.exit_code, kRankExitOk) << some.err;
   EXPECT_THAT(some.out, StartsWith("cuda:0: CUDA on the host"));
@@ -57,6 +63,14 @@ TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
   EXPECT_GT(result->bfloat16_flops_per_second, 0);
   EXPECT_GT(result->memory_bytes_per_second, 0);
   EXPECT_GT(result->op_overhead, Nanos(0));
+  EXPECT_GT(result->host.latency, Nanos(0));
+  EXPECT_GT(result->host.to_host_bytes_per_second, 1'000'000);
+  EXPECT_GT(result->host.from_host_bytes_per_second, 1'000'000);
+  const auto [slower, faster] =
+      std::minmax(result->host.to_host_bytes_per_second, result->host.from_host_bytes_per_second);
+  EXPECT_GE(result->host.both_bytes_per_second, faster) << "or no planner takes the profile";
+  EXPECT_LE(result->host.both_bytes_per_second, slower + faster);
+  EXPECT_GE(result->host.op_slowdown_permille, 1000);
   ASSERT_EQ(result->measured.size(), 2u);
   for (const ShapeTimes& times : result->measured) {
     EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));
