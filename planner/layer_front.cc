@@ -21,25 +21,33 @@ constexpr Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), w
 
 // By set of items: the least time that forward windows and the layer's share of the stall expose if exactly these
 // items are made in them. One window after another takes a part of the set, and what reads an item comes no earlier.
+// The last window is for most sets never asked for, and takes longest: what it exposes is found when it is.
 class EarlyTimes {
  public:
   EarlyTimes(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs)
-      : exposed_(inputs.size(), kNever), cost_(inputs.size()) {
+      : inputs_(inputs), exposed_(inputs.size(), kNever), cost_(inputs.size()) {
     exposed_[0] = Nanos(0);
     for (unsigned set = 1; set < inputs.size(); ++set) {
       cost_[set] = cost_[set & (set - 1)] + problem.items[std::countr_zero(set)].cost;
     }
     for (size_t w = 0; w < problem.forward.size(); ++w) {
-      AddWindow(problem, inputs, ForwardWindow(static_cast<int>(w)), problem.forward[w]);
+      AddWindow(problem, ForwardWindow(static_cast<int>(w)), problem.forward[w]);
     }
-    AddWindow(problem, inputs, Placement::kStall, problem.stall / problem.layers);
+    AddWindow(problem, Placement::kStall, problem.stall / problem.layers);
+    without_ = exposed_;
+    known_.assign(inputs.size(), windows_.empty());
+    known_[0] = true;
   }
 
-  Nanos Exposed(ItemSet early) const { return exposed_[early]; }
+  Nanos Exposed(ItemSet early) {
+    if (!known_[early]) FindLast(early);
+    return exposed_[early];
+  }
   // Items that may be early.
   ItemSet possible() const { return possible_; }
   // Writes where each item of the set is made.
-  void Write(ItemSet early, LayerPolicy& policy) const {
+  void Write(ItemSet early, LayerPolicy& policy) {
+    LYNX_CHECK(Exposed(early) < kNever);
     for (size_t w = windows_.size(); w-- > 0;) {
       const ItemSet here = windows_[w].taken[early];
       for (unsigned rest = here; rest != 0; rest &= rest - 1) policy[std::countr_zero(rest)] = windows_[w].placement;
@@ -51,38 +59,57 @@ class EarlyTimes {
  private:
   struct Window {
     Placement placement;
+    Nanos capacity;
+    ItemSet allowed;
     std::vector<ItemSet> taken;  // by set: of it, what is made here
   };
 
-  void AddWindow(const RecomputeProblem& problem, const std::vector<ItemSet>& inputs, Placement placement,
-                 Nanos capacity) {
+  void AddWindow(const RecomputeProblem& problem, Placement placement, Nanos capacity) {
     ItemSet allowed = 0;
     for (int i = 0; i < static_cast<int>(problem.items.size()); ++i) {
       if (Contains(PossiblePlacements(problem, i, true), placement)) allowed |= ItemBit(i);
     }
     if (allowed == 0) return;
+    if (!windows_.empty()) FindAll();
     possible_ |= allowed;
     room_ += capacity;
-    Window& window = windows_.emplace_back(Window{placement, std::vector<ItemSet>(exposed_.size())});
-    // Without this window.
-    const std::vector<Nanos> without = exposed_;
+    windows_.push_back({placement, capacity, allowed, std::vector<ItemSet>(exposed_.size())});
+  }
+
+  // Of all sets, what they expose in the windows that there are.
+  void FindAll() {
+    without_ = exposed_;
+    known_.assign(exposed_.size(), false);
+    known_[0] = true;
     // Subsets of a set come before it.
     for (unsigned set = possible_ & -possible_; set != 0; set = (set - possible_) & possible_) {
-      Nanos& best = exposed_[set];
-      // Fewer items never expose more.
-      Nanos least = Excess(cost_[set], room_);
-      for (unsigned rest = set; rest != 0; rest &= rest - 1) least = std::max(least, exposed_[set & ~(rest & -rest)]);
-      for (unsigned here = set & allowed; here != 0 && best > least; here = (here - 1) & set & allowed) {
-        const unsigned before = set & ~here;
-        const Nanos exposed = without[before] + Excess(cost_[here], capacity);
-        if (exposed >= best || (inputs[before] & here) != 0) continue;
-        best = exposed;
-        window.taken[set] = static_cast<ItemSet>(here);
-      }
+      FindLast(static_cast<ItemSet>(set));
     }
   }
 
-  std::vector<Nanos> exposed_, cost_;
+  // What the set exposes if the last window takes the best part of it.
+  void FindLast(ItemSet set) {
+    Window& window = windows_.back();
+    Nanos& best = exposed_[set];
+    // Fewer items never expose more.
+    Nanos least = Excess(cost_[set], room_);
+    for (unsigned rest = set; rest != 0; rest &= rest - 1) {
+      const unsigned fewer = set & ~(rest & -rest);
+      if (known_[fewer]) least = std::max(least, exposed_[fewer]);
+    }
+    for (unsigned here = set & window.allowed; here != 0 && best > least; here = (here - 1) & set & window.allowed) {
+      const unsigned before = set & ~here;
+      const Nanos exposed = without_[before] + Excess(cost_[here], window.capacity);
+      if (exposed >= best || (inputs_[before] & here) != 0) continue;
+      best = exposed;
+      window.taken[set] = static_cast<ItemSet>(here);
+    }
+    known_[set] = true;
+  }
+
+  const std::vector<ItemSet>& inputs_;           // of sets
+  std::vector<Nanos> exposed_, without_, cost_;  // by set; `without`: the last window
+  std::vector<char> known_;                      // by set: whether exposed_ counts the last window
   std::vector<Window> windows_;
   Nanos room_;
   ItemSet possible_ = 0;
@@ -141,7 +168,7 @@ class KeptSearch {
     }
   }
 
-  const EarlyTimes& early() const { return early_; }
+  EarlyTimes& early() { return early_; }
   // No way beside these late items exposes, holds or stores less.
   Kept FloorOf(ItemSet late) const {
     const ItemSet needed = (tables_.read | tables_.inputs[late]) & static_cast<ItemSet>(~late);
@@ -266,7 +293,7 @@ class KeptSearch {
   const RecomputeProblem& problem_;
   const SetTables& tables_;
   const bool or_more_;
-  const EarlyTimes early_;
+  EarlyTimes early_;
   std::vector<int> by_copy_;  // items that may be offloaded, of least copy time per byte first
   ItemSet offloadable_ = 0;
   std::vector<Bytes> least_held_, least_stored_;  // by set; the latter if none of it is early
@@ -442,7 +469,7 @@ class Search {
     return true;
   }
 
-  std::vector<LayerPoint> PointsOf(std::vector<Found>& found, LateFronts& front) const {
+  std::vector<LayerPoint> PointsOf(std::vector<Found>& found, LateFronts& front) {
     std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.key() < b.key(); });
     Values values = NoValues();
     std::vector<LayerPoint> points;
@@ -455,7 +482,7 @@ class Search {
     return points;
   }
 
-  LayerPoint PointOf(const Found& found, LateFronts& front) const {
+  LayerPoint PointOf(const Found& found, LateFronts& front) {
     const LatePoint& late = front.Of(found.late)[found.late_point];
     LayerPoint point{.policy = late.policy, .late_items = found.late};
     kept_.early().Write(found.early, point.policy);
