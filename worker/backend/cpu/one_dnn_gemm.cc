@@ -3,7 +3,6 @@
 #include <dnnl.hpp>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "common/check.h"
@@ -35,42 +34,49 @@ class OneDnnGemm::Primitives {
 
   Type type() const { return type_; }
 
+  // The C interface, since the C++ one allocates memory in every call.
   void Run(const Key& key, const void* a, const void* b, const void* bias, void* c) {
-    const Product& product = Of(key);
+    Product& product = Of(key);
     // oneDNN only reads the sources.
-    const auto at = [&](const memory::desc& desc, const void* data) {
-      return memory(desc, engine_, const_cast<void*>(data));
-    };
-    std::unordered_map<int, memory> arguments = {
-        {DNNL_ARG_SRC, at(product.a, a)}, {DNNL_ARG_WEIGHTS, at(product.b, b)}, {DNNL_ARG_DST, at(product.c, c)}};
-    if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, at(product.bias, bias));
-    product.primitive.execute(stream_, arguments);
+    product.a.set_data_handle(const_cast<void*>(a), stream_);
+    product.b.set_data_handle(const_cast<void*>(b), stream_);
+    product.c.set_data_handle(c, stream_);
+    if (bias != nullptr) product.bias.set_data_handle(const_cast<void*>(bias), stream_);
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, product.a.get()},
+                                         {DNNL_ARG_WEIGHTS, product.b.get()},
+                                         {DNNL_ARG_DST, product.c.get()},
+                                         {DNNL_ARG_BIAS, product.bias.get()}};
+    const int count = bias != nullptr ? 4 : 3;
+    LYNX_CHECK(dnnl_primitive_execute(product.primitive.get(), stream_.get(), count, arguments) == dnnl_success);
     stream_.wait();
   }
 
  private:
   struct Product {
-    memory::desc a, b, bias, c;
+    memory a, b, bias, c;  // where the last call found them
     dnnl::matmul primitive;
   };
 
-  const Product& Of(const Key& key) {
+  Product& Of(const Key& key) {
     const auto found = products_.find(key);
     if (found != products_.end()) return found->second;
-    Product product{.a = MatrixOf(key.m, key.k, type_, key.a, key.stride_a),
-                    .b = MatrixOf(key.k, key.n, type_, key.b, key.stride_b),
-                    .bias = MatrixOf(1, key.n, type_, Transpose::kNo, key.n),
-                    .c = MatrixOf(key.m, key.n, key.wide ? Type::f32 : type_, Transpose::kNo, key.stride_c),
-                    .primitive = {}};
+    const memory::desc a = MatrixOf(key.m, key.k, type_, key.a, key.stride_a);
+    const memory::desc b = MatrixOf(key.k, key.n, type_, key.b, key.stride_b);
+    const memory::desc bias = MatrixOf(1, key.n, type_, Transpose::kNo, key.n);
+    const memory::desc c = MatrixOf(key.m, key.n, key.wide ? Type::f32 : type_, Transpose::kNo, key.stride_c);
     dnnl::primitive_attr attributes;
     if (key.adds) {
       dnnl::post_ops sum;
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::desc desc = key.has_bias ? dnnl::matmul::desc(product.a, product.b, product.bias, product.c)
-                                                 : dnnl::matmul::desc(product.a, product.b, product.c);
-    product.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine_));
+    const dnnl::matmul::desc desc = key.has_bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    const auto nowhere = [&](const memory::desc& matrix) { return memory(matrix, engine_, DNNL_MEMORY_NONE); };
+    Product product{.a = nowhere(a),
+                    .b = nowhere(b),
+                    .bias = nowhere(bias),
+                    .c = nowhere(c),
+                    .primitive = dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine_))};
     return products_.emplace(key, std::move(product)).first->second;
   }
 
