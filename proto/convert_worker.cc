@@ -185,6 +185,8 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     message.mutable_checkpoint_failure()->set_reason(failed->reason);
   } else if (const auto* done = std::get_if<RankDone>(&report)) {
     message.mutable_done()->set_steps(done->steps);
+  } else if (const auto* yielded = std::get_if<RankYielded>(&report)) {
+    message.mutable_yielded()->set_steps(yielded->steps);
   } else if (const auto* failure = std::get_if<RankFailure>(&report)) {
     message.mutable_failure()->set_reason(failure->reason);
     message.mutable_failure()->set_peer_lost(failure->peer_lost);
@@ -231,6 +233,10 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
       LYNX_RETURN_IF_ERROR(
           CheckRange(FieldPath(path, "done.steps"), message.done().steps(), 0, kMaxWireSteps));
       return RankDone{message.done().steps()};
+    case v1::RankReport::kYielded:
+      LYNX_RETURN_IF_ERROR(
+          CheckRange(FieldPath(path, "yielded.steps"), message.yielded().steps(), 0, kMaxWireSteps));
+      return RankYielded{message.yielded().steps()};
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.reason"), message.failure().reason().size(), 0,
                                      kMaxReasonLength, "characters"));

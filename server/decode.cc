@@ -193,6 +193,10 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "done.steps"), m.done().steps(), 0, kMaxWireSteps));
       message.body = RankFinished{m.done().steps()};
       return absl::OkStatus();
+    case v1::RankReport::kYielded:
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "yielded.steps"), m.yielded().steps(), 0, kMaxWireSteps));
+      message.body = RankGaveWay{m.yielded().steps()};
+      return absl::OkStatus();
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(
           CheckSize(FieldPath(path, "failure.reason"), m.failure().reason().size(), 0, kMaxReason, "characters"));

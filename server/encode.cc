@@ -12,6 +12,7 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
   m.set_generation(assignment.key.generation.value);
   m.set_rank(assignment.key.rank);
   m.set_device(assignment.device);
+  m.set_yield(assignment.yield);
   if (assignment.peers == nullptr || assignment.started) return m;
   const Plan& plan = *assignment.plan;
   const int32_t stage = CoordinatesOf(plan.layout, assignment.key.rank).stage;

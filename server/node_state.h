@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/rank_key.h"
 #include "common/units.h"
 #include "planner/hardware_profile.h"
 #include "server/job.h"
@@ -48,16 +49,6 @@ struct AgentState {
 struct AgentWish {
   std::vector<LayerShape> shapes;
 };
-
-// A rank of a generation of a job.
-struct RankKey {
-  JobId job;
-  Generation generation;
-  int32_t rank = 0;
-  auto operator<=>(const RankKey&) const = default;
-};
-
-enum class RankPhase : uint8_t { kListening, kRunning, kExited };
 
 struct RankObservation {
   RankKey key;
@@ -111,6 +102,10 @@ struct RankCheckpointFailed {
 struct RankFinished {
   int64_t steps = 0;
 };
+// It gave way to another plan, as it was asked to, with a checkpoint.
+struct RankGaveWay {
+  int64_t steps = 0;
+};
 struct RankFault {
   std::string reason;
   bool peer_lost = false;
@@ -119,7 +114,7 @@ struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
   std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankTrace, RankCheckpoint, RankCheckpointFailed,
-               RankFinished, RankFault>
+               RankFinished, RankGaveWay, RankFault>
       body;
 };
 
@@ -157,6 +152,7 @@ struct RankAssignment {
   std::shared_ptr<const std::vector<RankAddress>> peers;  // by rank; empty: only listen
   int64_t resume_step = -1;
   std::string checkpoint_directory;  // absolute
+  bool yield = false;                // give way when a step is done
 };
 
 struct ReportAck {

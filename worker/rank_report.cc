@@ -18,6 +18,7 @@ const char* TypeName(const TraceReport&) { return "trace"; }
 const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
 const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
 const char* TypeName(const RankDone&) { return "done"; }
+const char* TypeName(const RankYielded&) { return "yielded"; }
 const char* TypeName(const RankFailure&) { return "failure"; }
 
 }  // namespace
@@ -94,6 +95,11 @@ static void Describe(Fields& fields, CheckpointFailure& failure) {
 template <class Fields>
 static void Describe(Fields& fields, RankDone& done) {
   fields.Field("steps", done.steps);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, RankYielded& yielded) {
+  fields.Field("steps", yielded.steps);
 }
 
 template <class Fields>

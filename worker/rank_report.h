@@ -88,6 +88,12 @@ struct RankDone {
   bool operator==(const RankDone&) const = default;
 };
 
+// The run was asked to give way, all ranks agreed on the step, and the checkpoint of it is visible.
+struct RankYielded {
+  int64_t steps = 0;       // done
+  bool operator==(const RankYielded&) const = default;
+};
+
 // The rank ends with an error. `peer_lost` tells a peer's loss from a rank's own fault.
 struct RankFailure {
   std::string reason;
@@ -96,7 +102,7 @@ struct RankFailure {
 };
 
 using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, TraceReport, CheckpointReport,
-                                CheckpointFailure, RankDone, RankFailure>;
+                                CheckpointFailure, RankDone, RankYielded, RankFailure>;
 
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);
@@ -106,6 +112,7 @@ inline constexpr int kRankExitOk = 0;
 inline constexpr int kRankExitFailure = 1;     // its own fault: bad data, bad program, full memory
 inline constexpr int kRankExitPeerLost = 3;    // a peer is gone; nothing wrong here
 inline constexpr int kRankExitCancelled = 4;   // SIGTERM
+inline constexpr int kRankExitYielded = 5;     // gave way after a step, as asked: its checkpoint is there
 
 }  // namespace lynx
 

@@ -35,6 +35,7 @@ TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
       CheckpointReport{10, "/data/checkpoints/step-10", Bytes(1 << 30)},
       CheckpointFailure{20, "No space left on device"},
       RankDone{100},
+      RankYielded{50},
       RankFailure{"cannot read /data/text", false},
       RankFailure{"rank 1 is gone", true},
   };

@@ -212,6 +212,7 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
       CheckpointReport{50, "/ckpt/step-00000050", Bytes(12345)},
       CheckpointFailure{50, "write: No space left on device"},
       RankDone{1000},
+      RankYielded{500},
       RankFailure{"rank 3 is lost:\n\tsecond line \x01", true},
   };
   for (const RankReport& report : reports) {

@@ -23,7 +23,7 @@
 
 namespace lynx {
 
-inline constexpr uint32_t kWireVersion = 3;
+inline constexpr uint32_t kWireVersion = 4;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 

@@ -41,6 +41,13 @@ RankEnding Done(const EndingFacts& facts) {
           .outcome = RankOutcome::kFailed};
 }
 
+// Whatever its exit code: the checkpoint is there.
+RankEnding Yielded(const RankYielded& yielded) {
+  return {.exit_code = kRankExitYielded,
+          .reason = absl::StrCat("gave way after ", yielded.steps, " steps, as asked"),
+          .outcome = RankOutcome::kStopped};
+}
+
 RankEnding Silent(const EndingFacts& facts) {
   if (!facts.exit.has_value()) {
     return {.exit_code = kRankExitFailure,
@@ -84,6 +91,8 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
     ending = Done(facts);
   } else if (facts.last_report.has_value() && std::holds_alternative<RankFailure>(*facts.last_report)) {
     ending = Failed(std::get<RankFailure>(*facts.last_report), facts.exit);
+  } else if (facts.last_report.has_value() && std::holds_alternative<RankYielded>(*facts.last_report)) {
+    return Yielded(std::get<RankYielded>(*facts.last_report));
   } else {
     ending = Silent(facts);
   }

@@ -17,7 +17,7 @@ enum class RankOutcome : uint8_t { kDone, kFailed, kPeerLost, kStopped, kKilled 
 const char* RankOutcomeName(RankOutcome outcome);  // "done", "failed", "peer_lost", "stopped", "killed"
 
 struct RankEnding {
-  int32_t exit_code = 0;  // 0 = all its steps are done; 128 + signal
+  int32_t exit_code = 0;  // 0 = all its steps are done; kRankExitYielded; 128 + signal
   std::string reason;     // a sentence; empty when exit_code is 0
   bool peer_lost = false;
   RankOutcome outcome = RankOutcome::kDone;
@@ -27,7 +27,7 @@ struct RankEnding {
 struct EndingFacts {
   // Absent for a process that is not a child of this daemon (adopted after a restart): then the report decides.
   std::optional<ExitStatus> exit;
-  std::optional<RankReport> last_report;  // the last done or failure report, if there is one
+  std::optional<RankReport> last_report;  // the last done, yielded or failure report, if there is one
   std::string last_line;                  // last line of standard error
   StopStage stop = StopStage::kNone;      // whether this daemon was ending it
 };

@@ -3,6 +3,7 @@
 //   config.json    RankConfig, what the rank process is told
 //   report.jsonl   what it reports, one RankReport a line
 //   stderr.log     what it wrote to its standard error
+//   yield          while it is there, the rank is asked to give way when a step is done
 //   state.json     RankRecord, by which a restarted daemon recognises the process and its end
 //
 // The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the
@@ -19,9 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/rank_key.h"
 #include "node/process.h"
 #include "worker/collectives/communicator.h"
-#include "worker/daemon/rank_key.h"
 
 namespace lynx {
 
@@ -47,6 +48,7 @@ struct RankFolder {
   std::string config() const { return path + "/config.json"; }
   std::string report() const { return path + "/report.jsonl"; }
   std::string log() const { return path + "/stderr.log"; }
+  std::string yield() const { return path + "/yield"; }
   std::string state() const { return path + "/state.json"; }
 };
 

@@ -22,7 +22,7 @@ absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const std::str
     return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
   }
   return SpawnInSession({rank_binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
-                         "--report-file", folder.report()},
+                         "--report-file", folder.report(), "--yield-file", folder.yield()},
                         {.out = log.get(), .error = log.get(), .passed = socket});
 }
 

@@ -51,6 +51,10 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
       continue;
     }
     const ActualRank& now_there = *found->second;
+    if (now_there.phase == RankPhase::kRunning && now_there.stop == StopStage::kNone &&
+        rank->yield != now_there.yield) {
+      operations.push_back({rank->yield ? OperationKind::kAskToYield : OperationKind::kTakeYieldBack, key, ""});
+    }
     if (now_there.phase != RankPhase::kListening || !rank->start) continue;
     if (now_there.address == rank->address) {
       operations.push_back({OperationKind::kStart, key, ""});

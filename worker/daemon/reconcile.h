@@ -8,6 +8,9 @@
 //                                        forgotten              SIGTERM, after the grace   forgotten
 //                                                               SIGKILL, EXITED
 //
+// A rank that runs and is wanted may be asked to give way when a step is done, and the request be taken back while it
+// runs.
+//
 // A rank that has been asked to end is not taken back: a generation is started once. One that has ended is kept until
 // the server releases it: what it reported last (a checkpoint, why it failed) may not have arrived yet.
 #ifndef LYNX_WORKER_DAEMON_RECONCILE_H_
@@ -17,13 +20,12 @@
 #include <string>
 #include <vector>
 
+#include "common/rank_key.h"
 #include "common/units.h"
 #include "worker/collectives/communicator.h"
-#include "worker/daemon/rank_key.h"
 
 namespace lynx {
 
-enum class RankPhase : uint8_t { kListening, kRunning, kExited };
 // How far the daemon has gone in ending a running rank.
 enum class StopStage : uint8_t { kNone, kAsked, kKilled };
 
@@ -31,6 +33,7 @@ struct DesiredRank {
   RankKey key;
   bool start = false;   // the peers are complete
   PeerAddress address;  // with `start`: where the peers expect this rank
+  bool yield = false;   // give way when a step is done
 };
 
 struct ActualRank {
@@ -39,16 +42,19 @@ struct ActualRank {
   PeerAddress address;                // kListening: where its socket is bound
   StopStage stop = StopStage::kNone;  // kRunning
   Nanos asked_at;                     // stop kAsked: when, on the clock of `now`
+  bool yield = false;                 // kRunning: asked to give way
   bool released = false;              // kExited: the server wants nothing more of it
 };
 
 enum class OperationKind : uint8_t {
-  kListen,     // bind a socket
-  kStart,      // start the process
-  kRefuse,     // record as EXITED with `reason`, without having run
-  kTerminate,  // SIGTERM
-  kKill,       // SIGKILL
-  kForget,     // close its socket, if it has one, and drop it from the table
+  kListen,         // bind a socket
+  kStart,          // start the process
+  kRefuse,         // record as EXITED with `reason`, without having run
+  kAskToYield,     // make its yield file
+  kTakeYieldBack,  // remove its yield file
+  kTerminate,      // SIGTERM
+  kKill,           // SIGKILL
+  kForget,         // close its socket, if it has one, and drop it from the table
 };
 
 struct RankOperation {

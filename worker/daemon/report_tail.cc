@@ -90,7 +90,10 @@ std::optional<RankReport> FinalReport(const std::string& path) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     absl::StatusOr<RankReport> report = ParseRankReport(*line);
     if (!report.ok()) continue;
-    if (std::holds_alternative<RankDone>(*report) || std::holds_alternative<RankFailure>(*report)) return *report;
+    if (std::holds_alternative<RankDone>(*report) || std::holds_alternative<RankYielded>(*report) ||
+        std::holds_alternative<RankFailure>(*report)) {
+      return *report;
+    }
   }
   return std::nullopt;
 }

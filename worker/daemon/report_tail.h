@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "common/rank_key.h"
 #include "worker/daemon/file_tail.h"
-#include "worker/daemon/rank_key.h"
 #include "worker/rank_report.h"
 
 namespace lynx {

@@ -2,7 +2,9 @@
 
 #include <signal.h>
 
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "common/check.h"
@@ -98,6 +100,7 @@ void RankSupervisor::Adopt(const RankKey& key) {
   }
   rank.record.process = *process;
   rank.record.phase = RecordedPhase::kRunning;
+  rank.yield = std::filesystem::exists(Folder(key).yield());
   rank.pidfd = *std::move(pidfd);
   Log(StoreRecord(Folder(key), rank.record));
   spdlog::info("{} runs as process {}: taken up again", RankKeyText(key), process->pid);
@@ -137,7 +140,8 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
       spdlog::error("passed over an assignment: {}", std::string(name.message()));
       continue;
     }
-    Wanted wanted{.assignment = assignment, .rank = {.key = key, .start = assignment.peers_size() > 0}};
+    Wanted wanted{.assignment = assignment,
+                  .rank = {.key = key, .start = assignment.peers_size() > 0, .yield = assignment.yield()}};
     if (key.rank >= 0 && key.rank < assignment.peers_size()) {
       const v1::PeerAddress& own = assignment.peers(key.rank);
       wanted.rank.address = {own.host(), own.port()};
@@ -247,6 +251,7 @@ void RankSupervisor::ReconcileOnce() {
                       .address = rank.record.address,
                       .stop = rank.stop,
                       .asked_at = rank.asked_at,
+                      .yield = rank.yield,
                       .released = rank.released});
   }
   for (const RankOperation& operation : Reconcile(desired, actual, clock_.Monotonic(), options_.grace)) {
@@ -263,6 +268,10 @@ void RankSupervisor::Execute(const RankOperation& operation) {
       return Start(operation.key);
     case OperationKind::kRefuse:
       return Refuse(operation.key, operation.reason);
+    case OperationKind::kAskToYield:
+      return SetYield(ranks_.at(operation.key), true);
+    case OperationKind::kTakeYieldBack:
+      return SetYield(ranks_.at(operation.key), false);
     case OperationKind::kTerminate:
       return Signal(ranks_.at(operation.key), StopStage::kAsked);
     case OperationKind::kKill:
@@ -312,6 +321,20 @@ void RankSupervisor::Signal(Rank& rank, StopStage stage) {
   const bool kill = stage == StopStage::kKilled;
   spdlog::info("{} is {}", RankKeyText(rank.record.key), kill ? "killed: it did not end in time" : "asked to end");
   SignalProcess(rank.pidfd, kill ? SIGKILL : SIGTERM);
+}
+
+// Tried again at the next look where it fails.
+void RankSupervisor::SetYield(Rank& rank, bool yield) {
+  const std::string path = Folder(rank.record.key).yield();
+  std::error_code failure;
+  const absl::Status status = yield ? WriteFileDurably(path, "") : absl::OkStatus();
+  if (!yield) std::filesystem::remove(path, failure);
+  if (!status.ok() || failure) {
+    return spdlog::error("cannot change {}: {}", path, failure ? failure.message() : std::string(status.message()));
+  }
+  rank.yield = yield;
+  spdlog::info("{} is {}", RankKeyText(rank.record.key),
+               yield ? "asked to give way when a step is done" : "no longer asked to give way");
 }
 
 void RankSupervisor::Forget(const RankKey& key) {

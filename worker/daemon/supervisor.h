@@ -75,6 +75,7 @@ class RankSupervisor {
     UniqueFd pidfd;                     // kRunning
     StopStage stop = StopStage::kNone;  // kRunning
     Nanos asked_at;
+    bool yield = false;                 // kRunning: asked to give way
     ReportTail reports;
     LogTail log;
     bool measured = false;      // its series exist in the metrics
@@ -103,6 +104,7 @@ class RankSupervisor {
   void Start(const RankKey& key);
   void Refuse(const RankKey& key, const std::string& reason);
   void Signal(Rank& rank, StopStage stage);
+  void SetYield(Rank& rank, bool yield);
   void Forget(const RankKey& key);
   void End(Rank& rank, const RankEnding& ending);
   void CountRunning();

@@ -7,12 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "common/rank_key.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "worker/daemon/rank_ending.h"
-#include "worker/daemon/rank_key.h"
 
 namespace lynx {
 

@@ -474,6 +474,7 @@ absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   }
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
   if (coordinates_.tp != 0) own.loss = 0;
+  own.yields = std::exchange(asks_to_yield_, false) ? 1 : 0;
   return world_sum_.Start(own, communicator_);
 }
 
@@ -481,6 +482,7 @@ absl::Status Engine::TakeSums() {
   const StepSums sums = world_sum_.Sums();
   loss_ = sums.loss / TokensOf(config_.train, config_.context);
   gradient_norm_ = std::sqrt(sums.squared_norm);
+  yields_ = sums.yields > 0;
   skip_reason_.clear();
   if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) {
     skips_in_a_row_ = 0;

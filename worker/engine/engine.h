@@ -79,6 +79,11 @@ class Engine {
   // these in a row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 
+  // Has the ranks agree, with the sums of the next step that ends, that the run is to give way to another plan.
+  void AskToYield() { asks_to_yield_ = true; }
+  // Whether any rank had asked so by the end of the last step: the same on every rank. Asking is over with the answer.
+  bool yields() const { return yields_; }
+
   // Why the last step's update was left out; empty: it was not.
   const std::string& skip_reason() const { return skip_reason_; }
 
@@ -182,6 +187,7 @@ class Engine {
   double loss_ = 0;
   double gradient_norm_ = 0;
   std::string skip_reason_;
+  bool asks_to_yield_ = false, yields_ = false;
   int32_t skips_in_a_row_ = 0;
 };
 

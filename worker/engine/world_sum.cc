@@ -29,6 +29,7 @@ StepSums WorldSum::Sums() const {
     const StepSums one = Of(rank);
     total.squared_norm += one.squared_norm;
     total.loss += one.loss;
+    total.yields += one.yields;
   }
   return total;
 }

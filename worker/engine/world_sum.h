@@ -1,4 +1,5 @@
-// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm and the loss).
+// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm, the loss, and how many
+// ranks would have the run give way).
 //
 // They travel as an all-gather of their bytes and every rank adds them in the order of ranks: so the sums are in full
 // double precision, the same bits on every rank, and a not-a-number arrives as one.
@@ -18,6 +19,7 @@ namespace lynx {
 struct StepSums {
   double squared_norm = 0;  // of all gradients, each parameter once
   double loss = 0;          // over all tokens of the global batch
+  double yields = 0;        // ranks that were asked to give way
 };
 
 class WorldSum {

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "common/check.h"
 #include "worker/rank_report.h"
@@ -47,7 +48,7 @@ BlockResult BlockStopSignals() {
   return were_blocked ? BlockResult::kWereBlocked : BlockResult::kBlocked;
 }
 
-Cancellation::Cancellation() {
+Cancellation::Cancellation(std::string yield_file) : yield_file_(std::move(yield_file)) {
   LYNX_CHECK(BlockStopSignals() == BlockResult::kWereBlocked);
   const sigset_t signals = StopSignalSet();
   signal_fd_ = signalfd(-1, &signals, SFD_CLOEXEC);
@@ -62,6 +63,10 @@ Cancellation::~Cancellation() {
   watcher_.join();
   close(signal_fd_);
   close(stop_fd_);
+}
+
+bool Cancellation::YieldRequested() const {
+  return !yield_file_.empty() && access(yield_file_.c_str(), F_OK) == 0;
 }
 
 void Cancellation::Attach(Communicator* communicator) {

@@ -51,11 +51,18 @@ absl::Status CheckpointWriter::Poll() {
 }
 
 absl::Status CheckpointWriter::ConcludePending() {
-  if (pending_ == 0) return absl::OkStatus();
-  const int64_t steps_done = std::exchange(pending_, 0);
+  return pending_ == 0 ? absl::OkStatus() : ConcludeAt(std::exchange(pending_, 0)).status();
+}
+
+absl::StatusOr<bool> CheckpointWriter::ConcludeAt(int64_t steps_done) {
   LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Conclude(IdentityAt(steps_done)));
   if (!outcome.failure.ok()) Report(steps_done, outcome.failure);
-  return absl::OkStatus();
+  return outcome.failure.ok();
+}
+
+absl::StatusOr<bool> CheckpointWriter::WriteNow(int64_t steps_done) {
+  LYNX_RETURN_IF_ERROR(Write(steps_done));
+  return ConcludeAt(std::exchange(pending_, 0));
 }
 
 absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {

@@ -44,6 +44,9 @@ class CheckpointWriter {
   // written, and the last of them brings about what Write is for; errors as there.
   absl::Status Poll();
 
+  // As Write, but not beside anything: returns when the checkpoint is visible (true) or cannot be written (false, reported).
+  absl::StatusOr<bool> WriteNow(int64_t steps_done);
+
   // As Write after the last step, whose checkpoint is all that the run leaves: not beside anything, and it tries again until
   // config.last_checkpoint_patience has passed, and is then an error on every rank, DataLoss.
   absl::Status WriteLast(int64_t steps_done);
@@ -61,6 +64,8 @@ class CheckpointWriter {
   absl::StatusOr<Outcome> Conclude(const CheckpointIdentity& identity);
   // Of the checkpoint that is under way, if one is.
   absl::Status ConcludePending();
+  // Whether the checkpoint is visible; if not, that is reported.
+  absl::StatusOr<bool> ConcludeAt(int64_t steps_done);
   // On rank 0: makes the checkpoint visible, reports it, removes older ones.
   absl::Status Publish(const CheckpointIdentity& identity);
   // On rank 0.

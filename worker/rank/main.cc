@@ -1,8 +1,9 @@
 // lynx-rank: one rank of a training job, or a measurement.
 //
-//   lynx-rank --config FILE --listen-fd N --report-file FILE   trains; the worker daemon starts it so
-//   lynx-rank --measure FILE | --measure-link FILE             measures; the agent starts it so (see measure.h)
-//   lynx-rank --check-cuda UUID                                prints the backend's name, or why it cannot use the GPU
+//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE]
+//                                                    trains; the worker daemon starts it so (cancellation.h: yield)
+//   lynx-rank --measure FILE | --measure-link FILE   measures; the agent starts it so (see measure.h)
+//   lynx-rank --check-cuda UUID                      prints the backend's name, or why it cannot use the GPU
 //
 // Exit codes: see rank_report.h; 2: wrong usage.
 #include <getopt.h>
@@ -43,6 +44,7 @@ struct Arguments {
   std::string config;
   int listen_fd = -1;
   std::string report_file;
+  std::string yield_file;
   std::string measure;
   std::string measure_link;
   std::string check_cuda;
@@ -54,7 +56,7 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
       {"config", required_argument, nullptr, 'c'},       {"listen-fd", required_argument, nullptr, 'l'},
       {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
       {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
-      {}};
+      {"yield-file", required_argument, nullptr, 'y'},   {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
       case 'c':
@@ -65,6 +67,9 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
         break;
       case 'r':
         arguments.report_file = optarg;
+        break;
+      case 'y':
+        arguments.yield_file = optarg;
         break;
       case 'm':
         arguments.measure = optarg;
@@ -167,7 +172,7 @@ int RunTraining(const Arguments& arguments, char** argv) {
       !started.ok()) {
     return fail(started);
   }
-  Cancellation cancellation;
+  Cancellation cancellation(arguments.yield_file);
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);
   if (!backend.ok()) return fail(backend.status());
   return RunRank(*config, arguments.listen_fd, **backend, *reports, cancellation);

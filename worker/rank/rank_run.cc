@@ -85,7 +85,11 @@ struct Training {
   CheckpointWriter& checkpoints;
   ReportFile& reports;
   RunLog* log;  // null but on rank 0
+  const Cancellation& cancellation;
 };
+
+// A checkpoint for which a run was to give way failed: so many steps pass before it asks again.
+constexpr int64_t kStepsBetweenYields = 20;
 
 bool Evaluates(const TrainSpec& train, int64_t steps_done) {
   return train.eval_every > 0 && steps_done % train.eval_every == 0;
@@ -138,15 +142,33 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   return absl::OkStatus();
 }
 
+// After a step with which all ranks agreed to give way: with a checkpoint of it, or not at all (false).
+absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
+  const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
+  LYNX_ASSIGN_OR_RETURN(const bool visible, training.checkpoints.WriteNow(steps_done));
+  if (visible) training.reports.Append(RankYielded{.steps = steps_done});
+  return visible;
+}
+
+enum class RunEnd : uint8_t { kDone, kYielded };
+
 // All steps that are left, with their checkpoints.
-absl::Status Train(const Training& training) {
+absl::StatusOr<RunEnd> Train(const Training& training) {
   const RealClock clock;
   const JobSpec& spec = training.config.spec;
   const int64_t steps = spec.train.steps;
   Nanos checkpoint_time;
+  int64_t next_yield = training.first;
   for (int64_t step = training.first; step < steps; ++step) {
+    if (step >= next_yield && training.cancellation.YieldRequested()) training.engine.AskToYield();
     LYNX_RETURN_IF_ERROR(TrainStep(training, step, std::exchange(checkpoint_time, Nanos(0))));
     const int64_t done = step + 1;
+    if (training.engine.yields() && done < steps) {
+      LYNX_ASSIGN_OR_RETURN(const bool yielded, Yield(training, done));
+      if (yielded) return RunEnd::kYielded;
+      next_yield = done + kStepsBetweenYields;
+      continue;
+    }
     const bool writes = WritesCheckpoint(spec, done);
     if (!writes && !training.checkpoints.under_way()) continue;
     const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
@@ -158,7 +180,7 @@ absl::Status Train(const Training& training) {
     checkpoint_time = clock.Monotonic() - begin;
   }
   training.reports.Append(RankDone{.steps = steps});
-  return absl::OkStatus();
+  return RunEnd::kDone;
 }
 
 // Of the job's held-out data; null without evaluation.
@@ -170,8 +192,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
 
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
 // `between_hosts` moves this process's memory, `between_devices` the device's.
-absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
-                          Communicator& between_devices, ReportFile& reports) {
+absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, Communicator& between_hosts,
+                                    Communicator& between_devices, ReportFile& reports,
+                                    const Cancellation& cancellation) {
   const RankCoordinates coordinates = CoordinatesOf(config.context.layout, config.rank);
   const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
@@ -215,7 +238,8 @@ absl::Status RunConnected(const RankConfig& config, Backend& backend, Communicat
                 .checkpoint_bytes = checkpoint_bytes,
                 .checkpoints = checkpoints,
                 .reports = reports,
-                .log = log ? &*log : nullptr});
+                .log = log ? &*log : nullptr,
+                .cancellation = cancellation});
 }
 
 // By NCCL; in a build without it through this process's memory.
@@ -228,28 +252,30 @@ absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& c
   return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
 }
 
-absl::Status Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
-                 Cancellation& cancellation) {
+absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
+                           Cancellation& cancellation) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
-  const auto run = [&]() -> absl::Status {
-    if (backend.host_addressable()) return RunConnected(config, backend, *communicator, *communicator, reports);
+  const auto run = [&]() -> absl::StatusOr<RunEnd> {
+    if (backend.host_addressable()) {
+      return RunConnected(config, backend, *communicator, *communicator, reports, cancellation);
+    }
     LYNX_ASSIGN_OR_RETURN(const auto between_devices, BetweenDevices(config, *communicator, backend));
-    return RunConnected(config, backend, *communicator, *between_devices, reports);
+    return RunConnected(config, backend, *communicator, *between_devices, reports, cancellation);
   };
-  const absl::Status status = run();
-  if (!status.ok()) communicator->Abort(Annotate(status, absl::StrCat("rank ", config.rank)));
-  return status;
+  absl::StatusOr<RunEnd> end = run();
+  if (!end.ok()) communicator->Abort(Annotate(end.status(), absl::StrCat("rank ", config.rank)));
+  return end;
 }
 
 }  // namespace
 
 int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,
             Cancellation& cancellation) {
-  const absl::Status status = Run(config, listen_fd, backend, reports, cancellation);
-  if (status.ok()) return kRankExitOk;
+  const absl::StatusOr<RunEnd> end = Run(config, listen_fd, backend, reports, cancellation);
+  if (end.ok()) return *end == RunEnd::kYielded ? kRankExitYielded : kRankExitOk;
   if (cancellation.requested()) return kRankExitCancelled;
-  const RankFailure failure{.reason = std::string(status.message()), .peer_lost = IsPeerLoss(status)};
+  const RankFailure failure{.reason = std::string(end.status().message()), .peer_lost = IsPeerLoss(end.status())};
   std::fprintf(stderr, "rank %d: %s\n", config.rank, failure.reason.c_str());
   reports.Append(failure);
   return failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;

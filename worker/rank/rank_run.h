@@ -2,7 +2,7 @@
 // steps and checkpoints.
 //
 //   meet peers -> open data -> states, arena -> all read the same data? -> resume point -> RankReady
-//     -> steps, checkpoints -> RankDone
+//     -> steps, checkpoints -> RankDone, or RankYielded where the run is asked to give way
 //
 // Peers meet first, so that the limit for connecting covers nobody's slow disk. Runs on the calling thread.
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_

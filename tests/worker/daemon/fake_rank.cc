@@ -1,7 +1,7 @@
 // A rank process for tests of the worker daemon. It takes lynx-rank's flags, computes nothing, and does what it is
 // told in the file $LYNX_FAKE_RANK/rank<R>, line by line as the lines appear:
 //
-//   ready | step N | done N | fail REASON | peer-lost REASON    append that report to the report file
+//   ready | step N | done N | yielded N | fail REASON | peer-lost REASON    append that report to the report file
 //   trace N          append N parts of a trace, each as large as parts are
 //   raw TEXT         append TEXT and a line end;   partial TEXT: without the line end
 //   stderr TEXT      write a line to standard error
@@ -94,6 +94,7 @@ class Rank {
       }
     }
     if (command == "done") Append(RankReportLine(RankDone{std::stoll(rest)}) + "\n");
+    if (command == "yielded") Append(RankReportLine(RankYielded{std::stoll(rest)}) + "\n");
     if (command == "fail") Append(RankReportLine(RankFailure{rest, false}) + "\n");
     if (command == "peer-lost") Append(RankReportLine(RankFailure{rest, true}) + "\n");
     if (command == "raw") Append(rest + "\n");
@@ -123,8 +124,8 @@ class Rank {
 int main(int argc, char** argv) {
   ::signal(SIGTERM, EndOnTerm);
   ::alarm(170);  // a test that was killed leaves no rank for ever
-  if (argc != 7 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
-      std::string(argv[5]) != "--report-file") {
+  if (argc != 9 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
+      std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file") {
     Fail("wrong flags");
   }
   const char* folder = std::getenv("LYNX_FAKE_RANK");

@@ -39,6 +39,15 @@ TEST(DescribeEnding, ASuccessThatIsNoneIsAFailure) {
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{0, 0}, .last_report = kDataFailure}).exit_code, kRankExitFailure);
 }
 
+TEST(DescribeEnding, WhatGaveWayDidAsItWasAsked) {
+  const RankEnding expected{kRankExitYielded, "gave way after 7 steps, as asked", false, RankOutcome::kStopped};
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{5, 0}, .last_report = RankYielded{7}}), expected);
+  EXPECT_EQ(DescribeEnding({.last_report = RankYielded{7}}), expected) << "not a child of this daemon";
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .last_report = RankYielded{7}, .stop = StopStage::kKilled}),
+            expected)
+      << "its checkpoint is there";
+}
+
 TEST(DescribeEnding, AdoptedOnesByTheirReportAlone) {
   EXPECT_EQ(DescribeEnding({.last_report = kDone}), RankEnding{});
   EXPECT_EQ(DescribeEnding({.last_report = kDataFailure}).exit_code, kRankExitFailure);

@@ -11,7 +11,8 @@ constexpr Nanos kNow{100'000'000'000};
 RankKey Key(int64_t generation = 1, int32_t rank = 0) { return {JobId("j"), Generation(generation), rank}; }
 
 std::string OperationText(const RankOperation& operation) {
-  const char* const names[] = {"listen", "start", "refuse", "terminate", "kill", "forget"};
+  const char* const names[] = {"listen",    "start", "refuse", "ask-to-yield", "take-yield-back",
+                               "terminate", "kill",  "forget"};
   return absl::StrCat(names[static_cast<int>(operation.kind)], " g", operation.key.generation.value, ".r",
                       operation.key.rank);
 }
@@ -47,6 +48,12 @@ ActualRank Killed() {
 ActualRank Exited() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere}; }
 ActualRank Released() { return {.key = Key(), .phase = RankPhase::kExited, .address = kHere, .released = true}; }
 
+template <class Rank>
+Rank Yields(Rank rank) {
+  rank.yield = true;
+  return rank;
+}
+
 TEST(Reconcile, EveryPairOfWantedAndActual) {
   const std::vector<Case> cases = {
       {"nothing", {}, {}, {}},
@@ -59,6 +66,13 @@ TEST(Reconcile, EveryPairOfWantedAndActual) {
       {"running", {WantedAt(kHere)}, {Running()}, {}},
       {"running, assignment without peers again", {Wanted()}, {Running()}, {}},
       {"running, not wanted", {}, {Running()}, {"terminate g1.r0"}},
+      {"running, is to give way", {Yields(WantedAt(kHere))}, {Running()}, {"ask-to-yield g1.r0"}},
+      {"running, asked to give way", {Yields(Wanted())}, {Yields(Running())}, {}},
+      {"running, need not give way after all", {Wanted()}, {Yields(Running())}, {"take-yield-back g1.r0"}},
+      {"running, asked to give way, not wanted", {}, {Yields(Running())}, {"terminate g1.r0"}},
+      {"asked to end, is to give way", {Yields(Wanted())}, {Asked(kNow)}, {}},
+      {"listening, is to give way: when it runs", {Yields(Wanted())}, {Listening()}, {}},
+      {"exited, is to give way", {Yields(Wanted())}, {Exited()}, {}},
       {"asked to end, has time", {}, {Asked(kNow - kGrace + Nanos(1))}, {}},
       {"asked to end, time is over", {}, {Asked(kNow - kGrace)}, {"kill g1.r0"}},
       {"killed, not gone yet", {}, {Killed()}, {}},

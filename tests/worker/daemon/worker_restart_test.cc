@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/worker/daemon/worker_harness.h"
@@ -53,6 +54,39 @@ TEST_F(WorkerRestartTest, ARestartedDaemonTakesUpItsRankAndItsReports) {
   cluster_.WaitUntil("EXITED", [](const Told& t) { return InPhase(t, 1, 0, v1::RANK_PHASE_EXITED); });
   EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->exit_code(), 0);
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
+}
+
+// The request is a file, so it outlives the daemon that made it, and the next one can take it back.
+TEST_F(WorkerRestartTest, ARankIsAskedToGiveWayUntilThatIsTakenBack) {
+  StartDaemon();
+  Run();
+  const auto asked = [&] { return std::filesystem::exists(folder().yield()); };
+  const auto await_asked = [&](bool expected) {
+    for (int i = 0; i < 3000 && asked() != expected; ++i) ::usleep(10'000);
+    EXPECT_EQ(asked(), expected);
+  };
+  EXPECT_FALSE(asked());
+  assignment_.set_yield(true);
+  WantOnly({assignment_});
+  await_asked(true);
+  KillAndRestartDaemon();
+  cluster_.WaitUntil("taken up", [](const Told& told) { return told.attached == 2; });
+  EXPECT_TRUE(asked());
+  assignment_.set_yield(false);
+  WantOnly({assignment_});
+  await_asked(false);
+  assignment_.set_yield(true);
+  WantOnly({assignment_});
+  await_asked(true);
+  EXPECT_TRUE(ProcessLives(StartedPids(0).back())) << "nothing else happens to it";
+
+  Tell(0, "yielded 3");
+  Tell(0, "exit 5");
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
+  EXPECT_EQ(status.exit_code(), 5);
+  EXPECT_EQ(status.reason(), "gave way after 3 steps, as asked");
+  EXPECT_EQ(cluster_.told().reports.back().yielded().steps(), 3);
 }
 
 TEST_F(WorkerRestartTest, ARankThatEndedWhileNobodyWatchedIsReportedByItsLastReport) {

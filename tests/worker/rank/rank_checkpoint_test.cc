@@ -324,17 +324,6 @@ TEST(RankCheckpoint, ADirectoryThatCannotBeMadeEndsTheRunBeforeItTrains) {
   ExpectRefused(ranks, blocked);
 }
 
-// A directory in which a short name can be made and a long one cannot: the fence, but no shard.
-std::string DirectoryForShortNames(const TestFolder& folder) {
-  constexpr size_t kLongestPath = 4095;
-  const std::string longest = "/.step-00000003.small.g1/shard-0000-0000.safetensors";
-  std::string path = folder.path();
-  while (path.size() + longest.size() <= kLongestPath) {
-    path += "/" + std::string(std::min<size_t>(200, kLongestPath + 1 - longest.size() - path.size()), 'd');
-  }
-  return path;
-}
-
 // A disk that takes a second, and steps that take a thousandth of that.
 TEST(RankCheckpoint, TrainingGoesOnWhileOneIsWritten) {
   const TestFolder folder;

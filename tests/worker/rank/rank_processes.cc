@@ -111,8 +111,18 @@ std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
   return configs;
 }
 
+std::string DirectoryForShortNames(const TestFolder& folder) {
+  constexpr size_t kLongestPath = 4095;
+  const std::string longest = "/.step-00000003.small.g1/shard-0000-0000.safetensors";
+  std::string path = folder.path();
+  while (path.size() + longest.size() <= kLongestPath) {
+    path += "/" + std::string(std::min<size_t>(200, kLongestPath + 1 - longest.size() - path.size()), 'd');
+  }
+  return path;
+}
+
 RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation,
-                             const std::vector<int>& absent, const std::map<int, RankFault>& faults)
+                             const std::vector<int>& absent, const std::map<int, RankFault>& faults, bool yields)
     : folder_(folder), generation_(generation) {
   std::vector<PeerAddress> peers;
   std::vector<int> sockets;
@@ -127,6 +137,7 @@ RankProcesses::RankProcesses(const TestFolder& folder, std::vector<RankConfig> c
     config.rank = rank;
     config.peers = peers;
     std::ofstream(FileOf("config", rank)) << RankConfigText(config);
+    if (yields) AskToYield(rank);
     const bool is_absent = std::find(absent.begin(), absent.end(), rank) != absent.end();
     processes_.push_back(is_absent ? -1 : Start(rank, sockets[rank], faults));
   }
@@ -153,10 +164,14 @@ pid_t RankProcesses::Start(int rank, int listen_fd, const std::map<int, RankFaul
   if (fault != faults.end()) {
     arguments.push_back(fault->second.name);
     arguments.push_back(absl::StrCat(fault->second.step));
+  } else {
+    arguments.insert(arguments.end(), {"--yield-file", FileOf("yield", rank)});
   }
   return Spawn(fault == faults.end() ? kLynxRank : kFaultyBinary, arguments, FileOf("out", rank), FileOf("err", rank),
                listen_fd);
 }
+
+void RankProcesses::AskToYield(int rank) const { std::ofstream(FileOf("yield", rank)).put('\n'); }
 
 void RankProcesses::Signal(int rank, int signal) const { kill(processes_[rank], signal); }
 

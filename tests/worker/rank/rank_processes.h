@@ -25,6 +25,8 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage,
 std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const std::function<void(RankConfig&)>& change = nullptr,
                                 const ParallelLayout& layout = kSmallLayout);
+// A directory in which a short name can be made and a long one cannot: the fence, but no shard.
+std::string DirectoryForShortNames(const TestFolder& folder);
 // Steps that no test sees the end of.
 inline constexpr int64_t kEndless = 1'000'000;
 
@@ -38,15 +40,17 @@ class RankProcesses {
     std::string name;
     int64_t step = 0;
   };
-  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage. `faults`: by rank.
+  // Starts the ranks of one generation, all but those that are `absent`. `configs`: by stage. `faults`: by rank. `yields`: they
+  // find that they are asked to give way (faulty ones do not look).
   RankProcesses(const TestFolder& folder, std::vector<RankConfig> configs, int64_t generation = 1,
-                const std::vector<int>& absent = {}, const std::map<int, RankFault>& faults = {});
+                const std::vector<int>& absent = {}, const std::map<int, RankFault>& faults = {}, bool yields = false);
   ~RankProcesses();  // kills and reaps what still runs
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   pid_t pid(int rank) const { return processes_[rank]; }
   void Signal(int rank, int signal) const;
+  void AskToYield(int rank) const;
   // Waits for the process to end; fails the test and kills it after a minute, which nothing here needs.
   int ExitCode(int rank);
   std::vector<RankReport> Reports(int rank) const;

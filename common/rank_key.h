@@ -1,6 +1,7 @@
-// RankKey: names one rank of one generation of a job on this node. Plain data.
-#ifndef LYNX_WORKER_DAEMON_RANK_KEY_H_
-#define LYNX_WORKER_DAEMON_RANK_KEY_H_
+// RankKey: names one rank of one generation of a job, and RankPhase, how far its node is with it: what the server and the
+// worker daemons speak of. Plain data.
+#ifndef LYNX_COMMON_RANK_KEY_H_
+#define LYNX_COMMON_RANK_KEY_H_
 
 #include <compare>
 #include <cstdint>
@@ -18,6 +19,9 @@ struct RankKey {
   auto operator<=>(const RankKey&) const = default;
 };
 
+// kListening: its socket is bound, and no process started.
+enum class RankPhase : uint8_t { kListening, kRunning, kExited };
+
 // "rank 3 of job j-12 (generation 2)", for messages.
 inline std::string RankKeyText(const RankKey& key) {
   return absl::StrCat("rank ", key.rank, " of job ", key.job.value, " (generation ", key.generation.value, ")");
@@ -25,4 +29,4 @@ inline std::string RankKeyText(const RankKey& key) {
 
 }  // namespace lynx
 
-#endif  // LYNX_WORKER_DAEMON_RANK_KEY_H_
+#endif  // LYNX_COMMON_RANK_KEY_H_
