@@ -106,7 +106,7 @@ JobField ForbiddenField() {
 
 JobField RanksField() {
   return {
-      "resources.ranks", "devices to train on: a number, or a range such as 2..8", true,
+      "resources.ranks", "devices to train on: a number, or a range such as 2..8, within which the job follows its cluster (docs/elastic.md)", true,
       [](const std::string& text, JobSpec& spec) {
         const std::vector<std::string> parts = absl::StrSplit(text, "..");
         ResourceSpec& r = spec.resources;

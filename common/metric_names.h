@@ -21,6 +21,9 @@ inline constexpr Metric kEventQueue{"lynx_event_queue_length", "Events that wait
 
 // Per job: labels job (id) and name.
 inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", "Automatic restarts of the job."};
+inline constexpr Metric kJobReplans{"lynx_job_replans_total",
+                                    "Times that the job, which had a plan, was planned again (label decision: kept, the plan "
+                                    "that it had; adopted, a better one for more devices; forced, one for fewer or others)."};
 inline constexpr Metric kJobSteps{"lynx_job_steps_total", "Training steps that the job has done."};
 inline constexpr Metric kJobTokens{"lynx_job_tokens_total", "Tokens that the job has trained on."};
 inline constexpr Metric kJobLoss{"lynx_job_loss", "Loss of the newest step, in nats per token."};

@@ -95,7 +95,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
         SetState(job, JobState::kQueued, "server-restarted", "the server restarted; the job is planned again");
         [[fallthrough]];
       case JobState::kQueued:
-        queue_.insert(job.record.submission);
+        if (!Makes(Mistake::kForgetTheQueue)) queue_.insert(job.record.submission);
         break;
       default:
         RestoreGeneration(job);
@@ -108,6 +108,12 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
 void Controller::RestoreGeneration(Job& job) {
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
+  if (job.record.stop == StopKind::kReplan) {  // the plan that they should give way to went with the server
+    job.record.stop = StopKind::kNone;
+    job.record.stop_reason.clear();
+    job.record.reason = "goes on as planned";
+  }
+  if (IsStopping(job)) job.stopping_since = now_;
   Touch(job);
   job.statistics = StepStatistics(job.plan->layout, job.record.measured);
   job.traces = TraceAssembly(job.plan->stages.size());

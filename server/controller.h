@@ -23,6 +23,10 @@
 // finished and exited 0. Every rank's worker must show that the rank is gone before a next generation begins, or its node
 // be lost.
 //
+// A job with a range of ranks is elastic. Where its devices are lost and others do not make up for them, it is planned again for
+// what is left; where more are free and nobody waits for them, it is planned for these too beside its training, and if that pays,
+// its ranks give way after a step with a checkpoint, and the next generation begins with the new plan (controller_replan.cc).
+//
 // FIFO: jobs get devices in the order in which they were submitted; none passes an older one that waits.
 #ifndef LYNX_SERVER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_H_
@@ -50,6 +54,20 @@ namespace lynx {
 // Of one desired state. Leaves room for everything else below the largest message (proto/message_limit.h).
 inline constexpr Bytes kMostProgramText{48 << 20};
 
+// For the test that shows that tests find mistakes (tests/sim).
+enum class Mistake : uint8_t {
+  kNone,
+  kReuseGeneration,      // a restart has the number of the generation before
+  kStartBesideOldRanks,  // does not wait until ranks of the generation before are gone
+  kForgetWhatIsHeld,     // devices of other jobs count as free
+  kForgetKeys,           // an idempotency key is not looked up
+  kSucceedEarly,         // a job has succeeded with its last step, before the checkpoint of it
+  kForgetTheQueue,       // a restarted server leaves queued jobs out
+  kNeverLoseNodes,       // a node that is away is waited for for ever
+  kForgetStrays,         // what still runs on a node that was given up and is back does not count
+  kStartSilently,        // a generation begins without an event
+};
+
 struct ControllerOptions {
   // Absence of a worker daemon after which its node counts as lost. After a start of the server, too: no node is lost
   // earlier.
@@ -58,9 +76,17 @@ struct ControllerOptions {
   Nanos listen_timeout{60'000'000'000};   // for all ranks of a generation to listen
   // Ranks that end because a peer is gone often report it before the rank that is at fault: how long to wait for that.
   Nanos culprit_grace{2'000'000'000};
+  // A generation that is being stopped does not wait longer for the ranks of a node without a worker daemon: they have lost
+  // their peers, and what they might still commit is refused.
+  Nanos stop_timeout{10'000'000'000};
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
+  // A job trains for so long before it is planned again for more devices.
+  Nanos replan_after{5'000'000'000};
+  int32_t most_replans_per_hour = 12;  // of a job, but for those that a loss makes necessary
+  // For ranks to give way; at least ten of their steps.
+  Nanos yield_timeout{60'000'000'000};
   // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
   int64_t max_unfinished_jobs = 10'000;
@@ -73,6 +99,7 @@ struct ControllerOptions {
   Bytes most_program_text = kMostProgramText;
   // The shapes whose op times a plan wants (planner/plan.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
+  Mistake mistake = Mistake::kNone;  // for tests alone
 };
 
 class Controller {
@@ -111,11 +138,23 @@ class Controller {
     bool failed = false;
     bool peer_lost = false;       // failed, but only because a peer was gone
     bool during_stop = false;     // failed after the stop had begun
+    bool gave_way = false;        // as it was asked to
     int32_t exit_code = 0;
     std::string reason;
     int64_t order = 0;            // of the failure among those of the job
     Nanos exited_at, finished_at;
     int64_t received = 0;         // newest report that was folded in
+  };
+  // Planning beside the training.
+  struct Replanning {
+    std::string trigger;                 // why; empty: it is not under way
+    std::shared_ptr<const Plan> plan;    // that the ranks give way to
+    std::shared_ptr<const ClusterTopology> cluster;  // that it was made for
+    std::vector<DeviceRef> placement;
+    std::vector<DeviceRef> considered;   // that the plan was made for, or for which none was worth a change
+    Nanos not_before;                    // monotonic
+    std::vector<Nanos> changes;          // when, within the last hour
+    Nanos began, start_took{10'000'000'000};  // when this generation began; how long one took until it ran
   };
   struct Job {
     JobRecord record;
@@ -126,15 +165,17 @@ class Controller {
     StepStatistics statistics;
     TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
-    // PLANNING
+    // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
     bool plan_asked = false;
     int64_t attempt = 0;
+    Replanning replanning;
     int32_t min_devices = 0;  // at least so many for the next plan: fewer have been tried
     DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
     // timers, monotonic; 0 = off
-    Nanos measure_deadline, listen_deadline, stop_deadline, persist_at;
+    Nanos measure_deadline, listen_deadline, stop_deadline, yield_deadline, persist_at;
+    Nanos stopping_since;  // since when the ranks are to end at once
     Nanos persisted;
     int64_t failures = 0;
   };
@@ -159,6 +200,8 @@ class Controller {
     bool worker_attached() const { return worker_link.stream != 0; }
   };
 
+  bool Makes(Mistake mistake) const { return options_.mistake == mistake; }
+
   // controller.cc: bookkeeping of one Step
   std::vector<Effect> Finish();
   void AddEvent(Job& job, const std::string& kind, const std::string& reason);
@@ -180,9 +223,11 @@ class Controller {
   Demand DemandOf(const Job& job) const;
   void PlanRefused(Job& job, const std::string& reason);
   void BeginPlanning(Job& job, Reservation reservation);
+  void Prepare(Job& job, Reservation reservation);
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
+  static bool IsPlanned(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
@@ -190,6 +235,23 @@ class Controller {
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
   void SetWaiting(Job& job, const std::string& reason);
+
+  // controller_replan.cc: other plans for jobs that have one
+  static bool IsElastic(const Job& job);
+  static bool IsStopping(const Job& job);
+  bool ReplanForLess(Job& job, const std::string& reason);
+  void LookForMore();
+  bool MayGrow(const Job& job) const;
+  void ConsiderPlan(Job& job, const PlanReady& event);
+  static Nanos CostOfChange(const Job& job);
+  std::string WhyNot(const Job& job, const Plan& plan) const;
+  void KeepPlan(Job& job, const std::string& reason);
+  void GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef> placement);
+  void ChangePlan(Job& job);
+  void TakeYieldBack(Job& job);
+  void EndReplanning(Job& job);
+  void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
+               std::vector<DeviceRef> considered);
 
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);
@@ -210,6 +272,7 @@ class Controller {
   void CheckStopped(Job& job);
   void EndGeneration(Job& job);
   void Restart(Job& job, const std::string& reason);
+  void StartAgain(Job& job, const std::string& reason);
   bool NodesServe(const Job& job) const;
   bool RankGone(const Job& job, int32_t rank) const;
   bool RankOver(const Job& job, int32_t rank) const;
@@ -228,8 +291,10 @@ class Controller {
   Node* Admit(Party party, int64_t stream, const NodeId& name, const std::string& host, const std::string& boot);
   Node& NodeOf(const NodeId& name);
   bool IsLive(const RankKey& key, const Node& node) const;
+  bool HasStrays(const Node& node) const;
   void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
+  static bool Measures(const Node& node, const Job& job);
   WorkerWish WishOf(const Node& node) const;
   AgentWish ShapesFor(const Node& node) const;
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;

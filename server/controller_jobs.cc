@@ -26,21 +26,6 @@ std::string CountText(int32_t count, DeviceKind kind) {
   return absl::StrCat(count, kind == DeviceKind::kCuda ? " GPU" : " device", count == 1 ? "" : "s");
 }
 
-// Only the devices among `wanted`.
-std::vector<NodeDevices> Among(const std::vector<NodeDevices>& free, const std::vector<DeviceRef>& wanted) {
-  std::vector<NodeDevices> result;
-  for (const NodeDevices& node : free) {
-    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device};
-    for (const int32_t device : node.free) {
-      if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
-        kept.free.push_back(device);
-      }
-    }
-    result.push_back(std::move(kept));
-  }
-  return result;
-}
-
 // What is shown of an ended job's plan; its programs are the store's to keep.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
@@ -57,7 +42,7 @@ int32_t CountDevices(const std::vector<NodeDevices>& nodes) {
 }  // namespace
 
 void Controller::OnSubmitted(const JobSubmitted& event) {
-  if (const auto known = by_key_.find(event.idempotency_key); known != by_key_.end()) {
+  if (const auto known = by_key_.find(event.idempotency_key); known != by_key_.end() && !Makes(Mistake::kForgetKeys)) {
     const JobRecord& earlier = jobs_.at(known->second).record;
     absl::Status status;
     if (earlier.spec_digest != event.spec_digest) {
@@ -125,7 +110,7 @@ void Controller::OnCancel(const CancelRequested& event) {
     EndJob(*job, JobState::kCancelled, "cancelled", reason);
     return;
   }
-  if (job->record.stop == StopKind::kNone) {
+  if (!IsStopping(*job)) {
     BeginStop(*job, StopKind::kCancel, "", reason);
     return;
   }
@@ -142,6 +127,7 @@ void Controller::Schedule() {
     if (!TryBegin(head)) return;
     LYNX_CHECK(queue_.empty() || *queue_.begin() != head.record.submission);
   }
+  LookForMore();
 }
 
 Demand Controller::DemandOf(const Job& job) const {
@@ -177,6 +163,7 @@ bool Controller::TryBegin(Job& job) {
                       absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
       return true;
     }
+    if (ReplanForLess(job, absl::StrCat("of the ", needed, " devices of its plan not all are free"))) return true;
   } else {
     const Demand demand = DemandOf(job);
     needed = demand.min_ranks;
@@ -214,7 +201,7 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
   std::set<DeviceRef> used;
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
-    if (&job == for_job || job.record.state == JobState::kQueued) continue;
+    if (&job == for_job || job.record.state == JobState::kQueued || Makes(Mistake::kForgetWhatIsHeld)) continue;
     for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
     used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
   }
@@ -225,7 +212,7 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
 std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
-    if (!node.worker_attached()) continue;
+    if (!node.worker_attached() || HasStrays(node)) continue;
     NodeDevices devices{.node = name};
     for (const Device& device : node.agent.devices) {
       if (device.kind != kind || used.contains(DeviceRef{name, device.index})) continue;
@@ -241,27 +228,31 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
 
 void Controller::BeginPlanning(Job& job, Reservation reservation) {
   queue_.erase(job.record.submission);
+  const std::vector<DeviceRef>& devices = reservation.devices;
+  SetState(job, JobState::kPlanning, "planning",
+           absl::StrCat("measures and plans for ", CountText(static_cast<int32_t>(devices.size()), KindOf(job)), " on ",
+                        NodeNames(devices)));
+  Prepare(job, std::move(reservation));
+}
+
+// Holds the devices, has their agents measure what the planner wants to know, then asks it for a plan.
+void Controller::Prepare(Job& job, Reservation reservation) {
   job.reservation = std::move(reservation);
   job.wanted = options_.wanted_shapes(*job.record.spec, job.reservation.topology);
   if (job.wanted.size() > kMaxShapes) job.wanted.resize(kMaxShapes);
   job.plan_asked = false;
   ++job.attempt;
   job.measure_deadline = now_ + options_.measure_timeout;
-  SetState(job, JobState::kPlanning, "planning",
-           absl::StrCat("measures ", job.wanted.size(), job.wanted.size() == 1 ? " layer shape" : " layer shapes",
-                        " and plans for ",
-                        CountText(static_cast<int32_t>(job.reservation.devices.size()), KindOf(job)), " on ",
-                        NodeNames(job.reservation.devices)));
   for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
   AdvancePlanning(job);
 }
 
 void Controller::AdvancePlanning(Job& job) {
-  if (job.record.state != JobState::kPlanning || job.plan_asked) return;
+  if (!IsPlanned(job) || job.plan_asked) return;
   if (now_ < job.measure_deadline) {
     for (const DeviceRef& device : job.reservation.devices) {
       const Node& node = NodeOf(device.node);
-      if (!node.agent_attached()) continue;
+      if (!node.agent_attached() || !Measures(node, job)) continue;
       for (const LayerShape& shape : job.wanted) {
         const AgentState& agent = node.agent;
         const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
@@ -287,7 +278,7 @@ void Controller::AskForPlan(Job& job) {
     profiles.push_back(NodeOf(name).agent.profile);
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
-  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
+  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, ShareShapes(std::move(profiles)))};
   for (NodeGroup& group : request.cluster.groups) {
     // Of a CPU the memory is the node's own: none may count on it a second time.
     group.host_is_device = KindOf(job) == DeviceKind::kCpu;
@@ -307,9 +298,9 @@ void Controller::EndPlanning(Job& job) {
 
 void Controller::OnPlanReady(const PlanReady& event) {
   Job* job = FindJob(event.job);
-  const bool awaited = job != nullptr && job->record.state == JobState::kPlanning && job->plan_asked &&
-                       job->attempt == event.attempt;
-  if (!awaited) return;
+  const bool awaited = job != nullptr && IsPlanned(*job) && job->plan_asked && job->attempt == event.attempt;
+  if (!awaited || job->replanning.plan != nullptr) return;
+  if (job->record.state != JobState::kPlanning) return ConsiderPlan(*job, event);
   if (const auto* status = std::get_if<absl::Status>(&event.result)) {
     PlanRefused(*job, std::string(status->message()));
     return;
@@ -339,16 +330,8 @@ void Controller::OnPlanReady(const PlanReady& event) {
              absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
     return;
   }
-  job->plan = plan;
-  job->program_text = ProgramTextOf(*plan);
-  job->record.plan_digest = plan->digest;
-  job->record.device_kind = job->tried_kind;
-  effects_.push_back(InsertPlan{job->record.id, plan, event.cluster});
-  AddEvent(*job, "planned",
-           absl::StrCat(LayoutText(plan->layout), ", micro-batch ", plan->micro_batch, ", ", plan->microbatches,
-                        " microbatches, ", RecomputeModeName(plan->mode), "; predicted step ",
-                        FormatDuration(plan->step),
-                        plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
+  if (job->tried_kind != DeviceKind::kAny) job->record.device_kind = job->tried_kind;
+  SetPlan(*job, plan, event.cluster, reserved);
   StartGeneration(*job, *placement, "placed",
                   absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
 }
@@ -379,6 +362,13 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
   EndPlanning(job);
   job.min_devices = tried + 1;
+  if (job.plan != nullptr) {  // it has trained, and will again where its plan's devices are
+    queue_.insert(job.record.submission);
+    SetState(job, JobState::kQueued, "queued",
+             absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason,
+                          "); waits for more"));
+    return;
+  }
   if (!Reserve(AttachedDevices(KindOf(job), {}), DemandOf(job)).has_value()) {
     EndJob(job, JobState::kFailed, "failed", reason);
     return;
@@ -394,7 +384,9 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   JobRecord& record = job.record;
   queue_.erase(record.submission);
   LeaveNodes(job);
-  record.generation = Generation(record.generation.value + 1);
+  if (!Makes(Mistake::kReuseGeneration) || record.generation == Generation(0)) {
+    record.generation = Generation(record.generation.value + 1);
+  }
   record.stop = StopKind::kNone;
   record.stop_reason.clear();
   record.resume_step = record.checkpoint_step;
@@ -410,10 +402,11 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.statistics = StepStatistics(job.plan->layout, {});
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
+  job.replanning.began = now_;
   job.failures = 0;
-  job.stop_deadline = Nanos(0);
+  job.stop_deadline = job.stopping_since = Nanos(0);
   job.listen_deadline = now_ + options_.listen_timeout;
-  SetState(job, JobState::kStarting, kind, reason);
+  SetState(job, JobState::kStarting, kind, Makes(Mistake::kStartSilently) ? "" : reason);
   TouchNodesOf(job);
 }
 
@@ -426,6 +419,7 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   JobRecord& record = job.record;
   queue_.erase(record.submission);
   unfinished_.erase(record.id);
+  EndReplanning(job);
   LeaveNodes(job);
   if (!job.ranks.empty()) record.measured = job.statistics.Measured();
   job.ranks.clear();

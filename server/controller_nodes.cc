@@ -70,7 +70,7 @@ void Controller::OnAgentReported(const AgentReported& event) {
   const std::set<JobId> jobs = unfinished_;  // planning may end, and with it the job
   for (const JobId& id : jobs) {
     Job& job = jobs_.at(id);
-    if (job.record.state == JobState::kPlanning) AdvancePlanning(job);
+    AdvancePlanning(job);
   }
 }
 
@@ -122,6 +122,15 @@ bool Controller::IsLive(const RankKey& key, const Node& node) const {
          job->second.record.ranks[static_cast<size_t>(key.rank)].where.node == node.name;
 }
 
+// Whether processes of a generation that is over still run there: the node was given up for lost and is back. Until they have
+// ended, its devices are not free.
+bool Controller::HasStrays(const Node& node) const {
+  if (Makes(Mistake::kForgetStrays)) return false;
+  return std::any_of(node.ranks.begin(), node.ranks.end(), [&](const auto& entry) {
+    return entry.second.phase == RankPhase::kRunning && !IsLive(entry.first, node);
+  });
+}
+
 // Ranks of a job or generation that is over, perhaps with this very report: what they say is taken or refused for good
 // and not to be sent for ever, and those that have ended are to be released (WishOf).
 void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
@@ -134,6 +143,7 @@ void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
     return rank.phase == RankPhase::kExited && !IsLive(rank.key, node);
   });
   if (ended || !stray.empty()) worker_dirty_.insert(node.name);
+  if (ended) schedule_ = true;  // its devices may be free now
 }
 
 void Controller::OnAgentGone(const AgentGone& event) {
@@ -160,7 +170,7 @@ void Controller::OnTick() {
   for (const auto& [name, node] : nodes_) {
     if (node.worker_attached()) continue;
     if (!node.jobs.empty()) {
-      if (!node.lost && now_ - node.worker_gone_at >= options_.node_timeout) lost.push_back(name);
+      if (!node.lost && !Makes(Mistake::kNeverLoseNodes) && now_ - node.worker_gone_at >= options_.node_timeout) lost.push_back(name);
     } else if (!node.agent_attached() && now_ - node.seen_monotonic >= kForgetNode) {
       idle.push_back(name);
     }
@@ -186,7 +196,7 @@ void Controller::LoseNode(Node& node) {
     Job& job = jobs_.at(id);
     CheckSucceeded(job);
     if (IsFinal(job.record.state)) continue;
-    if (job.record.stop == StopKind::kNone) {
+    if (!IsStopping(job)) {
       BeginStop(job, StopKind::kRestart, "node-lost", reason);
       continue;
     }
@@ -197,11 +207,16 @@ void Controller::LoseNode(Node& node) {
   }
 }
 
+// Measurements for a job that trains meanwhile would disturb those that train on the node, and be worth little.
+bool Controller::Measures(const Node& node, const Job& job) {
+  return job.replanning.trigger.empty() || node.jobs.empty();
+}
+
 AgentWish Controller::ShapesFor(const Node& node) const {
   AgentWish wish;
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
-    if (job.record.state != JobState::kPlanning || job.plan_asked) continue;
+    if (!IsPlanned(job) || job.plan_asked || !Measures(node, job)) continue;
     const std::vector<DeviceRef>& devices = job.reservation.devices;
     const auto here = [&](const DeviceRef& device) { return device.node == node.name; };
     if (std::none_of(devices.begin(), devices.end(), here)) continue;
@@ -229,6 +244,7 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   }
   // Before its agent is back, nobody knows which GPUs the node's devices are.
   if (assignment.device_kind == DeviceKind::kCuda && node.agent.devices.empty()) assignment.peers = nullptr;
+  assignment.yield = job.record.stop == StopKind::kReplan;
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;
@@ -253,7 +269,8 @@ WorkerWish Controller::WishOf(const Node& node) const {
       const RankRecord& rank = job.record.ranks[r];
       if (rank.where.node != node.name) continue;
       const RankAssignment assignment = AssignmentOf(job, static_cast<int32_t>(r), node);
-      if (job.record.stop == StopKind::kNone) wish.ranks.push_back(assignment);
+      if (job.record.stop == StopKind::kNone || job.record.stop == StopKind::kReplan)
+        wish.ranks.push_back(assignment);
       if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }
   }

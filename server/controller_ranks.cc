@@ -17,6 +17,7 @@ constexpr int kExitPeerLost = 3;
 constexpr int kExitCancelled = 4;
 constexpr int kExitTerminated = 128 + 15;
 constexpr int kExitKilled = 128 + 9;
+constexpr int kExitYielded = 5;
 constexpr size_t kLogLinesInReason = 3;
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
@@ -66,6 +67,8 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
     job.ranks[r].finished_at = now_;
     Touch(job);
     CheckSucceeded(job);
+  } else if (std::holds_alternative<RankGaveWay>(message.body)) {
+    job.ranks[r].gave_way = true;
   } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
     RankFailed(job, rank, fault->reason, fault->peer_lost, true);
   }
@@ -161,7 +164,7 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
 // A worker lists every rank that it should run from the time it first did. One that it no longer knows was lost with the
 // daemon's state or the machine, even if the worker has begun to start it again.
 void Controller::ObserveMissing(Job& job, const Node& node) {
-  for (size_t r = 0; r < job.ranks.size() && job.record.stop == StopKind::kNone; ++r) {
+  for (size_t r = 0; r < job.ranks.size() && !IsStopping(job); ++r) {
     const RankRecord& record = job.record.ranks[r];
     const LiveRank& live = job.ranks[r];
     const bool was_there = live.phase.has_value() || live.started || record.port > 0;
@@ -176,6 +179,14 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
   live.phase = RankPhase::kExited;
   live.exited_at = now_;
   live.exit_code = seen.exit_code;
+  if (seen.exit_code == kExitYielded || live.gave_way) {
+    // Asked to by a server that then thought better of it, or in vain.
+    live.gave_way = true;
+    if (job.record.stop == StopKind::kNone) {
+      BeginStop(job, StopKind::kReplan, "", absl::StrCat(RankText(job.record, rank), " gave way to another plan"));
+    }
+    return;
+  }
   if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
     RankFailed(job, rank, seen.reason, seen.peer_lost || seen.exit_code == kExitPeerLost, false);
   }
@@ -184,16 +195,16 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
 // A rank's failure comes twice as a rule: its own report, then its exit. The first counts, but its own words win.
 void Controller::RankFailed(Job& job, int32_t rank, const std::string& reason, bool peer_lost, bool reported) {
   LiveRank& live = job.ranks[static_cast<size_t>(rank)];
-  if (live.failed && !(reported && !live.fault_reported)) return;
+  if (live.gave_way || (live.failed && !(reported && !live.fault_reported))) return;
   if (!live.failed) {
-    live.during_stop = job.record.stop != StopKind::kNone;
+    live.during_stop = IsStopping(job);
     live.order = ++job.failures;
   }
   live.failed = true;
   live.fault_reported = reported;
   live.peer_lost = peer_lost;
   live.reason = reason;
-  if (job.record.stop != StopKind::kNone) return;
+  if (IsStopping(job)) return;
   if (!peer_lost) {
     BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, rank));
   } else if (job.stop_deadline == Nanos(0)) {
@@ -260,6 +271,8 @@ void Controller::CheckRunning(Job& job) {
   const bool stepped = record.best_steps > record.base_steps;
   if (!ready && !stepped) return;
   if (record.started == Nanos(0)) record.started = wall_;
+  job.replanning.start_took = now_ - job.replanning.began;
+  job.replanning.not_before = now_ + options_.replan_after;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   SetState(job, JobState::kRunning, "running",
            first_step > 0                        ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
@@ -272,6 +285,11 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   LYNX_CHECK(found != nodes_.end());
   const Node& node = found->second;
   if (node.lost) return true;
+  if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
+  if (!node.worker_attached() && job.stopping_since != Nanos(0) &&
+      now_ - std::max(node.worker_gone_at, job.stopping_since) >= options_.stop_timeout) {
+    return true;
+  }
   if (!node.heard) return false;
   const auto seen = node.ranks.find({job.record.id, job.record.generation, rank});
   return seen == node.ranks.end() || seen->second.phase == RankPhase::kExited;
@@ -290,8 +308,9 @@ bool Controller::RankOver(const Job& job, int32_t rank) const {
 void Controller::CheckSucceeded(Job& job) {
   JobRecord& record = job.record;
   const bool runs = record.state == JobState::kRunning || record.state == JobState::kStarting;
-  if (!runs || record.stop != StopKind::kNone) return;
+  if (!runs || IsStopping(job)) return;
   for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (Makes(Mistake::kSucceedEarly) && record.best_steps >= record.spec->train.steps) break;
     if (!RankOver(job, static_cast<int32_t>(r))) return;
   }
   EndJob(job, JobState::kSucceeded, "succeeded",
@@ -300,11 +319,13 @@ void Controller::CheckSucceeded(Job& job) {
 
 // The nodes are told to stop the ranks of this generation; EndGeneration goes on when all are gone.
 void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason) {
-  LYNX_CHECK(job.record.stop == StopKind::kNone && kind != StopKind::kNone);
+  LYNX_CHECK(!IsStopping(job) && kind != StopKind::kNone);
+  if (kind != StopKind::kReplan) EndReplanning(job);
   job.record.stop = kind;
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.stop_deadline = job.listen_deadline = Nanos(0);
+  job.stopping_since = kind == StopKind::kReplan ? Nanos(0) : now_;
   if (!event_kind.empty()) AddEvent(job, event_kind, reason);
   notices_[job.record.id];
   Touch(job);
@@ -324,6 +345,10 @@ void Controller::EndGeneration(Job& job) {
   JobRecord& record = job.record;
   if (record.stop == StopKind::kCancel) {
     EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
+    return;
+  }
+  if (record.stop == StopKind::kReplan) {
+    ChangePlan(job);
     return;
   }
   int32_t rank = 0;
@@ -351,6 +376,7 @@ bool Controller::NodesServe(const Job& job) const {
   return std::all_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
     const auto node = nodes_.find(rank.where.node);
     if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
+    if (HasStrays(node->second)) return false;
     const std::vector<Device>& devices = node->second.agent.devices;
     // Before its agent is back, a node's devices are taken to be what they were.
     return devices.empty() || std::any_of(devices.begin(), devices.end(), [&](const Device& d) {
@@ -360,8 +386,14 @@ bool Controller::NodesServe(const Job& job) const {
 }
 
 void Controller::Restart(Job& job, const std::string& reason) {
+  ++job.record.restarts;
+  StartAgain(job, reason);
+}
+
+// Where it was, on others, or with another plan for what there is.
+void Controller::StartAgain(Job& job, const std::string& reason) {
   JobRecord& record = job.record;
-  ++record.restarts;
+  EndReplanning(job);
   std::optional<std::vector<DeviceRef>> placement;
   if (NodesServe(job)) {
     placement.emplace();
@@ -379,6 +411,8 @@ void Controller::Restart(Job& job, const std::string& reason) {
   record.stop_reason.clear();
   job.ranks.clear();
   job.peers.reset();
+  job.listen_deadline = job.stop_deadline = job.stopping_since = Nanos(0);  // of the generation that is over
+  if (ReplanForLess(job, reason)) return;
   queue_.insert(record.submission);
   SetState(job, JobState::kQueued, "restarting",
            absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),
@@ -391,7 +425,13 @@ void Controller::JobTimers(Job& job) {
   if (due(job.persist_at)) Touch(job);
   if (due(job.measure_deadline)) AdvancePlanning(job);
   CheckSucceeded(job);
-  if (IsFinal(job.record.state) || job.record.stop != StopKind::kNone) return;
+  if (IsStopping(job)) CheckStopped(job);
+  if (IsFinal(job.record.state) || IsStopping(job)) return;
+  if (due(job.yield_deadline)) TakeYieldBack(job);
+  if (due(job.replanning.not_before) && MayGrow(job)) {
+    job.replanning.not_before = Nanos(0);  // from now on whenever devices become free
+    schedule_ = true;
+  }
   if (due(job.stop_deadline)) {
     // Nobody but ranks that lost a peer: the first of them tells what it saw.
     const auto first = std::min_element(job.ranks.begin(), job.ranks.end(), [](const LiveRank& a, const LiveRank& b) {

@@ -125,6 +125,9 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
     spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
                  event.reason);
     if (event.kind == "restarting") metrics_.Restarted(job->id, job->spec->name);
+    if (event.kind == "replan-kept") metrics_.Replanned(job->id, job->spec->name, "kept");
+    if (event.kind == "replanned") metrics_.Replanned(job->id, job->spec->name, "adopted");
+    if (event.kind == "replan-forced") metrics_.Replanned(job->id, job->spec->name, "forced");
     if (event.kind == "planned") metrics_.Planned(job->id, job->spec->name, *controller_.PlanOf(job->id));
   }
   if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());

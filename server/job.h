@@ -82,8 +82,9 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped; kNone: they are not.
-enum class StopKind : uint8_t { kNone, kRestart, kCancel };
+// Why the ranks of the current generation are being stopped; kNone: they are not. kReplan: they give way, after a step and with
+// a checkpoint of it, to another plan. Kept as a number in stores: append only.
+enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan };
 
 struct JobRecord {
   JobId id;

@@ -26,6 +26,7 @@ ServerMetrics::ServerMetrics()
       jobs_(Register(prometheus::BuildGauge(), metric::kJobs, *registry_)),
       plan_seconds_(Register(prometheus::BuildHistogram(), metric::kPlanSeconds, *registry_)),
       restarts_(Register(prometheus::BuildCounter(), metric::kJobRestarts, *registry_)),
+      replans_(Register(prometheus::BuildCounter(), metric::kJobReplans, *registry_)),
       steps_(Register(prometheus::BuildCounter(), metric::kJobSteps, *registry_)),
       tokens_(Register(prometheus::BuildCounter(), metric::kJobTokens, *registry_)),
       loss_(Register(prometheus::BuildGauge(), metric::kJobLoss, *registry_)),
@@ -122,10 +123,22 @@ void ServerMetrics::Restarted(const JobId& job, const std::string& name) {
   CounterOf(SeriesOf(job, name), restarts_).Increment();
 }
 
+void ServerMetrics::Replanned(const JobId& job, const std::string& name, const std::string& decision) {
+  std::lock_guard lock(mutex_);
+  CounterOf(SeriesOf(job, name), replans_, {{"decision", decision}}).Increment();
+}
+
 void ServerMetrics::Planned(const JobId& job, const std::string& name, const Plan& plan) {
   std::lock_guard lock(mutex_);
   JobSeries& series = SeriesOf(job, name);
   CounterOf(series, restarts_);
+  // Of an earlier plan, which may have had more stages.
+  std::erase_if(series.gauges, [&](const auto& entry) {
+    const auto& [gauge, family] = entry;
+    if (family != &memory_planned_ && family != &memory_measured_) return false;
+    family->Remove(gauge);
+    return true;
+  });
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     GaugeOf(series, memory_planned_, {{"stage", std::to_string(stage)}})
         .Set(static_cast<double>(plan.stages[stage].arena.value));

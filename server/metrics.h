@@ -35,6 +35,8 @@ class ServerMetrics {
   void Step(const StepRecorded& step, const std::string& name);
   void Evaluated(const EvaluationRecorded& recorded, const std::string& name);
   void Restarted(const JobId& job, const std::string& name);
+  // `decision`: kept, adopted, forced.
+  void Replanned(const JobId& job, const std::string& name, const std::string& decision);
   void Planned(const JobId& job, const std::string& name, const Plan& plan);
   void Ended(const JobId& job, Nanos now);
   // Drops the series of jobs that ended long before `now` (monotonic, as Ended's).
@@ -61,6 +63,7 @@ class ServerMetrics {
   Gauges& jobs_;
   Histograms& plan_seconds_;
   Counters& restarts_;
+  Counters& replans_;
   Counters& steps_;
   Counters& tokens_;
   Gauges& loss_;

@@ -47,6 +47,27 @@ bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
           Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
 }
 
+std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
+    std::vector<std::shared_ptr<const HardwareProfile>> profiles) {
+  const auto has = [](const HardwareProfile& profile, const LayerShape& shape) {
+    return std::any_of(profile.measured.begin(), profile.measured.end(),
+                       [&](const ShapeTimes& times) { return times.shape == shape; });
+  };
+  const std::vector<std::shared_ptr<const HardwareProfile>> own = profiles;
+  for (size_t i = 0; i < own.size(); ++i) {
+    for (const std::shared_ptr<const HardwareProfile>& other : own) {
+      if (own[i] == nullptr || other == nullptr || !Alike(*own[i], *other)) continue;
+      for (const ShapeTimes& times : other->measured) {
+        if (has(*profiles[i], times.shape)) continue;
+        HardwareProfile more = *profiles[i];
+        more.measured.push_back(times);
+        profiles[i] = std::make_shared<const HardwareProfile>(std::move(more));
+      }
+    }
+  }
+  return profiles;
+}
+
 ClusterTopology GroupNodes(const ClusterTopology& nodes,
                            const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
   LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());

@@ -43,6 +43,20 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
 
 }  // namespace
 
+std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted) {
+  std::vector<NodeDevices> result;
+  for (const NodeDevices& node : nodes) {
+    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device};
+    for (const int32_t device : node.free) {
+      if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
+        kept.free.push_back(device);
+      }
+    }
+    result.push_back(std::move(kept));
+  }
+  return result;
+}
+
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand) {
   int32_t total = 0;
   int32_t most = 0;

@@ -31,6 +31,9 @@ struct Demand {
   int32_t group = 1;  // ranks that must share a node: the pinned tensor-parallel size
 };
 
+// Of those nodes, only the devices among `wanted`.
+std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
+
 // The planner counts on nodes that are alike, so equally many devices are taken of each: of all such choices, the one with
 // the most devices up to `max_ranks`, then the one with the fewest nodes, taken in name order. Where no such choice
 // reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or more than

@@ -331,7 +331,7 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   job.best_steps = row.Int(14);
   job.base_steps = row.Int(15);
   job.resume_step = row.Int(16);
-  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kCancel)) return damaged("its stop is unknown");
+  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kReplan)) return damaged("its stop is unknown");
   job.stop = static_cast<StopKind>(row.Int(17));
   job.stop_reason = row.Text(18);
   job.cancel_requested = row.Int(19) != 0;

@@ -34,6 +34,21 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
   EXPECT_THAT(page, HasSubstr("lynx_job_step_seconds_count{job=\"j1\",name=\"gpt\"} 1\n"));
 }
 
+TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
+  ServerMetrics metrics;
+  Plan plan;
+  plan.stages.resize(2);
+  plan.stages[1].arena = Bytes(7);
+  metrics.Planned(JobId("j1"), "gpt", plan);
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_memory_peak_planned_bytes{job=\"j1\",name=\"gpt\",stage=\"1\"} 7\n"));
+  plan.stages.resize(1);
+  metrics.Replanned(JobId("j1"), "gpt", "forced");
+  metrics.Planned(JobId("j1"), "gpt", plan);
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("stage=\"1\"")));
+  EXPECT_THAT(Page(metrics), HasSubstr("stage=\"0\""));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_replans_total{decision=\"forced\",job=\"j1\",name=\"gpt\"} 1\n"));
+}
+
 TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
   ServerMetrics metrics;
   metrics.Step({.job = JobId("j1")}, "gpt");

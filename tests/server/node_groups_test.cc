@@ -52,6 +52,22 @@ TEST(NodeGroups, AGroupDoesNotDriftFromNodeToNode) {
   EXPECT_THAT(Sizes(GroupNodes(UniformCluster(4, 1), profiles)), ElementsAre(2, 2));
 }
 
+// The first two are alike; the third is slower, and has measured another shape.
+TEST(NodeGroups, NodesThatAreAlikeShareTheShapesThatTheyMeasured) {
+  HardwareProfile more = Measured(1100);
+  more.measured.push_back({.shape = {.micro_batch = 7}});
+  HardwareProfile slow = Measured(2000);
+  slow.measured.push_back({.shape = {.micro_batch = 9}});
+  const Profiles shared = ShareShapes({Shared(Measured(1000)), Shared(more), Shared(slow), nullptr});
+  ASSERT_EQ(shared.size(), 4u);
+  ASSERT_EQ(shared[0]->measured.size(), 2u);
+  EXPECT_EQ(shared[0]->measured[0], Measured(1000).measured[0]) << "its own stay";
+  EXPECT_EQ(shared[0]->measured[1].shape.micro_batch, 7);
+  EXPECT_EQ(*shared[1], more);
+  EXPECT_EQ(*shared[2], slow);
+  EXPECT_EQ(shared[3], nullptr);
+}
+
 TEST(NodeGroups, NodesWithoutAnyProfileAreTheStatedOne) {
   EXPECT_EQ(GroupNodes(UniformCluster(2, 4), {nullptr, nullptr}), UniformCluster(2, 4, StatedCpuProfile()));
 }

@@ -1,0 +1,221 @@
+// Other plans for jobs that have one: for fewer devices where some were lost, for more where some are free. See
+// controller.h.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/controller.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kHour{3'600'000'000'000};
+// A step must become so much shorter: what is predicted is not better known than that.
+constexpr int64_t kLeastGainPercent = 5;
+// A change takes at least so long: what was measured of a start counts neither the checkpoint nor that caches are cold.
+constexpr Nanos kLeastCost{5'000'000'000};
+// Of a generation's steps, that ranks may take to give way.
+constexpr int64_t kStepsToYield = 10;
+
+std::string Summary(const Plan& plan) {
+  return absl::StrCat(LayoutText(plan.layout), " on ", plan.layout.ranks(), " devices (", plan.digest.substr(0, 12),
+                      ", predicted step ", FormatDuration(plan.step), ")");
+}
+
+std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<RankRecord>& ranks) {
+  std::set<NodeId> names;
+  for (const DeviceRef& device : devices) names.insert(device.node);
+  for (const RankRecord& rank : ranks) names.erase(rank.where.node);
+  std::string text;
+  for (const NodeId& name : names) absl::StrAppend(&text, text.empty() ? "" : ", ", name.value);
+  return text;
+}
+
+}  // namespace
+
+bool Controller::IsElastic(const Job& job) {
+  const ResourceSpec& resources = job.record.spec->resources;
+  return resources.min_ranks < resources.max_ranks;
+}
+
+// Its ranks are to end at once, not only to give way.
+bool Controller::IsStopping(const Job& job) {
+  return job.record.stop != StopKind::kNone && job.record.stop != StopKind::kReplan;
+}
+
+bool Controller::IsPlanned(const Job& job) {
+  return job.record.state == JobState::kPlanning || !job.replanning.trigger.empty();
+}
+
+// For a job whose devices are not to be had. True if it is being planned for others.
+bool Controller::ReplanForLess(Job& job, const std::string& reason) {
+  if (!IsElastic(job)) return false;
+  std::optional<Reservation> others = Reserve(FreeDevices(KindOf(job), &job), DemandOf(job));
+  if (!others.has_value()) return false;
+  AddEvent(
+      job, "replan-forced",
+      absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", Summary(*job.plan)));
+  BeginPlanning(job, *std::move(others));
+  return true;
+}
+
+bool Controller::MayGrow(const Job& job) const {
+  const JobRecord& record = job.record;
+  if (record.state != JobState::kRunning || record.stop != StopKind::kNone || IsPlanned(job)) return false;
+  if (!IsElastic(job) || job.plan->layout.ranks() >= record.spec->resources.max_ranks) return false;
+  const bool measured = record.progress.step.value > 0 && record.best_steps > record.base_steps;
+  if (!measured || now_ < job.replanning.not_before) return false;
+  const std::vector<Nanos>& changes = job.replanning.changes;
+  const auto recent =
+      std::count_if(changes.begin(), changes.end(), [&](Nanos change) { return now_ - change < kHour; });
+  return recent < options_.most_replans_per_hour;
+}
+
+// Devices that nobody waits for may serve jobs that train, in the order in which these were submitted.
+void Controller::LookForMore() {
+  if (!queue_.empty()) return;
+  std::map<int64_t, JobId> growing;
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    if (MayGrow(job)) growing[job.record.submission] = id;
+  }
+  for (const auto& [submission, id] : growing) {
+    Job& job = jobs_.at(id);
+    Demand demand = DemandOf(job);
+    demand.min_ranks = std::max(demand.min_ranks, job.plan->layout.ranks() + 1);
+    std::optional<Reservation> more = Reserve(FreeDevices(KindOf(job), &job), demand);
+    if (!more.has_value() || more->devices == job.replanning.considered) continue;
+    const std::string nodes = Newcomers(more->devices, job.record.ranks);
+    job.replanning.trigger = nodes.empty() ? "devices are free" : absl::StrCat("there are free devices on ", nodes);
+    AddEvent(job, "replan",
+             absl::StrCat(job.replanning.trigger, "; plans for ", more->devices.size(), " devices beside ",
+                          Summary(*job.plan)));
+    Touch(job);
+    Prepare(job, *std::move(more));
+  }
+}
+
+// A plan for more devices has come.
+void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
+  job.replanning.considered = job.reservation.devices;
+  if (const auto* status = std::get_if<absl::Status>(&event.result)) {
+    return KeepPlan(job, std::string(status->message()));
+  }
+  if (const auto* infeasible = std::get_if<Infeasible>(&event.result)) return KeepPlan(job, infeasible->reason);
+  const Plan& plan = *std::get<std::shared_ptr<const Plan>>(event.result);
+  if (const absl::Status programs = CheckPrograms(plan); !programs.ok()) {
+    return KeepPlan(job, std::string(programs.message()));
+  }
+  if (const std::string why_not = WhyNot(job, plan); !why_not.empty()) return KeepPlan(job, why_not);
+  std::optional<std::vector<DeviceRef>> placement =
+      PlaceRanks(plan.layout, Among(FreeDevices(KindOf(job), &job), job.reservation.devices));
+  if (!placement.has_value()) return KeepPlan(job, "devices went away while it was planned");
+  GiveWay(job, event, *std::move(placement));
+}
+
+// That a job does not train while its plan is changed.
+Nanos Controller::CostOfChange(const Job& job) {
+  return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step);
+}
+
+// Why the job had better keep the plan it has; empty: it had not.
+std::string Controller::WhyNot(const Job& job, const Plan& plan) const {
+  const JobRecord& record = job.record;
+  const double now = static_cast<double>(job.plan->step.value), then = static_cast<double>(plan.step.value);
+  const std::string text = absl::StrCat(Summary(plan), " beside ", Summary(*job.plan));
+  if (then * 100 > now * (100 - kLeastGainPercent)) {
+    return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
+  }
+  // What a step takes now says by how much predictions are off.
+  const double steps = static_cast<double>(record.spec->train.steps - record.best_steps);
+  const double gain = static_cast<double>(record.progress.step.value) * (1 - then / now) * steps;
+  const Nanos cost = CostOfChange(job);
+  if (gain <= 2 * static_cast<double>(cost.value)) {
+    return absl::StrCat(text, ": the ", FormatDuration(Nanos(static_cast<int64_t>(gain))),
+                        " that it would save in the ", record.spec->train.steps - record.best_steps,
+                        " steps left do not pay for a change of about ", FormatDuration(cost));
+  }
+  return "";
+}
+
+void Controller::KeepPlan(Job& job, const std::string& reason) {
+  AddEvent(job, "replan-kept", absl::StrCat("goes on as planned: ", reason));
+  Touch(job);
+  EndReplanning(job);
+}
+
+// The new plan is ready and its devices are held: the ranks are asked to give way.
+void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef> placement) {
+  Replanning& replanning = job.replanning;
+  replanning.plan = std::get<std::shared_ptr<const Plan>>(event.result);
+  replanning.cluster = event.cluster;
+  replanning.placement = std::move(placement);
+  std::erase_if(replanning.changes, [&](Nanos change) { return now_ - change >= kHour; });
+  replanning.changes.push_back(now_);
+  const std::string reason =
+      absl::StrCat(replanning.trigger, ": ", Summary(*replanning.plan), " replaces ", Summary(*job.plan),
+                   "; a change takes about ", FormatDuration(CostOfChange(job)));
+  BeginStop(job, StopKind::kReplan, "replan-adopted", reason);
+  job.yield_deadline = now_ + std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield);
+}
+
+// The ranks of the generation have given way, or ended otherwise while they were asked to.
+void Controller::ChangePlan(Job& job) {
+  JobRecord& record = job.record;
+  const std::string reason = record.stop_reason;
+  if (job.replanning.plan != nullptr) {
+    const std::shared_ptr<const Plan> plan = job.replanning.plan;
+    const std::shared_ptr<const ClusterTopology> cluster = job.replanning.cluster;
+    const std::vector<DeviceRef> devices = job.reservation.devices;
+    const std::vector<NodeDevices> free = FreeDevices(KindOf(job), &job);
+    std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, job.replanning.placement));
+    if (!placement.has_value()) placement = PlaceRanks(plan->layout, free);
+    EndReplanning(job);
+    if (placement.has_value()) {
+      SetPlan(job, plan, cluster, devices);
+      return StartGeneration(job, *placement, "replanned", reason);
+    }
+  }
+  // The devices have gone, or this server never had the plan.
+  StartAgain(job, reason);
+}
+
+// They do not give way in time.
+void Controller::TakeYieldBack(Job& job) {
+  JobRecord& record = job.record;
+  record.stop = StopKind::kNone;
+  record.stop_reason.clear();
+  record.reason = "goes on as planned";
+  TouchNodesOf(job);
+  KeepPlan(job, "the ranks have not given way in time");
+}
+
+void Controller::EndReplanning(Job& job) {
+  if (!IsPlanned(job)) return;
+  Replanning& replanning = job.replanning;
+  replanning.trigger.clear();
+  replanning.plan.reset();
+  replanning.cluster.reset();
+  replanning.placement.clear();
+  job.yield_deadline = Nanos(0);
+  replanning.not_before = now_ + options_.replan_after;
+  EndPlanning(job);
+}
+
+void Controller::SetPlan(Job& job, std::shared_ptr<const Plan> plan,
+                         const std::shared_ptr<const ClusterTopology>& cluster, std::vector<DeviceRef> considered) {
+  job.replanning.considered = std::move(considered);
+  job.plan = std::move(plan);
+  job.program_text = ProgramTextOf(*job.plan);
+  job.record.plan_digest = job.plan->digest;
+  effects_.push_back(InsertPlan{job.record.id, job.plan, cluster});
+  AddEvent(job, "planned",
+           absl::StrCat(LayoutText(job.plan->layout), ", micro-batch ", job.plan->micro_batch, ", ",
+                        job.plan->microbatches, " microbatches, ", RecomputeModeName(job.plan->mode),
+                        "; predicted step ", FormatDuration(job.plan->step),
+                        job.plan->measured_profile ? "" : " (from stated speeds: nothing was measured)"));
+}
+
+}  // namespace lynx
