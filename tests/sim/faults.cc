@@ -1,0 +1,197 @@
+// What happens to a simulated cluster, and what must have become of its jobs in the end.
+#include <utility>
+
+#include "tests/sim/world.h"
+
+namespace lynx::sim {
+namespace {
+
+constexpr int kNodes = 4;
+constexpr double kFaultsFor = 240;
+constexpr double kFaultsEvery = 6;
+constexpr double kPatience = 4000;  // for jobs to end when nothing fails any more
+
+// Of at most so many ranks.
+JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
+  JobSpec spec;
+  spec.name = absl::StrCat("job", i);
+  spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 20 + random.Below(120);
+  spec.train.global_batch = 16;
+  spec.resources.max_ranks = static_cast<int32_t>(1 + random.Below(most_ranks));
+  spec.resources.min_ranks = random.Chance(0.6) ? 1 : spec.resources.max_ranks;
+  spec.max_restarts = random.Chance(0.2) ? 1 : 30;
+  Normalize(spec);
+  return spec;
+}
+
+}  // namespace
+
+// Asks until the server has answered; under the same key.
+void World::Submit(size_t index) {
+  ClientJob& client = clients_[index];
+  if (client.acknowledged.has_value()) return;
+  const int64_t request = ++last_request_;
+  requests_[request] = index;
+  Give(JobSubmitted{.request = request,
+                    .id = JobId(absl::StrCat("j", ++last_id_)),
+                    .idempotency_key = client.key,
+                    .spec = client.spec,
+                    .spec_digest = client.spec.name});
+  common_.timeline.After(Seconds(common_.random.Between(1, 4)), [this, index] { Submit(index); });
+}
+
+void World::Fault() {
+  if (faults_over_) return;
+  ++common_.outcome.faults;
+  Random& random = common_.random;
+  auto at = nodes_.begin();
+  std::advance(at, random.Below(kNodes));
+  SimNode& node = at->second;
+  const auto mend_later = [&](double least, double most, auto mend) {
+    common_.timeline.After(Seconds(random.Between(least, most)), [this, &node, mend] { mend(node); });
+  };
+  switch (random.Below(9)) {
+    case 0:
+      CrashServer(Seconds(random.Between(0.5, 15)));
+      break;
+    case 1:
+      common_.Tell(absl::StrCat(node.name.value, ": worker daemon is killed"));
+      StopWorker(node);
+      mend_later(0.5, 15, [this](SimNode& n) {
+        if (n.powered) StartDaemons(n);
+      });
+      break;
+    case 2:
+      StopAgent(node);
+      mend_later(0.5, 10, [this](SimNode& n) {
+        if (n.powered) StartDaemons(n);
+      });
+      break;
+    case 3:
+    case 4: {  // a rank is killed
+      for (auto& [key, rank] : node.ranks) {
+        if (!rank.alive || random.Chance(0.5)) continue;
+        EndProcess(node, key, rank, 137, "killed by signal 9 (Killed)");
+        break;
+      }
+      break;
+    }
+    case 5:
+      CrashNode(node);
+      mend_later(2, random.Chance(0.3) ? 300 : 40, [this](SimNode& n) {
+        if (!faults_over_) StartDaemons(n);
+      });
+      break;
+    case 6: {
+      const int64_t ways = random.Below(3);
+      node.cut_to_server = ways != 1;
+      node.cut_from_server = ways != 0;
+      common_.Tell(absl::StrCat(node.name.value, " is cut from the server, ways ", ways));
+      mend_later(0.5, 60, [](SimNode& n) { n.cut_to_server = n.cut_from_server = false; });
+      break;
+    }
+    case 7:
+      node.isolated = node.cut_to_server = node.cut_from_server = true;
+      common_.Tell(absl::StrCat(node.name.value, " is cut from all"));
+      mend_later(0.5, 90, [](SimNode& n) { n.isolated = n.cut_to_server = n.cut_from_server = false; });
+      break;
+    default: {
+      ClientJob& client = clients_[static_cast<size_t>(random.Below(static_cast<int64_t>(clients_.size())))];
+      if (!client.acknowledged.has_value() || !random.Chance(0.3)) break;
+      client.cancelled = true;
+      Give(CancelRequested{++last_request_, *client.acknowledged, "enough"});
+    }
+  }
+  common_.timeline.After(Seconds(random.Between(0.1, 2 * kFaultsEvery)), [this] { Fault(); });
+}
+
+void World::Mend() {
+  common_.Tell("everything is mended");
+  faults_over_ = true;
+  if (controller_ == nullptr) StartServer();
+  for (auto& [name, node] : nodes_) {
+    node.cut_to_server = node.cut_from_server = node.isolated = false;
+    name == doomed_ ? CrashNode(node) : StartDaemons(node);
+  }
+}
+
+bool World::AllEnded() const {
+  for (const ClientJob& client : clients_) {
+    if (!client.acknowledged.has_value()) return false;
+    const auto stored = store_.find(*client.acknowledged);
+    if (stored == store_.end() || !IsFinal(stored->second.record.state)) return false;
+  }
+  return true;
+}
+
+void World::CheckEnd() {
+  for (const ClientJob& client : clients_) {
+    if (!client.acknowledged.has_value()) {
+      common_.Violation(absl::StrCat("the submission ", client.key, " is never answered"));
+      continue;
+    }
+    const auto stored = store_.find(*client.acknowledged);
+    if (stored == store_.end()) {
+      common_.Violation(absl::StrCat("job ", client.acknowledged->value, " was acknowledged and is lost"));
+      continue;
+    }
+    const JobRecord& job = stored->second.record;
+    common_.Tell(absl::StrCat("job ", job.id.value, " is ", JobStateName(job.state), ": ", job.reason));
+    const int64_t on_disk = disks_[job.id].step;
+    switch (job.state) {
+      case JobState::kSucceeded:
+        ++common_.outcome.succeeded;
+        if (on_disk != client.spec.train.steps) {
+          common_.Violation(absl::StrCat("job ", job.id.value, " succeeded with its last checkpoint of step ", on_disk, " of ",
+                                         client.spec.train.steps));
+        }
+        break;
+      case JobState::kFailed:
+        ++common_.outcome.failed;
+        if (job.restart_charge <= client.spec.max_restarts && job.reason.find("does not fit") == std::string::npos) {
+          common_.Violation(absl::StrCat("job ", job.id.value, " failed without a cause: ", job.reason));
+        }
+        break;
+      case JobState::kCancelled:
+        ++common_.outcome.cancelled;
+        if (!client.cancelled) common_.Violation(absl::StrCat("job ", job.id.value, " was cancelled by nobody"));
+        break;
+      default:
+        common_.Violation(absl::StrCat("job ", job.id.value, " never ends: ", JobStateName(job.state), ", ", job.reason));
+    }
+  }
+  if (store_.size() > clients_.size()) common_.Violation("there are jobs that nobody submitted");
+}
+
+Outcome World::Run() {
+  for (int i = 0; i < kNodes; ++i) {
+    SimNode& node = nodes_[NodeId(absl::StrCat("n", i))];
+    node.name = NodeId(absl::StrCat("n", i));
+    node.devices = static_cast<int32_t>(1 + common_.random.Below(2));
+    node.powered = false;
+  }
+  StartServer();
+  for (auto& [name, node] : nodes_) StartDaemons(node);
+  if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; three devices at least are left
+  const int32_t most_ranks = doomed_.value.empty() ? kNodes : kNodes - 1;
+  const size_t jobs = static_cast<size_t>(2 + common_.random.Below(4));
+  for (size_t i = 0; i < jobs; ++i) {
+    clients_.push_back({.key = absl::StrCat("key", i), .spec = SpecOf(i, most_ranks, common_.random)});
+  }
+  for (size_t i = 0; i < jobs; ++i) {
+    common_.timeline.After(Seconds(common_.random.Between(0, 120)), [this, i] { Submit(i); });
+  }
+  common_.timeline.After(Seconds(common_.random.Between(2, 20)), [this] { Fault(); });
+  const Nanos begin = common_.timeline.now();
+  while (common_.timeline.now() - begin < Seconds(kFaultsFor)) common_.timeline.RunNext();
+  Mend();
+  while (common_.timeline.now() - begin < Seconds(kFaultsFor + kPatience) && !AllEnded()) common_.timeline.RunNext();
+  CheckEnd();
+  return std::move(common_.outcome);
+}
+
+Outcome Simulate(const Options& options) { return World(options).Run(); }
+
+}  // namespace lynx::sim

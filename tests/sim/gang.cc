@@ -1,0 +1,216 @@
+// Training of a simulation: the ranks of one generation in lock step, and the checkpoint directories.
+#include <utility>
+
+#include "tests/sim/world.h"
+
+namespace lynx::sim {
+namespace {
+
+constexpr double kConnectTimeout = 15;
+// Ranks that do not reach each other for so long give up.
+constexpr double kIdleTimeout = 10;
+constexpr int64_t kCheckpointEvery = 10;
+
+constexpr int32_t kExitOk = 0, kExitFailure = 1, kExitPeerLost = 3, kExitYielded = 5;
+
+}  // namespace
+
+Gang& World::GangOf(const RankKey& key) {
+  Gang& gang = gangs_[{key.job, key.generation.value}];
+  gang.job = key.job;
+  gang.generation = key.generation;
+  return gang;
+}
+
+SimRank* World::LiveRank(Gang& gang, int32_t rank) {
+  const auto at = gang.present.find(rank);
+  if (at == gang.present.end()) return nullptr;
+  const auto found = at->second->ranks.find({gang.job, gang.generation, rank});
+  return found != at->second->ranks.end() && found->second.alive ? &found->second : nullptr;
+}
+
+template <class Body>
+void World::Say(SimNode& node, const RankKey& key, Body body) {
+  SimRank& rank = node.ranks.at(key);
+  rank.messages.push_back({key, ++rank.sequence, std::move(body)});
+  node.news = true;
+}
+
+// A rank's process meets its peers.
+void World::Join(SimNode& node, const RankKey& key) {
+  const auto found = node.ranks.find(key);
+  if (found == node.ranks.end() || !found->second.alive) return;
+  Gang& gang = GangOf(key);
+  if (gang.over || gang.present.contains(key.rank)) {
+    // Its peers have come and gone; or, if a generation is begun a second time, there is one in its place.
+    if (gang.present.contains(key.rank) && LiveRank(gang, key.rank) != nullptr && gang.present.at(key.rank) != &node) {
+      common_.Violation(absl::StrCat(RankKeyText(key), " runs twice"));
+    }
+    Say(node, key, RankFault{"no peers", true});
+    return EndProcess(node, key, found->second, kExitPeerLost, "no peers", true);
+  }
+  const size_t ranks = found->second.assignment.peers->size();
+  if (gang.present.empty()) {
+    common_.timeline.After(Seconds(kConnectTimeout), [this, key] {
+      Gang& late = GangOf(key);
+      if (!late.connected && !late.over) Break(late);
+    });
+  }
+  gang.present[key.rank] = &node;
+  if (gang.present.size() < ranks) return;
+  common_.timeline.After(Seconds(common_.random.Between(0.05, 0.5)), [this, key] { Connect(GangOf(key)); });
+}
+
+bool World::AllAlive(Gang& gang) {
+  for (const auto& [rank, node] : gang.present) {
+    if (LiveRank(gang, rank) == nullptr) return false;
+  }
+  return true;
+}
+
+bool World::AllReach(Gang& gang) {
+  std::set<const SimNode*> nodes;
+  bool isolated = false;
+  for (const auto& [rank, node] : gang.present) {
+    nodes.insert(node);
+    isolated = isolated || node->isolated;
+  }
+  return !isolated || nodes.size() == 1;
+}
+
+void World::Connect(Gang& gang) {
+  if (gang.over) return;
+  if (!AllAlive(gang) || !AllReach(gang)) return Break(gang);
+  Disk& disk = disks_[gang.job];
+  const bool fenced = common_.options.world_mistake != WorldMistake::kNoFence;
+  if (fenced && disk.fence > gang.generation) {
+    return EndGang(gang, kExitFailure, [&](SimRank&, const RankKey& key) {
+      Say(*gang.present.at(key.rank), key, RankFault{"a newer generation has begun", false});
+    });
+  }
+  disk.fence = std::max(disk.fence, gang.generation);
+  gang.connected = true;
+  gang.step = std::max<int64_t>(disk.step, 0);
+  gang.base_commits = disk.commits;
+  ++common_.outcome.generations;
+  common_.Tell(absl::StrCat("job ", gang.job.value, " generation ", gang.generation.value, " trains from step ", gang.step,
+                            " with ", gang.present.size(), " ranks"));
+  for (const auto& [rank, node] : gang.present) {
+    const RankKey key{gang.job, gang.generation, rank};
+    if (rank == 0 && disk.step > node->ranks.at(key).assignment.resume_step) {
+      Say(*node, key, RankCheckpoint{disk.step, absl::StrCat("step-", disk.step), Bytes(1)});
+    }
+    Say(*node, key, RankStarted{.next_step = gang.step});
+  }
+  if (gang.step < StepsOf(gang)) return TrainStep(gang);
+  // The last checkpoint was there, and the ranks had ended before they could say so.
+  EndGang(gang, kExitOk, [&](SimRank&, const RankKey& key) {
+    Say(*gang.present.at(key.rank), key, RankFinished{gang.step});
+  });
+}
+
+int64_t World::StepsOf(const Gang& gang) const {
+  const auto stored = store_.find(gang.job);
+  return stored == store_.end() ? 0 : stored->second.record.spec->train.steps;
+}
+
+// The step that is under way, until it is done.
+void World::TrainStep(Gang& gang) {
+  const std::pair<JobId, int64_t> id{gang.job, gang.generation.value};
+  const double duration = 0.8 / static_cast<double>(gang.present.size()) + 0.2;
+  common_.timeline.After(Seconds(common_.random.Between(duration, duration * 1.2)), [this, id, duration] {
+    Gang& gang = gangs_.at(id);
+    if (gang.over) return;
+    if (!AllAlive(gang)) return Break(gang);
+    if (!AllReach(gang)) {
+      return common_.timeline.After(Seconds(kIdleTimeout), [this, id] {
+        Gang& gang = gangs_.at(id);
+        if (gang.over) return;
+        AllReach(gang) && AllAlive(gang) ? TrainStep(gang) : Break(gang);
+      });
+    }
+    CheckDevices(gang);
+    const bool done = ++gang.step >= StepsOf(gang);
+    bool yields = false;
+    for (const auto& [rank, node] : gang.present) {
+      yields = yields || LiveRank(gang, rank)->yield;
+      Say(*node, {gang.job, gang.generation, rank},
+          RankStep{.step = gang.step - 1, .loss = 1, .tokens = 1, .duration = Seconds(duration)});
+    }
+    if (done || yields || gang.step % kCheckpointEvery == 0) {
+      if (!Write(gang)) {
+        if (gang.over) return;
+        if (done) --gang.step;  // the last one is tried again
+        yields = false;
+        return TrainStep(gang);
+      }
+    }
+    if (done || yields) {
+      return EndGang(gang, done ? kExitOk : kExitYielded, [&](SimRank&, const RankKey& key) {
+        SimNode& node = *gang.present.at(key.rank);
+        done ? Say(node, key, RankFinished{gang.step}) : Say(node, key, RankGaveWay{gang.step});
+      });
+    }
+    TrainStep(gang);
+  });
+}
+
+// A checkpoint of the step. False: there is none; the gang may be over.
+bool World::Write(Gang& gang) {
+  Disk& disk = disks_[gang.job];
+  const RankKey first{gang.job, gang.generation, 0};
+  if (common_.options.world_mistake != WorldMistake::kNoFence && disk.fence > gang.generation) {
+    EndGang(gang, kExitFailure, [&](SimRank&, const RankKey& key) {
+      Say(*gang.present.at(key.rank), key, RankFault{"a newer generation has begun", false});
+    });
+    return false;
+  }
+  if (!faults_over_ && common_.random.Chance(0.05)) {
+    Say(*gang.present.at(0), first, RankCheckpointFailed{gang.step, "no space left"});
+    return false;
+  }
+  if (disk.commits != gang.base_commits) {
+    common_.Violation(absl::StrCat("job ", gang.job.value, ": generation ", gang.generation.value,
+                                   " writes a checkpoint of step ", gang.step, " over another run's"));
+  }
+  gang.base_commits = ++disk.commits;
+  disk.step = gang.step;
+  ++common_.outcome.commits;
+  Say(*gang.present.at(0), first, RankCheckpoint{gang.step, absl::StrCat("step-", gang.step), Bytes(1)});
+  return true;
+}
+
+// A peer is gone: all others end, and say so.
+void World::Break(Gang& gang) {
+  EndGang(gang, kExitPeerLost, [&](SimRank&, const RankKey& key) {
+    Say(*gang.present.at(key.rank), key, RankFault{"a peer is gone", true});
+  });
+}
+
+void World::EndGang(Gang& gang, int32_t code, const std::function<void(SimRank&, const RankKey&)>& last_words) {
+  gang.over = true;
+  for (const auto& [rank, node] : gang.present) {
+    SimRank* const one = LiveRank(gang, rank);
+    if (one == nullptr) continue;
+    const RankKey key{gang.job, gang.generation, rank};
+    last_words(*one, key);
+    EndProcess(*node, key, *one, code, code == kExitPeerLost ? "a peer is gone" : "", code == kExitPeerLost);
+  }
+}
+
+// Nobody else trains on a device of this gang.
+void World::CheckDevices(Gang& gang) {
+  for (const auto& [rank, node] : gang.present) {
+    const int32_t device = LiveRank(gang, rank)->assignment.device;
+    for (const auto& [key, other] : node->ranks) {
+      const bool same = key.job == gang.job && key.generation == gang.generation;
+      if (same || !other.alive || other.asked_to_end || other.assignment.device != device) continue;
+      const Gang& theirs = GangOf(key);
+      if (!theirs.connected || theirs.over) continue;
+      common_.Violation(absl::StrCat("device ", device, " of ", node->name.value, " trains for ", RankKeyText(key),
+                                     " and for job ", gang.job.value, " generation ", gang.generation.value));
+    }
+  }
+}
+
+}  // namespace lynx::sim

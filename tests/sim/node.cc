@@ -1,0 +1,215 @@
+// Nodes of a simulation: the daemon's table of ranks, brought to what the server wants by the rule of the real one.
+#include <utility>
+
+#include "tests/sim/world.h"
+#include "worker/daemon/reconcile.h"
+
+namespace lynx::sim {
+namespace {
+
+constexpr double kNodeTick = 0.2;
+constexpr Nanos kGrace{3'000'000'000};
+constexpr size_t kMessagesPerReport = 500;
+
+// As the daemons': proto/lynx/v1/cluster.proto.
+DesiredRank DesiredOf(const RankAssignment& assignment) {
+  DesiredRank desired{.key = assignment.key, .start = assignment.peers != nullptr && !assignment.started,
+                      .yield = assignment.yield};
+  if (desired.start) {
+    const RankAddress& own = assignment.peers->at(static_cast<size_t>(assignment.key.rank));
+    desired.address = {own.host, own.port};
+  }
+  return desired;
+}
+
+ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRank& rank) {
+  StopStage stop = StopStage::kNone;
+  if (rank.phase == RankPhase::kRunning && rank.asked_to_end) stop = rank.killed ? StopStage::kKilled : StopStage::kAsked;
+  return {.key = key,
+          .phase = rank.phase,
+          .address = {node.name.value, rank.port},
+          .stop = stop,
+          .asked_at = rank.asked_at,
+          .yield = rank.yield,
+          .released = rank.released};
+}
+
+}  // namespace
+
+void World::NodeTick(SimNode& node) {
+  const int64_t boots = node.boots;
+  if (node.powered && node.worker_up) {
+    for (auto& [key, rank] : node.ranks) {
+      if (rank.phase != RankPhase::kRunning || rank.alive) continue;
+      rank.phase = RankPhase::kExited;
+      node.news = true;
+    }
+    Obey(node);
+    if (node.news || common_.random.Chance(0.1)) Report(node);
+  }
+  common_.timeline.After(Seconds(kNodeTick), [this, &node, boots] {
+    if (boots == node.boots) NodeTick(node);
+  });
+}
+
+void World::TakeWish(SimNode& node, const WorkerWish& wish) {
+  if (!node.worker_up) return;
+  for (const ReportAck& ack : wish.acks) {
+    const auto found = node.ranks.find(ack.key);
+    if (found == node.ranks.end()) continue;
+    SimRank& rank = found->second;
+    while (!rank.messages.empty() && rank.messages.front().sequence <= ack.sequence) rank.messages.pop_front();
+    rank.released = rank.released || ack.released;
+  }
+  node.wish = wish;
+  Obey(node);
+}
+
+void World::Obey(SimNode& node) {
+  if (!node.wish.has_value()) return;
+  std::vector<DesiredRank> desired;
+  std::map<RankKey, const RankAssignment*> assignments;
+  for (const RankAssignment& assignment : node.wish->ranks) {
+    desired.push_back(DesiredOf(assignment));
+    assignments[assignment.key] = &assignment;
+  }
+  std::vector<ActualRank> actual;
+  for (const auto& [key, rank] : node.ranks) actual.push_back(ActualOf(node, key, rank));
+  for (const RankOperation& operation : Reconcile(desired, actual, common_.timeline.now(), kGrace)) {
+    const RankKey& key = operation.key;
+    node.news = true;
+    switch (operation.kind) {
+      case OperationKind::kListen:
+        node.ranks[key] = {.port = ++last_port_};
+        break;
+      case OperationKind::kStart:
+        node.ranks.at(key).assignment = *assignments.at(key);
+        StartProcess(node, key, node.ranks.at(key));
+        break;
+      case OperationKind::kRefuse:
+        node.ranks[key].phase = RankPhase::kExited;
+        node.ranks[key].exit_code = 1;
+        node.ranks[key].reason = operation.reason;
+        break;
+      case OperationKind::kAskToYield:
+      case OperationKind::kTakeYieldBack:
+        node.ranks.at(key).yield = operation.kind == OperationKind::kAskToYield;
+        break;
+      case OperationKind::kTerminate:
+      case OperationKind::kKill: {
+        SimRank& rank = node.ranks.at(key);
+        rank.asked_to_end = true;
+        rank.killed = operation.kind == OperationKind::kKill;
+        rank.asked_at = common_.timeline.now();
+        // Some are slow to end.
+        const double delay = rank.killed ? 0.01 : (common_.random.Chance(0.1) ? 10 : 0.3);
+        common_.timeline.After(Seconds(common_.random.Between(0, delay)), [this, &node, key] {
+          const auto found = node.ranks.find(key);
+          if (found != node.ranks.end()) EndProcess(node, key, found->second, 4, "was asked to end");
+        });
+        break;
+      }
+      case OperationKind::kForget:
+        node.ranks.erase(key);
+        break;
+    }
+  }
+}
+
+void World::StartProcess(SimNode& node, const RankKey& key, SimRank& rank) {
+  rank.phase = RankPhase::kRunning;
+  rank.alive = true;
+  common_.Tell(absl::StrCat(node.name.value, " starts ", RankKeyText(key), " on device ", rank.assignment.device));
+  common_.timeline.After(Seconds(common_.random.Between(0.05, 1)), [this, &node, key] { Join(node, key); });
+}
+
+// Its end is seen when the daemon looks.
+void World::EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason,
+                       bool peer_lost) {
+  if (!rank.alive) return;
+  rank.alive = false;
+  rank.exit_code = code;
+  rank.reason = reason;
+  rank.peer_lost = peer_lost;
+  common_.Tell(absl::StrCat(node.name.value, ": ", RankKeyText(key), " ends with ", code));
+}
+
+void World::Report(SimNode& node) {
+  if (node.worker_stream == 0) return;
+  node.news = false;
+  WorkerState state{.node = node.name, .boot = absl::StrCat("w", node.boots), .address = node.name.value};
+  for (auto& [key, rank] : node.ranks) {
+    size_t taken = 0;
+    for (const RankMessage& message : rank.messages) {
+      if (state.messages.size() >= kMessagesPerReport) break;
+      state.messages.push_back(message);
+      ++taken;
+    }
+    RankObservation seen{.key = key, .phase = rank.phase, .host = node.name.value, .port = rank.port};
+    if (rank.phase == RankPhase::kExited) {
+      if (taken < rank.messages.size()) {
+        seen.phase = RankPhase::kRunning;  // until all that it said has been sent
+      } else {
+        seen.exit_code = rank.exit_code;
+        seen.reason = rank.reason;
+        seen.peer_lost = rank.peer_lost;
+      }
+    }
+    state.ranks.push_back(seen);
+  }
+  ToServer(node.worker_stream, WorkerReported{node.worker_stream, node.name.value, std::move(state)});
+}
+
+void World::ReportAgent(SimNode& node) {
+  if (node.agent_stream == 0) return;
+  AgentState state{.node = node.name, .boot = absl::StrCat("a", node.boots)};
+  for (int32_t i = 0; i < node.devices; ++i) {
+    state.devices.push_back({.index = i, .kind = DeviceKind::kCpu, .model = "simulated", .memory = Bytes(1 << 30), .cores = {i}});
+  }
+  HardwareProfile profile = StatedCpuProfile();
+  for (const LayerShape& shape : node.measured) profile.measured.push_back({.shape = shape});
+  state.profile = std::make_shared<const HardwareProfile>(std::move(profile));
+  ToServer(node.agent_stream, AgentReported{node.agent_stream, node.name.value, std::move(state)});
+}
+
+void World::StopAgent(SimNode& node) {
+  node.agent_up = false;
+  if (node.agent_stream == 0) return;
+  const int64_t stream = std::exchange(node.agent_stream, 0);
+  BreakStream(stream, true);
+}
+
+void World::StopWorker(SimNode& node) {
+  node.worker_up = false;
+  node.wish.reset();
+  // Sockets that it had bound are gone with it.
+  std::erase_if(node.ranks, [](const auto& entry) { return entry.second.phase == RankPhase::kListening; });
+  for (auto& [key, rank] : node.ranks) rank.asked_to_end = rank.killed = false;
+  if (node.worker_stream == 0) return;
+  const int64_t stream = std::exchange(node.worker_stream, 0);
+  BreakStream(stream, true);
+}
+
+// All its processes; what is on its disk stays.
+void World::CrashNode(SimNode& node) {
+  common_.Tell(absl::StrCat(node.name.value, " dies"));
+  for (auto& [key, rank] : node.ranks) {
+    EndProcess(node, key, rank, 1, "ended without a report while the worker daemon was being restarted or after");
+  }
+  StopAgent(node);
+  StopWorker(node);
+  node.powered = false;
+}
+
+void World::StartDaemons(SimNode& node) {
+  const bool news = !node.powered || !node.agent_up || !node.worker_up;
+  node.powered = node.agent_up = node.worker_up = true;
+  if (!news) return;
+  ++node.boots;
+  common_.Tell(absl::StrCat(node.name.value, " has its daemons"));
+  NodeTick(node);
+  Dial(node, false);
+  Dial(node, true);
+}
+
+}  // namespace lynx::sim

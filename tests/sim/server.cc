@@ -1,0 +1,305 @@
+// The server of a simulation, its store, and the network between it and the nodes.
+#include <utility>
+
+#include "tests/sim/world.h"
+
+namespace lynx::sim {
+namespace {
+
+constexpr double kServerTick = 0.5;
+// A connection over which nothing comes for so long is given up, by either side.
+constexpr double kPatience = 6;
+
+std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Random& random) {
+  Plan plan;
+  plan.model = spec.model;
+  const int32_t most = std::min(devices, spec.resources.max_ranks);
+  // Sometimes fewer than could be had.
+  const int32_t ranks = random.Chance(0.7) ? most : std::max<int32_t>(spec.resources.min_ranks, most - 1);
+  plan.layout = random.Chance(0.5) ? ParallelLayout{1, 1, ranks} : ParallelLayout{1, ranks, 1};
+  plan.micro_batch = 1;
+  plan.microbatches = 4;
+  plan.step = Seconds(4.0 / ranks);
+  plan.digest = absl::StrCat("plan-of-", LayoutText(plan.layout));
+  plan.stages.resize(static_cast<size_t>(plan.layout.pp));
+  return std::make_shared<const Plan>(std::move(plan));
+}
+
+}  // namespace
+
+World::World(const Options& options) : common_{.options = options, .random = Random(options.seed)} {
+  controller_options_.node_timeout = Seconds(20);
+  controller_options_.listen_timeout = Seconds(20);
+  controller_options_.measure_timeout = Seconds(5);
+  controller_options_.stop_timeout = Seconds(8);
+  controller_options_.yield_timeout = Seconds(15);
+  controller_options_.mistake = options.mistake;
+  controller_options_.wanted_shapes = [](const JobSpec& spec, const ClusterTopology& cluster) {
+    return std::vector<LayerShape>{ShapeOf(spec.model, ParallelLayout{cluster.devices() > 2 ? 2 : 1}, 1)};
+  };
+}
+
+void World::StartServer() {
+  ++epoch_;
+  controller_ = std::make_unique<Controller>(controller_options_);
+  std::vector<Controller::StoredJob> jobs;
+  for (const auto& [id, stored] : store_) {
+    jobs.push_back({stored.record, IsFinal(stored.record.state) ? nullptr : stored.plan});
+  }
+  common_.Tell(absl::StrCat("server starts with ", jobs.size(), " jobs"));
+  const Nanos now = common_.timeline.now();
+  Carry(controller_->Restore(std::move(jobs), now, now), nullptr);
+  const int64_t epoch = epoch_;
+  common_.timeline.After(Seconds(kServerTick), [this, epoch] {
+    if (controller_ != nullptr && epoch == epoch_) Tick();
+  });
+}
+
+void World::Tick() {
+  const int64_t epoch = epoch_;
+  if (!Give(lynx::Tick{})) return;
+  common_.timeline.After(Seconds(kServerTick), [this, epoch] {
+    if (controller_ != nullptr && epoch == epoch_) Tick();
+  });
+}
+
+void World::CrashServer(Nanos away) {
+  if (controller_ == nullptr) return;
+  common_.Tell("server is killed");
+  controller_.reset();
+  requests_.clear();
+  for (auto it = streams_.begin(); it != streams_.end();) {
+    const int64_t stream = (it++)->first;
+    BreakStream(stream, false);
+  }
+  common_.timeline.After(away, [this] {
+    if (controller_ == nullptr) StartServer();
+  });
+}
+
+bool World::Give(EventBody body) {
+  if (controller_ == nullptr) return false;
+  ++common_.outcome.events;
+  const int64_t epoch = epoch_;
+  const Nanos now = common_.timeline.now();
+  std::vector<Effect> effects = controller_->Step({now, now, body});
+  Carry(std::move(effects), &body);
+  return controller_ != nullptr && epoch == epoch_;
+}
+
+// The durable ones first, in one transaction; the server may be killed before or after it.
+void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
+  const WorldMistake mistake = common_.options.world_mistake;
+  const bool early = (mistake == WorldMistake::kReplyBeforeCommit && cause != nullptr &&
+                      std::holds_alternative<JobSubmitted>(*cause)) ||
+                     mistake == WorldMistake::kOrderBeforeCommit;
+  const auto carry_all = [&] {
+    for (Effect& effect : effects) {
+      if (!IsDurable(effect)) CarryOne(effect);
+    }
+  };
+  const double risk = faults_over_ ? 0 : (cause != nullptr && std::holds_alternative<JobSubmitted>(*cause) ? 0.1 : 0.0005);
+  if (early) carry_all();
+  if (common_.random.Chance(risk)) return CrashServer(Seconds(common_.random.Between(0.5, 10)));
+  Commit(effects);
+  if (common_.random.Chance(risk)) return CrashServer(Seconds(common_.random.Between(0.5, 10)));
+  if (!early) carry_all();
+}
+
+void World::Commit(const std::vector<Effect>& effects) {
+  CheckStore(effects);
+  for (const Effect& effect : effects) {
+    if (const auto* insert = std::get_if<InsertJob>(&effect)) {
+      for (const auto& [id, stored] : store_) {
+        if (stored.record.idempotency_key == insert->job.idempotency_key) {
+          common_.Violation(absl::StrCat("two jobs with the idempotency key ", insert->job.idempotency_key));
+        }
+      }
+      store_[insert->job.id].record = insert->job;
+    } else if (const auto* update = std::get_if<UpdateJob>(&effect)) {
+      if (store_.contains(update->job.id)) store_[update->job.id].record = update->job;
+    } else if (const auto* plan = std::get_if<InsertPlan>(&effect)) {
+      store_[plan->job].plan = plan->plan;
+    } else if (const auto* event = std::get_if<InsertEvent>(&effect)) {
+      common_.Tell(absl::StrCat("job ", event->job.value, " ", event->event.kind, ": ", event->event.reason));
+      common_.outcome.replans += event->event.kind == "replanned" ? 1 : 0;
+      if (event->event.sequence != ++store_[event->job].events) {
+        common_.Violation(absl::StrCat("job ", event->job.value, " has a gap in its events before ", event->event.sequence));
+      }
+    } else if (const auto* drop = std::get_if<DeleteJob>(&effect)) {
+      store_.erase(drop->job);
+    }
+  }
+}
+
+// Every change of state is explained in the same transaction, and none leads out of an end.
+void World::CheckStore(const std::vector<Effect>& effects) {
+  for (const Effect& effect : effects) {
+    const auto* update = std::get_if<UpdateJob>(&effect);
+    if (update == nullptr || !store_.contains(update->job.id)) continue;
+    const JobRecord& before = store_.at(update->job.id).record;
+    const JobRecord& after = update->job;
+    if (after.generation < before.generation) {
+      common_.Violation(absl::StrCat("job ", after.id.value, " goes back to generation ", after.generation.value));
+    }
+    if (before.state == after.state) continue;
+    if (IsFinal(before.state)) common_.Violation(absl::StrCat("job ", after.id.value, " goes on after its end"));
+    bool explained = false;
+    for (const Effect& other : effects) {
+      const auto* event = std::get_if<InsertEvent>(&other);
+      explained = explained || (event != nullptr && event->job == after.id && event->event.state == after.state &&
+                                !event->event.reason.empty());
+    }
+    if (!explained) {
+      common_.Violation(absl::StrCat("job ", after.id.value, " became ", JobStateName(after.state), " without an event"));
+    }
+  }
+}
+
+void World::CarryOne(Effect& effect) {
+  if (auto* worker = std::get_if<SendWorker>(&effect)) {
+    ToNode(worker->stream, [this, wish = worker->wish](SimNode& node) { TakeWish(node, wish); });
+  } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
+    ToNode(agent->stream, [this, wish = agent->wish](SimNode& node) {
+      for (const LayerShape& shape : wish.shapes) {
+        if (std::find(node.measured.begin(), node.measured.end(), shape) != node.measured.end()) continue;
+        node.measured.push_back(shape);
+        common_.timeline.After(Seconds(common_.random.Between(0.2, 2)), [this, &node] { ReportAgent(node); });
+      }
+    });
+  } else if (auto* close = std::get_if<CloseStream>(&effect)) {
+    BreakStream(close->stream, false);
+  } else if (auto* plan = std::get_if<PlanJob>(&effect)) {
+    MakePlan(*plan);
+  } else if (auto* reply = std::get_if<Reply>(&effect)) {
+    const auto found = requests_.find(reply->request);
+    if (found == requests_.end()) return;
+    ClientJob& client = clients_[found->second];
+    requests_.erase(found);
+    if (common_.random.Chance(faults_over_ ? 0 : 0.2)) return;  // the answer is lost
+    if (!reply->status.ok()) return common_.Violation(absl::StrCat("refused: ", std::string(reply->status.message())));
+    if (client.acknowledged.has_value() && *client.acknowledged != reply->job) {
+      common_.Violation(absl::StrCat("the key ", client.key, " names jobs ", client.acknowledged->value, " and ",
+                                     reply->job.value));
+    }
+    client.acknowledged = reply->job;
+  }
+}
+
+void World::MakePlan(const PlanJob& ask) {
+  const int64_t epoch = epoch_;
+  PlanReady ready{.job = ask.job, .attempt = ask.attempt};
+  const int32_t devices = ask.request.cluster.devices();
+  if (common_.random.Chance(0.03)) {
+    ready.result = Infeasible{.reason = "does not fit"};
+  } else {
+    ready.result = PlanFor(ask.request.spec, devices, common_.random);
+  }
+  common_.timeline.After(Seconds(common_.random.Between(0.05, 3)), [this, epoch, ready] {
+    if (epoch == epoch_) Give(ready);
+  });
+}
+
+// ---- the network ----
+
+void World::Dial(SimNode& node, bool worker) {
+  int64_t& own = worker ? node.worker_stream : node.agent_stream;
+  const bool up = node.powered && (worker ? node.worker_up : node.agent_up);
+  if (!up || own != 0) return;
+  const int64_t boots = node.boots;
+  if (controller_ == nullptr || node.cut_to_server || node.cut_from_server) {
+    return common_.timeline.After(Seconds(common_.random.Between(0.5, 2)), [this, &node, worker, boots] {
+      if (boots == node.boots) Dial(node, worker);
+    });
+  }
+  own = ++last_stream_;
+  streams_[own] = {.node = &node, .worker = worker, .epoch = epoch_};
+  KeepAlive(own);
+  worker ? Report(node) : ReportAgent(node);
+}
+
+// Messages of one direction come in their order; while that direction is cut they wait.
+void World::ToServer(int64_t stream, EventBody body) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return;
+  found->second.to_server.push_back(std::move(body));
+  common_.timeline.After(Latency(found->second.to_server_free), [this, stream] { NextToServer(stream); });
+}
+
+// From now; not before what was sent before.
+Nanos World::Latency(Nanos& free) {
+  const Nanos now = common_.timeline.now();
+  free = std::max(free, now + Seconds(common_.random.Between(0.001, common_.random.Chance(0.05) ? 2 : 0.05)));
+  return free - now;
+}
+
+void World::NextToServer(int64_t stream) {
+  const auto open = streams_.find(stream);
+  if (open == streams_.end() || controller_ == nullptr || open->second.epoch != epoch_) return;
+  if (open->second.node->cut_to_server) {
+    return common_.timeline.After(Latency(open->second.to_server_free), [this, stream] { NextToServer(stream); });
+  }
+  EventBody body = std::move(open->second.to_server.front());
+  open->second.to_server.pop_front();
+  Give(std::move(body));
+}
+
+void World::ToNode(int64_t stream, std::function<void(SimNode&)> deliver) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return;
+  found->second.to_node.push_back(std::move(deliver));
+  common_.timeline.After(Latency(found->second.from_server_free), [this, stream] { NextToNode(stream); });
+}
+
+void World::NextToNode(int64_t stream) {
+  const auto open = streams_.find(stream);
+  if (open == streams_.end()) return;
+  SimNode& node = *open->second.node;
+  if ((open->second.worker ? node.worker_stream : node.agent_stream) != stream) return;
+  if (node.cut_from_server) {
+    return common_.timeline.After(Latency(open->second.from_server_free), [this, stream] { NextToNode(stream); });
+  }
+  const std::function<void(SimNode&)> deliver = std::move(open->second.to_node.front());
+  open->second.to_node.pop_front();
+  deliver(node);
+}
+
+void World::BreakStream(int64_t stream, bool server_notices) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return;
+  const Stream broken = found->second;
+  streams_.erase(found);
+  SimNode& node = *broken.node;
+  int64_t& own = broken.worker ? node.worker_stream : node.agent_stream;
+  if (own == stream) {
+    own = 0;
+    const int64_t boots = node.boots;
+    common_.timeline.After(Seconds(common_.random.Between(0.1, 2)), [this, &node, boots, worker = broken.worker] {
+      if (boots == node.boots) Dial(node, worker);
+    });
+  }
+  if (!server_notices || broken.epoch != epoch_) return;
+  common_.timeline.After(Seconds(common_.random.Between(0.001, 0.5)), [this, broken, stream] {
+    if (broken.epoch != epoch_) return;
+    broken.worker ? Give(WorkerGone{stream}) : Give(AgentGone{stream});
+  });
+}
+
+// Either direction that is cut for long breaks the connection.
+void World::KeepAlive(int64_t stream) {
+  common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
+    const auto open = streams_.find(stream);
+    if (open == streams_.end()) return;
+    SimNode& node = *open->second.node;
+    if (!node.cut_to_server && !node.cut_from_server) return KeepAlive(stream);
+    common_.timeline.After(Seconds(kPatience / 2), [this, stream] {
+      const auto still = streams_.find(stream);
+      if (still == streams_.end()) return;
+      const SimNode& cut = *still->second.node;
+      if (cut.cut_to_server || cut.cut_from_server) return BreakStream(stream, true);
+      KeepAlive(stream);
+    });
+  });
+}
+
+}  // namespace lynx::sim

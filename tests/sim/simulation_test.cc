@@ -1,0 +1,94 @@
+// The promises under faults, for many seeds; and that the simulation finds mistakes.
+#include "tests/sim/simulation.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace lynx::sim {
+namespace {
+
+constexpr uint64_t kSeeds = 500;
+
+std::string Text(const Outcome& outcome) {
+  std::string text;
+  for (const std::string& violation : outcome.violations) text += violation + "\n";
+  return text;
+}
+
+TEST(Simulation, EverySeedKeepsThePromises) {
+  Outcome sum;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Outcome outcome = Simulate({.seed = seed});
+    EXPECT_TRUE(outcome.violations.empty())
+        << "lynx_sim --seed " << seed << " tells its history\n" << Text(outcome);
+    sum.faults += outcome.faults;
+    sum.generations += outcome.generations;
+    sum.replans += outcome.replans;
+    sum.succeeded += outcome.succeeded;
+    sum.failed += outcome.failed;
+  }
+  // It would show little if nothing happened.
+  EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
+  EXPECT_GT(sum.generations, static_cast<int64_t>(5 * kSeeds));
+  EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
+  EXPECT_GT(sum.succeeded, 5 * sum.failed);
+}
+
+TEST(Simulation, ASeedIsOneHistory) {
+  const Outcome once = Simulate({.seed = 7, .tells = true});
+  const Outcome again = Simulate({.seed = 7, .tells = true});
+  EXPECT_EQ(once.history, again.history);
+  EXPECT_GT(once.history.size(), 50u);
+  EXPECT_NE(Simulate({.seed = 8, .tells = true}).history, once.history);
+}
+
+struct Seeded {
+  const char* name;
+  Mistake mistake;
+  WorldMistake world = WorldMistake::kNone;
+};
+
+class SeededMistakes : public testing::TestWithParam<Seeded> {};
+
+constexpr uint64_t kMostSeeds = 5000;
+
+bool Finds(const Seeded& seeded) {
+  for (uint64_t seed = 1; seed <= kMostSeeds; ++seed) {
+    if (!Simulate({.seed = seed, .mistake = seeded.mistake, .world_mistake = seeded.world}).violations.empty()) return true;
+  }
+  return false;
+}
+
+// In a process of its own: a mistake may also be found by a check of the controller itself, which ends it.
+TEST_P(SeededMistakes, AreFound) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(Finds(GetParam()) ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const bool found = (WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  EXPECT_TRUE(found) << "no seed up to " << kMostSeeds << " finds it";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SeededMistakes,
+    testing::Values(Seeded{"ReuseAGeneration", Mistake::kReuseGeneration},
+                    Seeded{"StartBesideOldRanks", Mistake::kStartBesideOldRanks},
+                    Seeded{"ForgetWhatIsHeld", Mistake::kForgetWhatIsHeld},
+                    Seeded{"ForgetKeys", Mistake::kForgetKeys},
+                    Seeded{"SucceedEarly", Mistake::kSucceedEarly},
+                    Seeded{"ForgetTheQueue", Mistake::kForgetTheQueue},
+                    Seeded{"NeverLoseNodes", Mistake::kNeverLoseNodes},
+                    Seeded{"ForgetStrays", Mistake::kForgetStrays},
+                    Seeded{"StartSilently", Mistake::kStartSilently},
+                    Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
+                    Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
+                    Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence}),
+    [](const testing::TestParamInfo<Seeded>& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace lynx::sim

@@ -1,0 +1,241 @@
+// The parts of a simulation. Test support.
+#ifndef LYNX_TESTS_SIM_WORLD_H_
+#define LYNX_TESTS_SIM_WORLD_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rng.h"
+#include "server/controller.h"
+#include "tests/sim/simulation.h"
+
+namespace lynx::sim {
+
+inline Nanos Seconds(double seconds) { return Nanos(static_cast<int64_t>(seconds * 1e9)); }
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(Mix64(seed)) {}
+  uint64_t Next() { return Mix64(state_++); }
+  int64_t Below(int64_t n) { return static_cast<int64_t>(Next() % static_cast<uint64_t>(n)); }
+  bool Chance(double probability) { return static_cast<double>(Next() >> 11) < probability * 0x1p53; }
+  double Between(double low, double high) { return low + (high - low) * static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+ private:
+  uint64_t state_;
+};
+
+// Who does what when: in the order of time, and of asking where times are equal.
+class Timeline {
+ public:
+  Nanos now() const { return now_; }
+  void After(Nanos delay, std::function<void()> action) {
+    queue_.push({now_ + delay, ++sequence_, std::move(action)});
+  }
+  bool empty() const { return queue_.empty(); }
+  void RunNext() {
+    Item item = queue_.top();
+    queue_.pop();
+    now_ = item.time;
+    item.action();
+  }
+
+ private:
+  struct Item {
+    Nanos time;
+    int64_t sequence;
+    std::function<void()> action;
+    bool operator<(const Item& other) const {
+      return std::pair(other.time, other.sequence) < std::pair(time, sequence);
+    }
+  };
+  Nanos now_{1'000'000'000'000};
+  int64_t sequence_ = 0;
+  std::priority_queue<Item> queue_;
+};
+
+// What all parts share.
+struct Common {
+  Options options;
+  Random random;
+  Timeline timeline;
+  Outcome outcome;
+
+  void Tell(const std::string& text) {
+    if (options.tells) outcome.history.push_back(absl::StrCat(FormatDuration(timeline.now() - Nanos(1'000'000'000'000)), " ", text));
+  }
+  void Violation(const std::string& text) {
+    Tell("VIOLATION " + text);
+    outcome.violations.push_back(text);
+  }
+};
+
+// A rank's process and what its daemon has of it. The record outlives daemon and machine.
+struct SimRank {
+  RankPhase phase = RankPhase::kListening;
+  bool alive = false;           // the process
+  bool asked_to_end = false, killed = false;
+  Nanos asked_at;
+  bool yield = false;           // the file is there
+  bool exit_seen = false;       // by the daemon
+  bool released = false;
+  int32_t port = 0;
+  int32_t exit_code = 0;
+  std::string reason;
+  bool peer_lost = false;
+  RankAssignment assignment;    // with peers, from when it started
+  int64_t sequence = 0;
+  std::deque<RankMessage> messages;  // not acknowledged
+};
+
+struct SimNode {
+  NodeId name;
+  int32_t devices = 1;
+  bool powered = true;
+  bool agent_up = true, worker_up = true;
+  int64_t agent_stream = 0, worker_stream = 0;  // 0: none
+  int64_t boots = 0;
+  bool cut_to_server = false, cut_from_server = false;
+  bool isolated = false;  // from other nodes' ranks
+  std::optional<WorkerWish> wish;  // since the daemon began
+  std::map<RankKey, SimRank> ranks;
+  std::vector<LayerShape> measured;
+  bool news = false;
+};
+
+// A checkpoint directory.
+struct Disk {
+  Generation fence;
+  int64_t step = -1;     // of the newest checkpoint; -1: none
+  int64_t commits = 0;
+};
+
+// The ranks of one generation, as they train together.
+struct Gang {
+  JobId job;
+  Generation generation;
+  std::map<int32_t, SimNode*> present;  // by rank: whose process has started
+  bool connected = false, over = false;
+  int64_t step = 0;
+  int64_t base_commits = 0;  // of the directory, when this run last saw it
+};
+
+struct ClientJob {
+  std::string key;
+  JobSpec spec;
+  std::optional<JobId> acknowledged;
+  bool cancelled = false;
+};
+
+class World {
+ public:
+  explicit World(const Options& options);
+  Outcome Run();
+
+ private:
+  // server.cc
+  void StartServer();
+  void CrashServer(Nanos away);
+  // Whether the server lived on.
+  bool Give(EventBody body);
+  void Carry(std::vector<Effect> effects, const EventBody* cause);
+  void Commit(const std::vector<Effect>& effects);
+  void CarryOne(Effect& effect);
+  void MakePlan(const PlanJob& ask);
+  void Tick();
+  void CheckStore(const std::vector<Effect>& effects);
+
+  // network: in server.cc too
+  struct Stream {
+    SimNode* node = nullptr;
+    bool worker = false;
+    bool at_server = true;  // the server holds its end
+    Nanos to_server_free, from_server_free;  // when what was sent before has arrived
+    int64_t epoch = 0;
+    std::deque<EventBody> to_server;
+    std::deque<std::function<void(SimNode&)>> to_node;
+  };
+  void Dial(SimNode& node, bool worker);
+  void ToServer(int64_t stream, EventBody body);
+  void ToNode(int64_t stream, std::function<void(SimNode&)> deliver);
+  Nanos Latency(Nanos& free);
+  void NextToServer(int64_t stream);
+  void NextToNode(int64_t stream);
+  void BreakStream(int64_t stream, bool server_notices);
+  void KeepAlive(int64_t stream);
+
+  // node.cc
+  void NodeTick(SimNode& node);
+  void Report(SimNode& node);
+  void ReportAgent(SimNode& node);
+  void Obey(SimNode& node);
+  void StartProcess(SimNode& node, const RankKey& key, SimRank& rank);
+  void EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason = "",
+                  bool peer_lost = false);
+  void TakeWish(SimNode& node, const WorkerWish& wish);
+  void StopAgent(SimNode& node);
+  void StopWorker(SimNode& node);
+  void CrashNode(SimNode& node);
+  void StartDaemons(SimNode& node);
+
+  // gang.cc
+  Gang& GangOf(const RankKey& key);
+  void Join(SimNode& node, const RankKey& key);
+  void Connect(Gang& gang);
+  int64_t StepsOf(const Gang& gang) const;
+  void TrainStep(Gang& gang);
+  bool Write(Gang& gang);
+  void Break(Gang& gang);
+  void EndGang(Gang& gang, int32_t code, const std::function<void(SimRank&, const RankKey&)>& last_words);
+  SimRank* LiveRank(Gang& gang, int32_t rank);
+  bool AllAlive(Gang& gang);
+  bool AllReach(Gang& gang);
+  template <class Body>
+  void Say(SimNode& node, const RankKey& key, Body body);
+  void CheckDevices(Gang& gang);
+
+  // faults.cc
+  void Submit(size_t client);
+  void Fault();
+  void Mend();
+  void CheckEnd();
+  bool AllEnded() const;
+
+  Common common_;
+  std::map<NodeId, SimNode> nodes_;
+  std::vector<ClientJob> clients_;
+  std::map<int64_t, size_t> requests_;  // of submissions that are under way: whose
+  int64_t last_request_ = 0, last_id_ = 0;
+
+  std::unique_ptr<Controller> controller_;  // null: the server is down
+  int64_t epoch_ = 0;                       // of the server
+  ControllerOptions controller_options_;
+  struct Stored {
+    JobRecord record;
+    std::shared_ptr<const Plan> plan;
+    int64_t events = 0;
+  };
+  std::map<JobId, Stored> store_;
+  std::map<int64_t, Stream> streams_;
+  int64_t last_stream_ = 0;
+  int32_t last_port_ = 1000;
+
+  std::map<JobId, Disk> disks_;
+  std::map<std::pair<JobId, int64_t>, Gang> gangs_;
+  bool faults_over_ = false;
+  NodeId doomed_;  // a node that is gone for ever when faults are over; empty: none
+};
+
+std::unique_ptr<Controller> MakeController(const ControllerOptions& options);
+
+}  // namespace lynx::sim
+
+#endif  // LYNX_TESTS_SIM_WORLD_H_
