@@ -7,10 +7,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'TEXT'
-usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE]
+usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE] [--chaos]
   --text FILE       train on this text (default: the licence texts that every Debian system has)
   --steps N         optimizer steps (default: as the example says)
   --link-rate RATE  pace the ranks' connections, to stand for a network (default: 1Gbit; 0: none)
+  --chaos           instead: a node is killed while the job trains, and comes back; the job is planned again each time
+                    and goes on (CPU ranks; default of --steps: 150)
 Everything is kept in $LYNX_HOME, by default .lynx in the source tree; jobs that a demo before has left there unfinished
 are cancelled. LYNX_SKIP_BUILD=1 uses what is built, LYNX_BIN=FOLDER the programs there. Where this machine has a GPU that
 Lynx can use, the demo trains on it.
@@ -19,13 +21,14 @@ TEXT
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-text= steps= link_rate=1Gbit
+text= steps= link_rate=1Gbit chaos=
 while [ $# -gt 0 ]; do
   case $1 in
     --text|--steps|--link-rate)
       [ $# -ge 2 ] || fail "$1 needs a value; see --help"
       case $1 in --text) text=$2 ;; --steps) steps=$2 ;; --link-rate) link_rate=$2 ;; esac
       shift 2 ;;
+    --chaos) chaos=1; shift ;;
     -h|--help) usage; exit 0 ;;
     *) usage >&2; fail "unknown argument '$1'" ;;
   esac
@@ -65,7 +68,8 @@ trap 'interrupted=1; exit 130' INT TERM HUP
 
 "$lynxctl" local down >/dev/null  # left over from a demo that was killed
 # What an agent would offer: lines "cuda 0: NVIDIA H200, ...", or of CPUs, with the reason on standard error.
-offer=$("$bin/lynx-agent" --probe --log-level error 2>"$LYNX_HOME/no-gpu.txt") || offer=
+offer=
+[ -n "$chaos" ] || offer=$("$bin/lynx-agent" --probe --log-level error 2>"$LYNX_HOME/no-gpu.txt") || offer=
 gpus=$(grep -c '^cuda ' <<<"$offer" || true)
 changes=()
 pace=()
@@ -80,6 +84,12 @@ if [ "$gpus" -gt 0 ]; then
   changes+=(--set resources.device=cuda)
   echo "starting a local cluster: one server, one node"
   "$lynxctl" local up --nodes 1 --devices "cuda:$gpus" "${pace[@]}"
+elif [ -n "$chaos" ]; then
+  changes+=(--set resources.device=cpu --set resources.ranks=1..2 --set parallel.tp=auto --set parallel.pp=auto
+            --set resources.activationMemoryPerRank=auto --set checkpoint.everySteps=10)
+  steps=${steps:-150}
+  echo "starting a local cluster: one server, two nodes of one CPU rank each"
+  "$lynxctl" local up --nodes 2 --devices 1 "${pace[@]}"
 else
   why=$(tr '\n' ' ' <"$LYNX_HOME/no-gpu.txt")
   echo "training on CPU ranks: ${why:-this machine has no GPU}"
@@ -97,7 +107,11 @@ changes+=(--set "data.path=$text")
 [ -z "$steps" ] || changes+=(--set "train.steps=$steps")
 [ -z "$steps" ] || [ "$steps" -ge 20 ] || changes+=(--set train.warmupSteps=0)  # fewer steps than the example warms up
 # In the background, so that a signal to this script is acted on at once.
-"$lynxctl" submit -f "$root/examples/gpt-bytes.yaml" "${changes[@]}" --wait &
+if [ -n "$chaos" ]; then
+  LYNX_BIN=$bin python3 "$root/scripts/demo_chaos.py" "$root/examples/gpt-bytes.yaml" "${changes[@]}" &
+else
+  "$lynxctl" submit -f "$root/examples/gpt-bytes.yaml" "${changes[@]}" --wait &
+fi
 follower=$!
 status=0
 wait "$follower" || status=$?
@@ -105,10 +119,12 @@ if [ $status -ne 0 ]; then
   [ -n "$interrupted" ] || echo "error: the job did not succeed; the daemons' logs are in $LYNX_HOME/local/logs" >&2
   exit $status
 fi
+[ -z "$chaos" ] || exit 0
 cat <<TEXT
 
 Try next:
   scripts/demo.sh --text FILE                                   train on a text of your own
+  scripts/demo.sh --chaos                                       a node dies and comes back while the job trains
   build/bin/lynxctl plan -f examples/gpt-bytes.yaml --actions 0 the program that rank 0 ran, action by action
   build/bin/lynxctl plan -f examples/gpt-bytes.yaml --set recompute=full    another policy, planned offline
   build/bin/lynxctl local up; build/bin/lynxctl submit -f examples/gpt-bytes.yaml; build/bin/lynxctl list

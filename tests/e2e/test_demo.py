@@ -50,6 +50,17 @@ class DemoTest(unittest.TestCase):
             self.assertIn(expected, demo.stdout)
         self.assertEqual(processes(self.home), {})
 
+    def test_chaos_tells_its_story(self):
+        demo = subprocess.run([str(ROOT / "scripts/demo.sh"), "--chaos", "--steps", "110"], env=self.env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=600)
+        self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
+        story = demo.stdout[demo.stdout.index("\n1. "):].strip().splitlines()
+        for line, expected in zip(story, (r"1\. 2 ranks trained to step \d+", r"2\. node\d died; .* a plan for 1 rank",
+                                          r"3\. It came to step \d+ without that node", r"4\. node\d was back; .* a plan for 2",
+                                          r"5\. 110 steps are done.* restarts for faults: 1\.")):
+            self.assertRegex(line, expected)
+        self.assertEqual(processes(self.home), {})
+
     def test_own_text(self):
         missing = subprocess.run([str(ROOT / "scripts/demo.sh"), "--text", "/nonexistent.txt"], env=self.env,
                                  capture_output=True, text=True, timeout=60)
