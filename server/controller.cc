@@ -114,6 +114,8 @@ void Controller::RestoreGeneration(Job& job) {
     job.record.reason = "goes on as planned";
   }
   if (IsStopping(job)) job.stopping_since = now_;
+  job.replanning.began = now_;
+  job.replanning.not_before = now_ + options_.replan_after;
   Touch(job);
   job.statistics = StepStatistics(job.plan->layout, job.record.measured);
   job.traces = TraceAssembly(job.plan->stages.size());

@@ -76,8 +76,8 @@ struct ControllerOptions {
   Nanos listen_timeout{60'000'000'000};   // for all ranks of a generation to listen
   // Ranks that end because a peer is gone often report it before the rank that is at fault: how long to wait for that.
   Nanos culprit_grace{2'000'000'000};
-  // A generation that is being stopped does not wait longer for the ranks of a node without a worker daemon: they have lost
-  // their peers, and what they might still commit is refused.
+  // A generation that is over does not wait longer for the ranks of a node without a worker daemon before the next one begins: they
+  // have lost their peers, and what they might still commit is refused then.
   Nanos stop_timeout{10'000'000'000};
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
@@ -85,7 +85,7 @@ struct ControllerOptions {
   // A job trains for so long before it is planned again for more devices.
   Nanos replan_after{5'000'000'000};
   int32_t most_replans_per_hour = 12;  // of a job, but for those that a loss makes necessary
-  // For ranks to give way; at least ten of their steps.
+  // For ranks to give way; at least thirty of their steps and a checkpoint.
   Nanos yield_timeout{60'000'000'000};
   // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
@@ -154,6 +154,8 @@ class Controller {
     std::vector<DeviceRef> considered;   // that the plan was made for, or for which none was worth a change
     Nanos not_before;                    // monotonic
     std::vector<Nanos> changes;          // when, within the last hour
+    int64_t steps_done = 0;              // as this generation's newest step says; 0: it has done none
+    Bytes checkpoint;                    // the newest one; 0: none yet
     Nanos began, start_took{10'000'000'000};  // when this generation began; how long one took until it ran
   };
   struct Job {
@@ -239,15 +241,20 @@ class Controller {
   // controller_replan.cc: other plans for jobs that have one
   static bool IsElastic(const Job& job);
   static bool IsStopping(const Job& job);
-  bool ReplanForLess(Job& job, const std::string& reason);
+  static bool IsBreaking(const Job& job);
+  std::vector<NodeDevices> DevicesAgain(const Job& job, const std::vector<DeviceRef>& had) const;
+  bool ReplanForLess(Job& job, const std::vector<NodeDevices>& free, const std::string& reason);
   void LookForMore();
   bool MayGrow(const Job& job) const;
   void ConsiderPlan(Job& job, const PlanReady& event);
+  static Nanos CheckpointTime(const Job& job);
   static Nanos CostOfChange(const Job& job);
   std::string WhyNot(const Job& job, const Plan& plan) const;
   void KeepPlan(Job& job, const std::string& reason);
   void GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef> placement);
   void ChangePlan(Job& job);
+  void OnGaveWay(Job& job, int32_t rank);
+  void OnYieldDeadline(Job& job);
   void TakeYieldBack(Job& job);
   void EndReplanning(Job& job);
   void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
@@ -272,7 +279,7 @@ class Controller {
   void CheckStopped(Job& job);
   void EndGeneration(Job& job);
   void Restart(Job& job, const std::string& reason);
-  void StartAgain(Job& job, const std::string& reason);
+  void StartAgain(Job& job, const std::string& kind, const std::string& reason);
   bool NodesServe(const Job& job) const;
   bool RankGone(const Job& job, int32_t rank) const;
   bool RankOver(const Job& job, int32_t rank) const;

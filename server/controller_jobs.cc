@@ -163,7 +163,7 @@ bool Controller::TryBegin(Job& job) {
                       absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
       return true;
     }
-    if (ReplanForLess(job, absl::StrCat("of the ", needed, " devices of its plan not all are free"))) return true;
+    if (ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"))) return true;
   } else {
     const Demand demand = DemandOf(job);
     needed = demand.min_ranks;
@@ -360,15 +360,17 @@ absl::Status Controller::CheckPrograms(const Plan& plan) const {
 // hold now, the job waits for them; else no wait helps, and it must not keep the jobs behind it from running.
 void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
+  std::vector<DeviceRef> devices = job.reservation.devices;
   EndPlanning(job);
-  job.min_devices = tried + 1;
-  if (job.plan != nullptr) {  // it has trained, and will again where its plan's devices are
+  if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
+    job.replanning.considered = std::move(devices);
     queue_.insert(job.record.submission);
     SetState(job, JobState::kQueued, "queued",
              absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason,
                           "); waits for more"));
     return;
   }
+  job.min_devices = tried + 1;
   if (!Reserve(AttachedDevices(KindOf(job), {}), DemandOf(job)).has_value()) {
     EndJob(job, JobState::kFailed, "failed", reason);
     return;
@@ -403,8 +405,9 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
   job.replanning.began = now_;
+  job.replanning.steps_done = 0;
   job.failures = 0;
-  job.stop_deadline = job.stopping_since = Nanos(0);
+  job.stop_deadline = job.yield_deadline = job.stopping_since = Nanos(0);
   job.listen_deadline = now_ + options_.listen_timeout;
   SetState(job, JobState::kStarting, kind, Makes(Mistake::kStartSilently) ? "" : reason);
   TouchNodesOf(job);

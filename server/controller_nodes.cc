@@ -269,8 +269,7 @@ WorkerWish Controller::WishOf(const Node& node) const {
       const RankRecord& rank = job.record.ranks[r];
       if (rank.where.node != node.name) continue;
       const RankAssignment assignment = AssignmentOf(job, static_cast<int32_t>(r), node);
-      if (job.record.stop == StopKind::kNone || job.record.stop == StopKind::kReplan)
-        wish.ranks.push_back(assignment);
+      if (!IsStopping(job)) wish.ranks.push_back(assignment);
       if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }
   }

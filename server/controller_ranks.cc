@@ -68,7 +68,7 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
     Touch(job);
     CheckSucceeded(job);
   } else if (std::holds_alternative<RankGaveWay>(message.body)) {
-    job.ranks[r].gave_way = true;
+    OnGaveWay(job, rank);
   } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
     RankFailed(job, rank, fault->reason, fault->peer_lost, true);
   }
@@ -91,6 +91,7 @@ void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
   JobRecord& record = job.record;
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStep(rank, step, wall_, record.progress);
+  job.replanning.steps_done = step.step + 1;
   const bool new_step = step.step + 1 > record.best_steps;
   record.best_steps = std::max(record.best_steps, step.step + 1);
   effects_.push_back(StepRecorded{record.id, rank, CoordinatesOf(job.plan->layout, rank).stage, new_step, step});
@@ -132,6 +133,7 @@ void Controller::FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint) {
            absl::StrCat("step ", checkpoint.step, ": ", checkpoint.path, " (", FormatBytes(checkpoint.bytes), ")"));
   if (checkpoint.step < job.record.checkpoint_step) return;
   job.record.checkpoint_step = checkpoint.step;
+  job.replanning.checkpoint = checkpoint.bytes;
   job.record.checkpoint_path = checkpoint.path;
 }
 
@@ -180,11 +182,7 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
   live.exited_at = now_;
   live.exit_code = seen.exit_code;
   if (seen.exit_code == kExitYielded || live.gave_way) {
-    // Asked to by a server that then thought better of it, or in vain.
-    live.gave_way = true;
-    if (job.record.stop == StopKind::kNone) {
-      BeginStop(job, StopKind::kReplan, "", absl::StrCat(RankText(job.record, rank), " gave way to another plan"));
-    }
+    if (!live.gave_way) OnGaveWay(job, rank);
     return;
   }
   if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
@@ -286,7 +284,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   const Node& node = found->second;
   if (node.lost) return true;
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
-  if (!node.worker_attached() && job.stopping_since != Nanos(0) &&
+  const bool next_begins = job.record.stop != StopKind::kCancel;  // whose fence keeps out what is left of this one
+  if (next_begins && !node.worker_attached() && job.stopping_since != Nanos(0) &&
       now_ - std::max(node.worker_gone_at, job.stopping_since) >= options_.stop_timeout) {
     return true;
   }
@@ -324,8 +323,12 @@ void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kin
   job.record.stop = kind;
   job.record.stop_reason = reason;
   job.record.reason = absl::StrCat("stopping: ", reason);
-  job.stop_deadline = job.listen_deadline = Nanos(0);
-  job.stopping_since = kind == StopKind::kReplan ? Nanos(0) : now_;
+  job.listen_deadline = Nanos(0);
+  // Those that are to give way may fail instead, and be found out as any.
+  if (kind != StopKind::kReplan) {
+    job.stop_deadline = job.yield_deadline = Nanos(0);
+    job.stopping_since = now_;
+  }
   if (!event_kind.empty()) AddEvent(job, event_kind, reason);
   notices_[job.record.id];
   Touch(job);
@@ -387,22 +390,20 @@ bool Controller::NodesServe(const Job& job) const {
 
 void Controller::Restart(Job& job, const std::string& reason) {
   ++job.record.restarts;
-  StartAgain(job, reason);
+  StartAgain(job, "restarting", reason);
 }
 
 // Where it was, on others, or with another plan for what there is.
-void Controller::StartAgain(Job& job, const std::string& reason) {
+void Controller::StartAgain(Job& job, const std::string& kind, const std::string& reason) {
   JobRecord& record = job.record;
   EndReplanning(job);
-  std::optional<std::vector<DeviceRef>> placement;
-  if (NodesServe(job)) {
-    placement.emplace();
-    for (const RankRecord& rank : record.ranks) placement->push_back(rank.where);
-  } else {
-    placement = PlaceRanks(job.plan->layout, FreeDevices(KindOf(job), &job));
-  }
+  std::vector<DeviceRef> had;
+  for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
+  const std::vector<NodeDevices> free = DevicesAgain(job, had);
+  const std::optional<std::vector<DeviceRef>> placement =
+      NodesServe(job) ? std::optional(had) : PlaceRanks(job.plan->layout, free);
   if (placement.has_value()) {
-    StartGeneration(job, *placement, "restarting", reason);
+    StartGeneration(job, *placement, kind, reason);
     return;
   }
   LeaveNodes(job);
@@ -411,10 +412,11 @@ void Controller::StartAgain(Job& job, const std::string& reason) {
   record.stop_reason.clear();
   job.ranks.clear();
   job.peers.reset();
-  job.listen_deadline = job.stop_deadline = job.stopping_since = Nanos(0);  // of the generation that is over
-  if (ReplanForLess(job, reason)) return;
+  // Of the generation that is over.
+  job.listen_deadline = job.stop_deadline = job.yield_deadline = job.stopping_since = Nanos(0);
+  if (ReplanForLess(job, free, reason)) return;
   queue_.insert(record.submission);
-  SetState(job, JobState::kQueued, "restarting",
+  SetState(job, JobState::kQueued, kind,
            absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),
                         KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
   schedule_ = true;
@@ -427,7 +429,10 @@ void Controller::JobTimers(Job& job) {
   CheckSucceeded(job);
   if (IsStopping(job)) CheckStopped(job);
   if (IsFinal(job.record.state) || IsStopping(job)) return;
-  if (due(job.yield_deadline)) TakeYieldBack(job);
+  if (due(job.yield_deadline)) {
+    OnYieldDeadline(job);
+    if (job.record.state != JobState::kRunning || IsStopping(job)) return;
+  }
   if (due(job.replanning.not_before) && MayGrow(job)) {
     job.replanning.not_before = Nanos(0);  // from now on whenever devices become free
     schedule_ = true;

@@ -16,8 +16,9 @@ constexpr Nanos kHour{3'600'000'000'000};
 constexpr int64_t kLeastGainPercent = 5;
 // A change takes at least so long: what was measured of a start counts neither the checkpoint nor that caches are cold.
 constexpr Nanos kLeastCost{5'000'000'000};
-// Of a generation's steps, that ranks may take to give way.
-constexpr int64_t kStepsToYield = 10;
+// Of a generation's steps, that ranks may take to give way: they try a second time 20 steps after a checkpoint that failed.
+constexpr int64_t kStepsToYield = 30;
+constexpr double kSlowDisk = 32 << 20;  // bytes per second
 
 std::string Summary(const Plan& plan) {
   return absl::StrCat(LayoutText(plan.layout), " on ", plan.layout.ranks(), " devices (", plan.digest.substr(0, 12),
@@ -42,18 +43,26 @@ bool Controller::IsElastic(const Job& job) {
 
 // Its ranks are to end at once, not only to give way.
 bool Controller::IsStopping(const Job& job) {
-  return job.record.stop != StopKind::kNone && job.record.stop != StopKind::kReplan;
+  if (job.record.stop == StopKind::kReplan) return job.stopping_since != Nanos(0);
+  return job.record.stop != StopKind::kNone;
 }
 
 bool Controller::IsPlanned(const Job& job) {
   return job.record.state == JobState::kPlanning || !job.replanning.trigger.empty();
 }
 
-// For a job whose devices are not to be had. True if it is being planned for others.
-bool Controller::ReplanForLess(Job& job, const std::string& reason) {
+// For a job that starts again. `had`: what it had until now; where an older job waits, it gets no more than that.
+std::vector<NodeDevices> Controller::DevicesAgain(const Job& job, const std::vector<DeviceRef>& had) const {
+  std::vector<NodeDevices> free = FreeDevices(KindOf(job), &job);
+  const bool older_waits = !queue_.empty() && *queue_.begin() < job.record.submission;
+  return older_waits ? Among(free, had) : free;
+}
+
+// For a job whose devices are not to be had all. True if it is being planned for those of `free`.
+bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, const std::string& reason) {
   if (!IsElastic(job)) return false;
-  std::optional<Reservation> others = Reserve(FreeDevices(KindOf(job), &job), DemandOf(job));
-  if (!others.has_value()) return false;
+  std::optional<Reservation> others = Reserve(free, DemandOf(job));
+  if (!others.has_value() || others->devices == job.replanning.considered) return false;
   AddEvent(
       job, "replan-forced",
       absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", Summary(*job.plan)));
@@ -65,8 +74,8 @@ bool Controller::MayGrow(const Job& job) const {
   const JobRecord& record = job.record;
   if (record.state != JobState::kRunning || record.stop != StopKind::kNone || IsPlanned(job)) return false;
   if (!IsElastic(job) || job.plan->layout.ranks() >= record.spec->resources.max_ranks) return false;
-  const bool measured = record.progress.step.value > 0 && record.best_steps > record.base_steps;
-  if (!measured || now_ < job.replanning.not_before) return false;
+  const bool measured = record.progress.step.value > 0 && job.replanning.steps_done > 0;
+  if (!measured || IsBreaking(job) || now_ < job.replanning.not_before) return false;
   const std::vector<Nanos>& changes = job.replanning.changes;
   const auto recent =
       std::count_if(changes.begin(), changes.end(), [&](Nanos change) { return now_ - change < kHour; });
@@ -97,9 +106,13 @@ void Controller::LookForMore() {
   }
 }
 
+// Some of its ranks have lost a peer, which will end the generation.
+bool Controller::IsBreaking(const Job& job) { return job.stop_deadline != Nanos(0); }
+
 // A plan for more devices has come.
 void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
-  job.replanning.considered = job.reservation.devices;
+  if (IsBreaking(job)) return KeepPlan(job, "ranks were lost while it was planned");
+  const std::vector<DeviceRef> before = std::exchange(job.replanning.considered, job.reservation.devices);
   if (const auto* status = std::get_if<absl::Status>(&event.result)) {
     return KeepPlan(job, std::string(status->message()));
   }
@@ -111,13 +124,22 @@ void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   if (const std::string why_not = WhyNot(job, plan); !why_not.empty()) return KeepPlan(job, why_not);
   std::optional<std::vector<DeviceRef>> placement =
       PlaceRanks(plan.layout, Among(FreeDevices(KindOf(job), &job), job.reservation.devices));
-  if (!placement.has_value()) return KeepPlan(job, "devices went away while it was planned");
+  if (!placement.has_value()) {
+    job.replanning.considered = before;
+    return KeepPlan(job, "devices went away while it was planned");
+  }
   GiveWay(job, event, *std::move(placement));
+}
+
+// Of a checkpoint, if each rank writes its share to a slow disk; 0 before the first.
+Nanos Controller::CheckpointTime(const Job& job) {
+  const int64_t share = job.replanning.checkpoint.value / std::max<int64_t>(1, job.plan->layout.ranks());
+  return Nanos(static_cast<int64_t>(static_cast<double>(share) / kSlowDisk * 1e9));
 }
 
 // That a job does not train while its plan is changed.
 Nanos Controller::CostOfChange(const Job& job) {
-  return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step);
+  return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step + CheckpointTime(job));
 }
 
 // Why the job had better keep the plan it has; empty: it had not.
@@ -129,13 +151,12 @@ std::string Controller::WhyNot(const Job& job, const Plan& plan) const {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }
   // What a step takes now says by how much predictions are off.
-  const double steps = static_cast<double>(record.spec->train.steps - record.best_steps);
-  const double gain = static_cast<double>(record.progress.step.value) * (1 - then / now) * steps;
+  const int64_t left = record.spec->train.steps - job.replanning.steps_done;
+  const double gain = static_cast<double>(record.progress.step.value) * (1 - then / now) * static_cast<double>(left);
   const Nanos cost = CostOfChange(job);
   if (gain <= 2 * static_cast<double>(cost.value)) {
     return absl::StrCat(text, ": the ", FormatDuration(Nanos(static_cast<int64_t>(gain))),
-                        " that it would save in the ", record.spec->train.steps - record.best_steps,
-                        " steps left do not pay for a change of about ", FormatDuration(cost));
+                        " that it would save in the ", left, " steps left do not pay for a change of about ", FormatDuration(cost));
   }
   return "";
 }
@@ -157,8 +178,34 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
   const std::string reason =
       absl::StrCat(replanning.trigger, ": ", Summary(*replanning.plan), " replaces ", Summary(*job.plan),
                    "; a change takes about ", FormatDuration(CostOfChange(job)));
+  replanning.considered.clear();  // should the change fail, there may be another attempt
+  job.yield_deadline =
+      now_ + std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield + CheckpointTime(job));
   BeginStop(job, StopKind::kReplan, "replan-adopted", reason);
-  job.yield_deadline = now_ + std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield);
+}
+
+// A rank has written the checkpoint and ends; so do its peers, if nothing keeps them. (It may have been asked to by a server that
+// then took the request back: it has left all the same.)
+void Controller::OnGaveWay(Job& job, int32_t rank) {
+  job.ranks[static_cast<size_t>(rank)].gave_way = true;
+  if (IsStopping(job)) return;
+  job.yield_deadline = now_ + options_.exit_grace;
+  if (job.record.stop == StopKind::kReplan) return;
+  BeginStop(job, StopKind::kReplan, "",
+            absl::StrCat("rank ", rank, " on node ", job.record.ranks[static_cast<size_t>(rank)].where.node.value,
+                         " gave way to another plan"));
+}
+
+// The ranks have not all given way in time. Once one has, the others are to end; else the request is taken back.
+void Controller::OnYieldDeadline(Job& job) {
+  job.yield_deadline = Nanos(0);
+  if (job.record.stop != StopKind::kReplan) return;
+  const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.gave_way; });
+  if (!any) return TakeYieldBack(job);
+  job.stopping_since = now_;
+  Touch(job);
+  TouchNodesOf(job);
+  CheckStopped(job);
 }
 
 // The ranks of the generation have given way, or ended otherwise while they were asked to.
@@ -179,7 +226,7 @@ void Controller::ChangePlan(Job& job) {
     }
   }
   // The devices have gone, or this server never had the plan.
-  StartAgain(job, reason);
+  StartAgain(job, "resuming", reason);
 }
 
 // They do not give way in time.
@@ -199,7 +246,6 @@ void Controller::EndReplanning(Job& job) {
   replanning.plan.reset();
   replanning.cluster.reset();
   replanning.placement.clear();
-  job.yield_deadline = Nanos(0);
   replanning.not_before = now_ + options_.replan_after;
   EndPlanning(job);
 }

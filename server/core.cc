@@ -124,12 +124,12 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   for (const JobEvent& event : notice.events) {
     spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
                  event.reason);
-    if (event.kind == "restarting") metrics_.Restarted(job->id, job->spec->name);
     if (event.kind == "replan-kept") metrics_.Replanned(job->id, job->spec->name, "kept");
     if (event.kind == "replanned") metrics_.Replanned(job->id, job->spec->name, "adopted");
     if (event.kind == "replan-forced") metrics_.Replanned(job->id, job->spec->name, "forced");
     if (event.kind == "planned") metrics_.Planned(job->id, job->spec->name, *controller_.PlanOf(job->id));
   }
+  metrics_.Restarted(job->id, job->spec->name, job->restarts);
   if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
   watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);

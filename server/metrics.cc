@@ -118,9 +118,10 @@ void ServerMetrics::Evaluated(const EvaluationRecorded& recorded, const std::str
   GaugeOf(SeriesOf(recorded.job, name), validation_loss_).Set(recorded.loss);
 }
 
-void ServerMetrics::Restarted(const JobId& job, const std::string& name) {
+void ServerMetrics::Restarted(const JobId& job, const std::string& name, int32_t restarts) {
   std::lock_guard lock(mutex_);
-  CounterOf(SeriesOf(job, name), restarts_).Increment();
+  prometheus::Counter& counter = CounterOf(SeriesOf(job, name), restarts_);
+  if (counter.Value() < restarts) counter.Increment(restarts - counter.Value());
 }
 
 void ServerMetrics::Replanned(const JobId& job, const std::string& name, const std::string& decision) {
@@ -131,7 +132,6 @@ void ServerMetrics::Replanned(const JobId& job, const std::string& name, const s
 void ServerMetrics::Planned(const JobId& job, const std::string& name, const Plan& plan) {
   std::lock_guard lock(mutex_);
   JobSeries& series = SeriesOf(job, name);
-  CounterOf(series, restarts_);
   // Of an earlier plan, which may have had more stages.
   std::erase_if(series.gauges, [&](const auto& entry) {
     const auto& [gauge, family] = entry;

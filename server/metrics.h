@@ -34,7 +34,8 @@ class ServerMetrics {
 
   void Step(const StepRecorded& step, const std::string& name);
   void Evaluated(const EvaluationRecorded& recorded, const std::string& name);
-  void Restarted(const JobId& job, const std::string& name);
+  // So often by now.
+  void Restarted(const JobId& job, const std::string& name, int32_t restarts);
   // `decision`: kept, adopted, forced.
   void Replanned(const JobId& job, const std::string& name, const std::string& decision);
   void Planned(const JobId& job, const std::string& name, const Plan& plan);

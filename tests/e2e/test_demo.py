@@ -55,6 +55,7 @@ class DemoTest(unittest.TestCase):
                               stdin=subprocess.DEVNULL, timeout=600)
         self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
         story = demo.stdout[demo.stdout.index("\n1. "):].strip().splitlines()
+        self.assertGreaterEqual(len(story), 5, demo.stdout)
         for line, expected in zip(story, (r"1\. 2 ranks trained to step \d+", r"2\. node\d died; .* a plan for 1 rank",
                                           r"3\. It came to step \d+ without that node", r"4\. node\d was back; .* a plan for 2",
                                           r"5\. 110 steps are done.* restarts for faults: 1\.")):

@@ -191,6 +191,103 @@ TEST(ControllerReplan, ARankThatFailsInsteadOfGivingWayRestartsTheJob) {
   EXPECT_EQ(cluster.Record(job).restarts, 1);
   EXPECT_EQ(cluster.Ranks(job), 2);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("replan-adopted rank-lost restarting"));
+  // The change was worth while, and still is.
+  cluster.AllReady(job);
+  cluster.StepAll(job, 0);
+  cluster.Advance(10);
+  EXPECT_EQ(cluster.plans().size(), 1u);
+}
+
+// Both ranks have lost each other while the plan was made, and none is at fault yet.
+TEST(ControllerReplan, APlanThatComesWhenAJobIsBreakingIsNotAdopted) {
+  Cluster cluster;
+  const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
+  for (int32_t rank : {0, 1}) cluster.Exit(job, rank, 3, "a peer is gone", true);
+  ASSERT_EQ(cluster.State(job), JobState::kRunning) << "the culprit is waited for";
+  Answer(cluster, kFour, 50);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
+  EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("ranks were lost while it was planned"));
+  cluster.Advance(3);
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_EQ(cluster.Ranks(job), 2);
+  const size_t events = cluster.Events(job).size();
+  cluster.AllReady(job);
+  cluster.Advance(120);
+  EXPECT_EQ(cluster.State(job), JobState::kRunning);
+  EXPECT_EQ(cluster.Events(job).size(), events + 1) << "nothing was left over that would happen to it";
+}
+
+TEST(ControllerReplan, ARankThatHangsInsteadOfGivingWayIsFoundOut) {
+  Cluster cluster;
+  const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
+  Answer(cluster, kFour, 50);
+  cluster.Exit(job, 1, 3, "rank 0 has been silent", true);
+  cluster.Advance(3);
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_EQ(cluster.Record(job).restarts, 1);
+  EXPECT_THAT(cluster.Kinds(job), HasSubstr("rank-lost restarting"));
+}
+
+TEST(ControllerReplan, ARankThatHangsAfterItGaveWayIsEnded) {
+  Cluster cluster;
+  const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
+  Answer(cluster, kFour, 50);
+  cluster.Say(job, 0, RankCheckpoint{7, "/c/step-7", Bytes(1)});
+  cluster.SayAll(job, [&](int32_t) { return RankMessage{.body = RankGaveWay{7}}; });
+  cluster.Exit(job, 0, kExitYielded);
+  cluster.Advance(9);
+  EXPECT_EQ(cluster.Ranks(job), 2) << "the other one may be about to end";
+  cluster.Advance(3);
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_EQ(cluster.Ranks(job), 4) << "with the new plan";
+  EXPECT_EQ(cluster.Record(job).restart_charge, 0);
+}
+
+// The checkpoint was of step 1,000, the node died in step 1,900, and is back at once.
+TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  const JobId job = RunSteps(cluster, Elastic(1, 4), kFour, 1);
+  cluster.StepAll(job, 1900);
+  cluster.Say(job, 0, RankCheckpoint{1000, "/c/step-1000", Bytes(1)});
+  cluster.DetachAgent("n1");
+  cluster.DetachWorker("n1");
+  cluster.Exit(job, 0, 3, "peer lost", true);
+  cluster.Exit(job, 1, 3, "peer lost", true);
+  cluster.Advance(13);
+  cluster.MeasureAll();
+  Answer(cluster, kTwo, 190);
+  cluster.AllReady(job, 1000);
+  cluster.AttachAgent("n1");
+  cluster.AttachWorker("n1");
+  cluster.StepAll(job, 1000);
+  cluster.Advance(10);
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  Answer(cluster, kFour, 100);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kReplan);
+}
+
+// A node of the older one is gone, and two of its devices are free: it waits for four.
+TEST(ControllerReplan, AJobThatShrinksTakesNothingThatAnOlderOneWaitsFor) {
+  Cluster cluster;
+  for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
+  const JobId older = RunSteps(cluster, MakeSpec("older", 4, 4), kFour, 1);
+  for (const char* node : {"n2", "n3"}) cluster.AddNode(node);
+  const JobId younger = RunSteps(cluster, Elastic(1, 8), kFour, 1);
+  for (const char* node : {"n1", "n3"}) {
+    cluster.DetachAgent(node);
+    cluster.DetachWorker(node);
+  }
+  cluster.Advance(61);
+  EXPECT_EQ(cluster.State(older), JobState::kQueued);
+  EXPECT_EQ(cluster.State(younger), JobState::kPlanning);
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  EXPECT_EQ(cluster.plans().front().request.cluster.devices(), 2);
+  Answer(cluster, kTwo, 190);
+  EXPECT_EQ(cluster.NodeOfRank(younger, 1), "n2");
 }
 
 TEST(ControllerReplan, AJobThatEndsInsteadOfGivingWayHasSucceeded) {
@@ -221,6 +318,11 @@ TEST(ControllerReplan, TheNewNodeMayGoAwayBeforeTheChange) {
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Ranks(job), 2);
   EXPECT_EQ(cluster.Record(job).plan_digest, std::string(64, 'c'));
+  cluster.AllReady(job, 6);
+  cluster.StepAll(job, 6);
+  cluster.AttachWorker("n1");
+  cluster.Advance(10);
+  EXPECT_EQ(cluster.plans().size(), 1u) << "it is back, and the job may grow after all";
 }
 
 TEST(ControllerReplan, AServerThatRestartsTakesTheRequestBack) {

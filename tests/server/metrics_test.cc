@@ -52,7 +52,10 @@ TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
 TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
   ServerMetrics metrics;
   metrics.Step({.job = JobId("j1")}, "gpt");
-  metrics.Restarted(JobId("j1"), "gpt");
+  metrics.Restarted(JobId("j1"), "gpt", 0);
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job=\"j1\",name=\"gpt\"} 0\n"));
+  metrics.Restarted(JobId("j1"), "gpt", 2);
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job=\"j1\",name=\"gpt\"} 2\n"));
   metrics.Ended(JobId("j1"), Nanos(1));
   metrics.Prune(Nanos(600'000'000'000));
   EXPECT_THAT(Page(metrics), HasSubstr("job=\"j1\""));

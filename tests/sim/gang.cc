@@ -203,8 +203,8 @@ void World::CheckDevices(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const int32_t device = LiveRank(gang, rank)->assignment.device;
     for (const auto& [key, other] : node->ranks) {
-      const bool same = key.job == gang.job && key.generation == gang.generation;
-      if (same || !other.alive || other.asked_to_end || other.assignment.device != device) continue;
+      const bool itself = key == RankKey{gang.job, gang.generation, rank};
+      if (itself || !other.alive || other.assignment.device != device) continue;
       const Gang& theirs = GangOf(key);
       if (!theirs.connected || theirs.over) continue;
       common_.Violation(absl::StrCat("device ", device, " of ", node->name.value, " trains for ", RankKeyText(key),

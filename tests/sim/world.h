@@ -85,7 +85,6 @@ struct SimRank {
   bool asked_to_end = false, killed = false;
   Nanos asked_at;
   bool yield = false;           // the file is there
-  bool exit_seen = false;       // by the daemon
   bool released = false;
   int32_t port = 0;
   int32_t exit_code = 0;
@@ -157,7 +156,6 @@ class World {
   struct Stream {
     SimNode* node = nullptr;
     bool worker = false;
-    bool at_server = true;  // the server holds its end
     Nanos to_server_free, from_server_free;  // when what was sent before has arrived
     int64_t epoch = 0;
     std::deque<EventBody> to_server;
@@ -233,8 +231,6 @@ class World {
   bool faults_over_ = false;
   NodeId doomed_;  // a node that is gone for ever when faults are over; empty: none
 };
-
-std::unique_ptr<Controller> MakeController(const ControllerOptions& options);
 
 }  // namespace lynx::sim
 
