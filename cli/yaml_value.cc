@@ -83,10 +83,14 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Container> open_;
 };
 
-// Ignores what it reads.
+// Ignores what it reads. Throws where a document begins at which the one before began: the parser stays for ever before what can
+// begin nothing, such as a comma, and takes it for one empty document after another.
 class DocumentCounter : public YAML::EventHandler {
  public:
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (mark.pos == last_) throw YAML::ParserException(mark, "nothing can begin with this character");
+    last_ = mark.pos;
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
   void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
@@ -95,6 +99,9 @@ class DocumentCounter : public YAML::EventHandler {
   void OnSequenceEnd() override {}
   void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
   void OnMapEnd() override {}
+
+ private:
+  int last_ = -1;
 };
 
 }  // namespace

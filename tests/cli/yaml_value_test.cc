@@ -48,6 +48,11 @@ TEST(YamlValue, RefusesWhatIsHardToRead) {
   EXPECT_THAT(ErrorOf("a: !!int 3\n"), HasSubstr("f.yaml:1:4: not valid YAML: tags"));
   EXPECT_THAT(ErrorOf("? [a, b]\n: 1\n"), HasSubstr("field names must be plain words"));
   EXPECT_THAT(ErrorOf("a: 1\n---\nb: 2\n---\n"), HasSubstr("holds 3 documents"));
+  // Before these the parser stays for ever.
+  for (const char* text : {"# a comment\n, a: 1\n", ",", "---\n, a\n"}) {
+    EXPECT_THAT(ErrorOf(text), HasSubstr("not valid YAML: nothing can begin with this character")) << text;
+  }
+  EXPECT_THAT(ErrorOf("# a comment\n, a: 1\n"), HasSubstr(":2:1: "));
   EXPECT_THAT(ErrorOf("a: " + std::string(40, '[') + std::string(40, ']')), HasSubstr("nested deeper than 32 levels"));
   EXPECT_THAT(ErrorOf(std::string(1 << 20, ' ') + "a: 1"), HasSubstr("at most 1048576"));
   EXPECT_THAT(ErrorOf(std::string("a: \0b", 5)), HasSubstr("f.yaml: holds a zero byte"));

@@ -21,10 +21,11 @@ cudaEvent_t Marks::Next() {
 
 Nanos Marks::Begin(cudaStream_t stream) {
   used_ = 0;
-  const cudaEvent_t first = Next();
-  if (first != nullptr) ops_.Note(cudaStreamSynchronize(stream), "an op that was issued before");
-  begin_ = clock_.Monotonic();  // a little before the event, so that no moment seems to be later than it is
-  if (first != nullptr) ops_.Note(cudaEventRecord(first, stream), "recording an event");
+  if (const cudaEvent_t first = Next(); first != nullptr) {
+    ops_.Note(cudaEventRecord(first, stream), "recording an event");
+    ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
+  }
+  begin_ = clock_.Monotonic();
   return begin_;
 }
 

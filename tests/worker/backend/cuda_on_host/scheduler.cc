@@ -328,6 +328,13 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Locked locked;
   return event->recording == nullptr || event->recording->reached ? cudaSuccess : cudaErrorNotReady;
 }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (Fails()) return cudaErrorInvalidValue;
+  const Locked locked;
+  const std::shared_ptr<Recording> recording = event->recording;
+  if (recording != nullptr && !recording->reached) WaitFor(recording->stream, recording->number);
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (Fails()) return cudaErrorInvalidValue;
   const Locked locked;
