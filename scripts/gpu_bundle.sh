@@ -40,9 +40,9 @@ pack() {
 }
 
 # Headers, CMake's files, and libraries, of which one kind is enough. Abseil's shared ones are a package of their own.
-abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | head -1)
+abseil=$(dpkg-query -W -f='${Package}\n' 'libabsl2*' | sed -n 1p)  # which reads all, or the pipe would fail
 for package in libabsl-dev "$abseil" libgtest-dev libgmock-dev nlohmann-json3-dev libssl-dev libdnnl-dev libopenblas-pthread-dev; do
-  dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
     fail "$package is not installed here; scripts/install.sh installs what Lynx needs"
   dpkg -L "$package" | grep -E '^/usr/(include|lib|share/cmake)/' |
     grep -vE '/pkgconfig/|/cmake/(dnnl|openblas)/|/lib(openblas[^/]*|blas|lapack|crypto|ssl|absl_[^/]*)\.a$|/lib(blas|lapack)\.so$' |
@@ -77,7 +77,7 @@ for _ in 1 2 3; do
   done | sort -u | while read -r needed; do
     case $needed in libc.so* | libm.so* | libstdc++.so* | libgcc_s.so* | ld-linux*) continue ;; esac
     [ -e "$libraries/$needed" ] && continue
-    found=$(ldconfig -p | awk -v name="$needed" '$1 == name {print $NF; exit}')
+    found=$(ldconfig -p | awk -v name="$needed" '$1 == name && !found {print $NF; found = 1}')
     [ -n "$found" ] || fail "$needed is not on this machine"
     cp -L "$found" "$libraries/$needed"
   done

@@ -82,7 +82,7 @@ use_each_gpu() {
 # shellcheck disable=SC2317
 measure() {
   local uuid shape
-  uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -1)
+  uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | sed -n 1p)
   shape='"micro_batch": 8, "seq": 1024, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50304, "tp": 1, "dropout": true,
          "family": "gpt", "kv_heads": 0, "attention": "fused", "sequence_parallel": false'
   cat >"$out/request.json" <<TEXT

@@ -25,7 +25,7 @@ Nanos Marks::Begin(cudaStream_t stream) {
     ops_.Note(cudaEventRecord(first, stream), "recording an event");
     ops_.Note(cudaEventSynchronize(first), "an op that was issued before");
   }
-  begin_ = clock_.Monotonic();
+  begin_ = clock_.Monotonic();  // after the event, so that no moment seems to be before what the host had seen by then
   return begin_;
 }
 
