@@ -355,7 +355,8 @@ constexpr int64_t kLayerParameters = 12 * kH * kH;
 void SumOfSquares(benchmark::State& state) {
   float* x = Values(kLayerParameters);
   double sum = 0;
-  for (auto _ : state) TheBackend().SumOfSquares(x, kLayerParameters, &sum);
+  const std::span<const float> tensors[] = {{x, kLayerParameters}};
+  for (auto _ : state) TheBackend().SumOfSquares(tensors, &sum);
   benchmark::DoNotOptimize(sum);
   ReportBytes(state, 1, kLayerParameters);
 }
@@ -367,7 +368,9 @@ void AdamW(benchmark::State& state) {
   TheBackend().Fill(v, kLayerParameters, 0.5f);
   const AdamWArgs args{
       .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 10, .gradient_scale = 1};
-  for (auto _ : state) TheBackend().AdamW(args, kLayerParameters, gradient, w, m, v);
+  const AdamWTensor tensors[] = {
+      {.count = kLayerParameters, .gradient = gradient, .w = w, .m = m, .v = v, .decays = true}};
+  for (auto _ : state) TheBackend().AdamW(args, tensors);
   ReportBytes(state, 7, kLayerParameters);
 }
 BENCHMARK(AdamW)->Unit(benchmark::kMillisecond);

@@ -69,9 +69,19 @@ constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int
 }
 
 struct AdamWArgs {
-  double lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps;
+  double weight_decay;    // of the tensors that decay
   int64_t step;           // 1-based, for bias correction
   double gradient_scale;  // clipping factor, multiplies gradients as they are read
+};
+
+// A tensor that the optimizer updates, w, m and v in place.
+struct AdamWTensor {
+  int64_t count = 0;
+  const float* gradient = nullptr;
+  float *w = nullptr, *m = nullptr, *v = nullptr;
+  Bfloat16* rounded = nullptr;  // = w, rounded to the nearest; nullptr: nobody reads it so
+  bool decays = false;
 };
 
 // The ops of a model's layers.
@@ -182,10 +192,11 @@ class Backend : public LayerBackend<float> {
   // the device.
   virtual void LossForward(const float* stats, int64_t t, int64_t n, double* sum) = 0;
 
-  // *sum += the sum of squares, in double, fixed order.
-  virtual void SumOfSquares(const float* x, int64_t count, double* sum) = 0;
-  // AdamW (Loshchilov and Hutter 2019), decoupled decay. w, m, v updated in place.
-  virtual void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) = 0;
+  // *sum += the sum of the squares of all tensors, in double, in an order that the tensors' sizes alone decide.
+  virtual void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) = 0;
+  // AdamW (Loshchilov and Hutter 2019), decoupled decay, of tensors that do not overlap. An element's bits do not depend on
+  // what else is in the list.
+  virtual void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) = 0;
 
   // to (count) = from, rounded to the nearest.
   virtual void Round(const float* from, int64_t count, Bfloat16* to) = 0;
@@ -199,6 +210,8 @@ class Backend : public LayerBackend<float> {
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
   // Device memory, zeroed, until the backend ends. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  // Of the device now, whoever holds the rest. Unimplemented on the CPU.
+  virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
   // The host's, for copies beside ops (DeviceQueue::Copy), until the backend ends.
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).

@@ -106,16 +106,30 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineConfig config, Back
                                             std::move(host_pool), backend, communicator, state, dataset));
 }
 
+// After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
+// replicated parameters: each counts once.
+std::vector<std::span<const float>> Engine::CountedGradients(const EngineConfig& config, ModelState& state) {
+  std::vector<std::span<const float>> counted;
+  const ParallelLayout& layout = config.context.layout;
+  if (!state.shares_updates() && MembersOf(layout, config.rank, Group::kData).index != 0) return counted;
+  const bool first = CoordinatesOf(layout, config.rank).tp == 0;
+  for (const ParameterSlot& slot : state.updated()) {
+    if ((slot.replicated && !first) || slot.copy) continue;
+    counted.emplace_back(state.gradients().data() + slot.offset, static_cast<size_t>(slot.count));
+  }
+  return counted;
+}
+
 Engine::Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
                DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
                ModelState& state, const Dataset& dataset)
     : config_(std::move(config)),
       coordinates_(CoordinatesOf(config_.context.layout, config_.rank)),
-      counts_gradients_(state.shares_updates() ||
-                        MembersOf(config_.context.layout, config_.rank, Group::kData).index == 0),
       backend_(backend),
       communicator_(communicator),
       state_(state),
+      counted_gradients_(CountedGradients(config_, state)),
+      updates_(state.Updates()),
       watch_(arena_and_guard, backend),
       arena_(watch_.arena()),
       sums_(sums),
@@ -296,7 +310,7 @@ absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
     LYNX_RETURN_IF_ERROR(Annotate(RunForward(), absl::StrCat("evaluation, batch ", i)));
   }
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
-  if (coordinates_.tp != 0) own.loss = 0;
+  if (coordinates_.tp != 0) own.loss = 0;  // every tensor-parallel rank has the same
   LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket, world_sum_.Start(own, communicator_));
   LYNX_RETURN_IF_ERROR(Annotate(communicator_.Wait(ticket).status(), "evaluation"));
   LYNX_RETURN_IF_ERROR(Annotate(backend_.Finish(), "evaluation"));
@@ -465,13 +479,8 @@ absl::Status Engine::SumSharedEmbedding() {
   return communicator_.Wait(ticket).status();
 }
 
-// After the reduction every rank of the data group holds the same gradients, and every tensor-parallel rank the same
-// replicated parameters and the same loss: each counts once.
 absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
-  for (const ParameterSlot& slot : state_.updated()) {
-    if (!counts_gradients_ || (slot.replicated && coordinates_.tp != 0) || slot.copy) continue;
-    backend_.SumOfSquares(state_.gradients().data() + slot.offset, slot.count, sums_.squared_norm());
-  }
+  backend_.SumOfSquares(counted_gradients_, sums_.squared_norm());
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
   if (coordinates_.tp != 0) own.loss = 0;
   own.yields = std::exchange(asks_to_yield_, false) ? 1 : 0;
@@ -513,18 +522,14 @@ void Engine::UpdateWeights() {
   const OptimizerSpec& optimizer = config_.train.optimizer;
   const double clipping =
       optimizer.clip_norm > 0 ? std::min(1.0, optimizer.clip_norm / (gradient_norm_ + kNormEpsilon)) : 1.0;
-  for (const ParameterSlot& slot : state_.updated()) {
-    const AdamWArgs args{.lr = lr_,
-                         .beta1 = optimizer.beta1,
-                         .beta2 = optimizer.beta2,
-                         .eps = optimizer.eps,
-                         .weight_decay = slot.decays ? optimizer.weight_decay : 0,
-                         .step = step_ + 1,
-                         .gradient_scale = clipping};
-    backend_.AdamW(args, slot.count, state_.gradients().data() + slot.offset, state_.UpdatedWeight(slot),
-                   state_.first_moments().data() + slot.share_offset, state_.second_moments().data() + slot.share_offset);
-    state_.RoundWeights(slot, backend_);
-  }
+  backend_.AdamW({.lr = lr_,
+                  .beta1 = optimizer.beta1,
+                  .beta2 = optimizer.beta2,
+                  .eps = optimizer.eps,
+                  .weight_decay = optimizer.weight_decay,
+                  .step = step_ + 1,
+                  .gradient_scale = clipping},
+                 updates_);
 }
 
 std::vector<ActionSpan> Engine::Spans() const {

@@ -123,6 +123,7 @@ class Engine {
   Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
          DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
          ModelState& state, const Dataset& dataset);
+  static std::vector<std::span<const float>> CountedGradients(const EngineConfig& config, ModelState& state);
   static absl::StatusOr<HostPool> MakeHostPool(const EngineConfig& config, const MemoryPlan& memory, Backend& backend);
   void Resolve(const MemoryPlan& memory);
   void ResolveTransfer(const Action& action, ResolvedAction& resolved);
@@ -150,12 +151,12 @@ class Engine {
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;
-  // In the gradient norm: the first of the ranks that hold the same weights, or each its share.
-  const bool counts_gradients_;
   const RealClock clock_;
   Backend& backend_;
   Communicator& communicator_;
   ModelState& state_;
+  const std::vector<std::span<const float>> counted_gradients_;  // in the norm
+  const std::vector<AdamWTensor> updates_;
   ArenaWatch watch_;
   const std::span<float> arena_;
   bool measured_ = false;  // how far the arena is used

@@ -419,12 +419,24 @@ const Bfloat16* ModelState::WeightOfOps(int32_t layer, Parameter parameter) cons
 }
 
 void ModelState::RoundWeights(Backend& backend) {
-  for (const ParameterSlot& slot : updated_) RoundWeights(slot, backend);
+  if (rounded_weights_.empty()) return;
+  for (const ParameterSlot& slot : updated_) {
+    backend.Round(UpdatedWeight(slot), slot.count, rounded_weights_.data() + slot.offset);
+  }
 }
 
-void ModelState::RoundWeights(const ParameterSlot& updated, Backend& backend) {
-  if (rounded_weights_.empty()) return;
-  backend.Round(UpdatedWeight(updated), updated.count, rounded_weights_.data() + updated.offset);
+std::vector<AdamWTensor> ModelState::Updates() {
+  std::vector<AdamWTensor> updates;
+  for (const ParameterSlot& slot : updated_) {
+    updates.push_back({.count = slot.count,
+                       .gradient = gradients_.data() + slot.offset,
+                       .w = UpdatedWeight(slot),
+                       .m = first_moments_.data() + slot.share_offset,
+                       .v = second_moments_.data() + slot.share_offset,
+                       .rounded = rounded_weights_.empty() ? nullptr : rounded_weights_.data() + slot.offset,
+                       .decays = slot.decays});
+  }
+  return updates;
 }
 
 Bytes ModelState::bytes() const {

@@ -124,10 +124,10 @@ class ModelState {
   };
   Range LayerRange(int32_t layer) const;
 
-  // Makes the weights that ops read follow the fp32 ones: all that this rank updates, or one slot of them. Nothing to do in
-  // fp32.
+  // Makes the weights that ops read follow the fp32 ones: all that this rank updates. Nothing to do in fp32.
   void RoundWeights(Backend& backend);
-  void RoundWeights(const ParameterSlot& updated, Backend& backend);
+  // What the optimizer updates, in the order of `updated`: the weights that ops read, too.
+  std::vector<AdamWTensor> Updates();
   // Where the arrays are.
   Backend& backend() { return *backend_; }
   // Of everything that it holds.

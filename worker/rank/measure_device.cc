@@ -160,20 +160,21 @@ class ShapeBench {
       if (info.has_weight_pass) op.weight = timer_.MedianOf([&] { ops_->Weight(info.op, layer, tensors_); });
     }
     const int64_t count = static_cast<int64_t>(state_.weights().size());
-    const Nanos update = timer_.MedianOf([&] { UpdateAll(count); });
+    const std::vector<AdamWTensor> updates = state_.Updates();
+    std::vector<std::span<const float>> gradients;
+    for (const AdamWTensor& update : updates) gradients.emplace_back(update.gradient, static_cast<size_t>(update.count));
+    const Nanos update = timer_.MedianOf([&] { UpdateAll(gradients, updates); });
     times.optimizer_per_mega_parameter = Nanos(static_cast<int64_t>(
         static_cast<double>(update.value) * kMegaParameters / static_cast<double>(std::max<int64_t>(count, 1))));
     return times;
   }
 
   // The squared norm and the update, as at the end of a step.
-  void UpdateAll(int64_t count) {
-    backend_.SumOfSquares(state_.gradients().data(), count, squares_);
-    const AdamWArgs args{
-        .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1};
-    backend_.AdamW(args, count, state_.gradients().data(), state_.weights().data(), state_.first_moments().data(),
-                   state_.second_moments().data());
-    state_.RoundWeights(backend_);
+  void UpdateAll(std::span<const std::span<const float>> gradients, std::span<const AdamWTensor> updates) {
+    backend_.SumOfSquares(gradients, squares_);
+    backend_.AdamW(
+        {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
+        updates);
   }
 
   const LayerShape shape_;

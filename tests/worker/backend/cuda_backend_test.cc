@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/host_view.h"
@@ -51,6 +53,37 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
 }
 
+TEST(CudaBackend, TellsHowMuchMemoryIsFree) {
+  const std::unique_ptr<Backend> backend = Make();
+  const Bytes before = backend->FreeMemory().value();
+  EXPECT_LT(before, Bytes(int64_t{8} << 30)) << "it has scratch";
+  ASSERT_TRUE(backend->Allocate(kMiB, "the arena").ok());
+  EXPECT_EQ(backend->FreeMemory().value(), before - kMiB);
+}
+
+// A model's parameters are updated by one kernel, and not by one each.
+TEST(CudaBackend, UpdatesManyTensorsWithOneCall) {
+  TestMemory memory;
+  std::vector<AdamWTensor> tensors;
+  for (int i = 0; i < 50; ++i) {
+    const int64_t count = 1 + 300 * (i % 30);
+    tensors.push_back({.count = count,
+                       .gradient = memory.Random(count, 1),
+                       .w = memory.Random(count, 2),
+                       .m = memory.Constant(count, 0),
+                       .v = memory.Constant(count, 0)});
+  }
+  const AdamWArgs args{
+      .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = 1, .gradient_scale = 1};
+  for (const auto& [calls, succeeds] : {std::pair(1, false), std::pair(2, true)}) {
+    const std::unique_ptr<Backend> backend = Make();
+    cuda_on_host::FailFromCall(calls);
+    backend->AdamW(args, tensors);
+    cuda_on_host::FailFromCall(0);
+    EXPECT_EQ(backend->Finish().ok(), succeeds);
+  }
+}
+
 TEST(CudaBackend, FillsAndCopiesTheGivenRangeOnly) {
   const std::unique_ptr<Backend> backend = Make();
   TestMemory memory;
@@ -86,7 +119,9 @@ TEST(CudaBackend, AnyCallMayFail) {
     backend.Fill(x, 64, 1);
     backend.LinearForward(x, x + 16, nullptr, 4, 4, 4, x + 32);
     backend.LayerNormBackward(x, x, x, 4, 4, false, x + 48, x + 32, x + 36);
-    backend.SumOfSquares(x, 64, reinterpret_cast<double*>(x));
+    backend.SumOfSquares(std::vector<std::span<const float>>{{x, 64}}, reinterpret_cast<double*>(x));
+    const absl::StatusOr<Bytes> free_bytes = backend.FreeMemory();
+    if (!free_bytes.ok()) return free_bytes.status();
     const absl::StatusOr<std::span<float>> pinned = backend.AllocatePinned(Bytes(64 * 4), "a pool");
     if (!pinned.ok()) return pinned.status();
     const absl::StatusOr<std::unique_ptr<DeviceQueue>> queue = backend.MakeQueue();

@@ -228,7 +228,8 @@ const OpCase kCases[] = {
     {"SumOfSquares",
      [](Backend& backend, TestMemory& memory) {
        double* const sum = memory.Double(0.1);
-       backend.SumOfSquares(memory.Random(10007, 1), 10007, sum);
+       backend.SumOfSquares(std::vector<std::span<const float>>{{memory.Random(10007, 1), 10007}, {memory.Random(5, 2), 5}},
+                            sum);
        return Doubles(*sum);
      }},
     {"AdamW",
@@ -242,7 +243,12 @@ const OpCase kCases[] = {
                       .weight_decay = 0.1,
                       .step = 3,
                       .gradient_scale = 0.7},
-                     1009, memory.Random(1009, 3), w, m, memory.Constant(1009, 0.01f));
+                     std::vector<AdamWTensor>{{.count = 1009,
+                                               .gradient = memory.Random(1009, 3),
+                                               .w = w,
+                                               .m = m,
+                                               .v = memory.Constant(1009, 0.01f),
+                                               .decays = true}});
        return Take(w, 1009);
      }},
 };

@@ -89,9 +89,10 @@ class FaultyBackend : public cpu::CpuBackend {
     CpuBackend::LossForward(stats, t, n, sum);
     if (In(Fault::kNanLoss) && ++calls_ == 1) *sum = std::numeric_limits<double>::quiet_NaN();
   }
-  void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override {
-    if (fault == Fault::kKillOptimizer && args.step == fault_step + 1 && ++calls_ == 2) Die();
-    CpuBackend::AdamW(args, count, gradient, w, m, v);
+  void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) override {
+    const bool dies = fault == Fault::kKillOptimizer && args.step == fault_step + 1;
+    CpuBackend::AdamW(args, dies ? tensors.first(1) : tensors);
+    if (dies) Die();
     next_step_ = args.step;
   }
 

@@ -64,6 +64,10 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
   return std::span<float>(static_cast<float*>(address), size / sizeof(float));
 }
 
+absl::StatusOr<Bytes> CpuBackend::FreeMemory() const {
+  return absl::UnimplementedError(absl::StrCat(Name(), " has no memory of its own"));
+}
+
 absl::StatusOr<std::unique_ptr<DeviceQueue>> CpuBackend::MakeQueue() {
   return absl::UnimplementedError(absl::StrCat(Name(), " has no queues of work beside its ops"));
 }

@@ -30,13 +30,14 @@ class CpuBackend : public CpuOps<float> {
   void LossStats(const float* logits, const int32_t* targets, int32_t first_row, int64_t n, int64_t v, int64_t valid,
                  float* stats) override;
   void LossForward(const float* stats, int64_t t, int64_t n, double* sum) override;
-  void SumOfSquares(const float* x, int64_t count, double* sum) override;
-  void AdamW(const AdamWArgs& args, int64_t count, const float* gradient, float* w, float* m, float* v) override;
+  void SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) override;
+  void AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) override;
   void Round(const float* from, int64_t count, Bfloat16* to) override;
   void Fill(float* x, int64_t count, float value) override;
   int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  absl::StatusOr<Bytes> FreeMemory() const override;
   absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) override {
     return Allocate(bytes, what);
   }

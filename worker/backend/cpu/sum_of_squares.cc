@@ -5,15 +5,17 @@
 namespace lynx::cpu {
 namespace {
 
-LYNX_SIMD double Sum(const float* x, int64_t count) {
+LYNX_SIMD double Sum(const float* x, size_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (size_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   return sum;
 }
 
 }  // namespace
 
-void CpuBackend::SumOfSquares(const float* x, int64_t count, double* sum) { *sum += Sum(x, count); }
+void CpuBackend::SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) {
+  for (const std::span<const float> tensor : tensors) *sum += Sum(tensor.data(), tensor.size());
+}
 
 }  // namespace lynx::cpu

@@ -51,6 +51,12 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
   return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
 }
 
+absl::StatusOr<Bytes> CudaBackend::FreeMemory() const {
+  size_t free_bytes = 0, total_bytes = 0;
+  LYNX_RETURN_IF_ERROR(StatusOf(cudaMemGetInfo(&free_bytes, &total_bytes), "asking how much memory is free"));
+  return Bytes(static_cast<int64_t>(free_bytes));
+}
+
 absl::StatusOr<std::span<float>> CudaBackend::AllocatePinned(Bytes bytes, const std::string& what) {
   LYNX_CHECK(bytes.value >= 0 && bytes.value % static_cast<int64_t>(sizeof(float)) == 0);
   if (bytes.value == 0) return std::span<float>();

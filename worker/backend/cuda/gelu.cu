@@ -1,28 +1,10 @@
-// GELU in the tanh approximation, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3), computed as
-// x sigma(2u): the same function without the cancellation of 1 + tanh u for negative x.
+// GELU: gelu_formula.h on every element.
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
+#include "worker/backend/gelu_formula.h"
 
 namespace lynx::cuda {
 namespace {
-
-constexpr float kTwoRootTwoOverPi = 1.5957691216057308f;
-constexpr float kCubic = 0.044715f;
-
-// e^(-2u), at most e^87 so that its reciprocal stays a normal number.
-__device__ float ExpMinusTwoU(float x) {
-  const float minus_two_u = -kTwoRootTwoOverPi * (x + kCubic * x * x * x);
-  return expf(minus_two_u > 87.0f ? 87.0f : minus_two_u);
-}
-
-__device__ float Gelu(float x) { return x / (1.0f + ExpMinusTwoU(x)); }
-
-// gelu' = sigma(2u) + x sigma(2u) (1 - sigma(2u)) 2u'
-__device__ float GeluSlope(float x) {
-  const float e = ExpMinusTwoU(x);
-  const float sigma = 1.0f / (1.0f + e);
-  return sigma + x * sigma * (e * sigma) * (kTwoRootTwoOverPi * (1.0f + 3.0f * kCubic * x * x));
-}
 
 template <class T, int kWidth>
 struct Forward {
@@ -32,7 +14,7 @@ struct Forward {
   __device__ void operator()(int64_t pack) const {
     auto values = Pack<T, kWidth>::Load(x + pack * kWidth);
 #pragma unroll
-    for (T& value : values.at) value = Gelu(value);
+    for (T& value : values.at) value = GeluValue(value, expf(GeluExponent(value)));
     values.Store(y + pack * kWidth);
   }
 };
@@ -46,7 +28,10 @@ struct Backward {
     const auto values = Pack<T, kWidth>::Load(x + pack * kWidth);
     auto gradients = Pack<T, kWidth>::Load(dy + pack * kWidth);
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) gradients.at[i] = gradients.at[i] * GeluSlope(values.at[i]);
+    for (int i = 0; i < kWidth; ++i) {
+      const float value = values.at[i];
+      gradients.at[i] = gradients.at[i] * GeluSlope(value, expf(GeluExponent(value)));
+    }
     gradients.Store(dy + pack * kWidth);
   }
 };

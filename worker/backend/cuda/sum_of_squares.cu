@@ -1,17 +1,26 @@
-// The sum of squares for the gradient norm: each block adds up its part, in double, and one block adds up theirs.
-#include <algorithm>
+// The sum of squares for the gradient norm: each block adds up a chunk of a tensor, in double, and one block adds up
+// theirs. Which elements a thread adds, and in which order, the tensors' sizes decide.
+#include <vector>
 
-#include "worker/backend/cuda/block.cuh"
 #include "worker/backend/cuda/cuda_backend.h"
+#include "worker/backend/cuda/tensor_list.cuh"
 
 namespace lynx::cuda {
 namespace {
 
-constexpr int64_t kParts = 1024;
+constexpr int64_t kMostParts = 65'536;  // and one for each tensor
 
-__global__ void __launch_bounds__(kBlock) SumOfPart(const float* x, int64_t count, double* parts) {
+struct Summed {
+  const float* x;
+  int64_t count;
+};
+
+__global__ void __launch_bounds__(kBlock) SumOfChunks(TensorList<Summed> list, double* parts) {
+  const Chunk<Summed> chunk = list.ChunkOf(blockIdx.x);
+  const float* const x = chunk.tensor.x;
   double sum = 0;
-  for (int64_t i = GlobalThread(); i < count; i += int64_t{gridDim.x} * kBlock) sum += double{x[i]} * double{x[i]};
+#pragma unroll 4
+  for (int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kBlock) sum += double{x[i]} * double{x[i]};
   sum = ReduceBlock<Sum>(sum);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
@@ -25,11 +34,18 @@ __global__ void __launch_bounds__(kBlock) SumOfParts(const double* parts, int64_
 
 }  // namespace
 
-void CudaBackend::SumOfSquares(const float* x, int64_t count, double* sum) {
-  const int64_t parts = std::min<int64_t>(BlocksOf(count, kBlock), kParts);
-  auto* const sums = stream_.ScratchOf<double>(kParts);
-  stream_.Launch("sum of squares", &SumOfPart, dim3(static_cast<unsigned>(parts)), dim3(kBlock), x, count, sums);
-  stream_.Launch("sum of sums", &SumOfParts, dim3(1), dim3(kBlock), sums, parts, sum);
+void CudaBackend::SumOfSquares(std::span<const std::span<const float>> tensors, double* sum) {
+  std::vector<Summed> summed;
+  for (const std::span<const float> tensor : tensors) {
+    summed.push_back({tensor.data(), static_cast<int64_t>(tensor.size())});
+  }
+  auto* const parts = stream_.ScratchOf<double>(kMostParts + static_cast<int64_t>(summed.size()));
+  int64_t count = 0;
+  ForLists<Summed>(summed, ChunkFor(summed, kMostParts), [&](const TensorList<Summed>& list, int32_t chunks) {
+    stream_.Launch("sum of squares", &SumOfChunks, dim3(static_cast<unsigned>(chunks)), dim3(kBlock), list, parts + count);
+    count += chunks;
+  });
+  stream_.Launch("sum of sums", &SumOfParts, dim3(count > 0), dim3(kBlock), parts, count, sum);
 }
 
 }  // namespace lynx::cuda

@@ -61,7 +61,7 @@ cudaError_t ResultOf(void* memory) { return memory != nullptr ? cudaSuccess : cu
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
-  if (bytes > kDeviceBytes) return cudaErrorMemoryAllocation;
+  if (bytes > kDeviceBytes - lynx::cuda_on_host::DeviceMemoryTaken()) return cudaErrorMemoryAllocation;
   *memory = lynx::cuda_on_host::TakeDeviceMemory(bytes);
   return ResultOf(*memory);
 }
@@ -70,7 +70,9 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  *free_bytes = *total_bytes = kDeviceBytes;
+  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  *total_bytes = kDeviceBytes;
+  *free_bytes = kDeviceBytes - lynx::cuda_on_host::DeviceMemoryTaken();
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {

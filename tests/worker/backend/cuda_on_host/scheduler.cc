@@ -41,6 +41,12 @@ class Device {
     for (const auto& [memory, bytes] : mapped_) LYNX_CHECK(mprotect(memory, bytes, protection) == 0);
   }
 
+  size_t taken() const {
+    size_t bytes = 0;
+    for (const auto& [memory, mapped] : mapped_) bytes += mapped;
+    return bytes;
+  }
+
   bool backwards = false;  // the next kernel
 
  private:
@@ -213,6 +219,11 @@ void Issue(cudaStream_t stream, std::function<void()> run) {
 void* TakeDeviceMemory(size_t bytes) {
   const Locked locked;
   return device.Take(bytes);
+}
+
+size_t DeviceMemoryTaken() {
+  const Locked locked;
+  return device.taken();
 }
 
 // As the runtime does, it waits for the device.

@@ -63,6 +63,7 @@ void WaitFor(cudaStream_t stream, int64_t number);
 // --- what the runtime's calls are made of
 void* TakeDeviceMemory(size_t bytes);  // of the calling thread's device; null where there is none
 void FreeDeviceMemory(void* memory);
+size_t DeviceMemoryTaken();
 void* TakePinnedMemory(size_t bytes);
 void FreePinnedMemory(void* memory);
 cudaStream_t MakeStream();

@@ -1,0 +1,79 @@
+// Lists of tensors that one kernel works on: a block has one chunk of one tensor, and finds which in a table that comes with
+// the kernel's parameters. A model's parameters are hundreds of tensors, most of them smaller than what a device holds at
+// once: starting a kernel for each would take longer than their work.
+#ifndef LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
+#define LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/backend/cuda/block.cuh"
+
+namespace lynx::cuda {
+
+inline constexpr int kListed = 56;  // with 64 bytes for each tensor below the 4 KiB that a kernel's parameters may have
+inline constexpr int64_t kChunk = 16 * kBlock;  // elements of a block, or a multiple of it
+
+// What a block works on: elements [begin, end) of a tensor.
+template <class Tensor>
+struct Chunk {
+  const Tensor& tensor;
+  int64_t begin, end;
+};
+
+// Tensor has its number of elements as `count`.
+template <class Tensor>
+struct TensorList {
+  Tensor tensors[kListed];
+  int32_t ends[kListed];  // the chunks of the tensors so far; they rise, as no tensor is empty
+  int32_t tensor_count;
+  int64_t chunk;  // elements
+
+  __device__ Chunk<Tensor> ChunkOf(unsigned block) const {
+    int low = 0, high = tensor_count - 1;  // it is in [low, high]
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (block < static_cast<unsigned>(ends[middle])) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    const int64_t begin = (block - static_cast<int64_t>(low == 0 ? 0 : ends[low - 1])) * chunk;
+    const int64_t rest = tensors[low].count - begin;
+    return {tensors[low], begin, begin + (rest < chunk ? rest : chunk)};
+  }
+};
+
+// Elements of a chunk so that all tensors have at most `most` chunks more than there are tensors.
+template <class Tensors>
+int64_t ChunkFor(const Tensors& tensors, int64_t most) {
+  int64_t count = 0;
+  for (const auto& tensor : tensors) count += tensor.count;
+  const int64_t chunks_each = (count + kChunk * most - 1) / (kChunk * most);
+  return kChunk * std::max<int64_t>(chunks_each, 1);
+}
+
+// Calls launch(list, chunks) with one list after another until all tensors that are not empty have been in one.
+template <class Tensor, class Tensors, class Launch>
+void ForLists(const Tensors& tensors, int64_t chunk, Launch launch) {
+  TensorList<Tensor> list{};
+  list.chunk = chunk;
+  int32_t chunks = 0;
+  const auto flush = [&] {
+    if (list.tensor_count > 0) launch(list, chunks);
+    list.tensor_count = chunks = 0;
+  };
+  for (const Tensor& tensor : tensors) {
+    if (tensor.count == 0) continue;
+    chunks += static_cast<int32_t>((tensor.count + chunk - 1) / chunk);
+    list.tensors[list.tensor_count] = tensor;
+    list.ends[list.tensor_count] = chunks;
+    if (++list.tensor_count == kListed) flush();
+  }
+  flush();
+}
+
+}  // namespace lynx::cuda
+
+#endif  // LYNX_WORKER_BACKEND_CUDA_TENSOR_LIST_CUH_
