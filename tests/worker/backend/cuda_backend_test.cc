@@ -107,6 +107,49 @@ TEST(CudaBackend, RefusesHeadsThatItsKernelsDoNotHold) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("heads of at most 256 elements, but the model's have 257"));
 }
 
+// Gradients of fused attention on bfloat16, behind its context.
+std::vector<float> FusedAttention(Backend& backend, const AttentionShape& shape) {
+  TestMemory memory;
+  const int64_t tokens = shape.b * shape.s, count = tokens * shape.a * shape.d, qkv_count = tokens * shape.width();
+  const DropoutKey key{0.2, 11, 7, 2, 5, 40};
+  const Bfloat16* const qkv = memory.RandomBfloat16(qkv_count, 1);
+  Bfloat16 *const context = memory.OutputBfloat16(count), *const dqkv = memory.OutputBfloat16(qkv_count);
+  float* const lse = memory.Output(shape.b * shape.a * shape.s);
+  const int64_t workspace = shape.b * shape.a * shape.s + WideHeadFloats<Bfloat16>(shape, 4, 3);
+  backend.bfloat16().FlashForward(shape, qkv, key, memory.Output(workspace), context, lse);
+  backend.bfloat16().FlashBackward(shape, qkv, context, lse, memory.RandomBfloat16(count, 2), key,
+                                   memory.Output(workspace), dqkv);
+  EXPECT_TRUE(backend.Finish().ok());
+  memory.ExpectGuardsIntact();
+  std::vector<float> result(context, context + count);
+  result.insert(result.end(), dqkv, dqkv + qkv_count);
+  return result;
+}
+
+// Tensor cores round probabilities between two products. What they do not hold, and devices without them, is exact to
+// fp32, as on a CPU.
+TEST(CudaBackend, AttentionIsOnTensorCoresWhereTheyAreAndHoldIt) {
+  struct Case {
+    int64_t d;
+    int compute_major;
+    bool exact;
+  };
+  for (const Case& c : {Case{128, 9, false}, Case{128, 8, false}, Case{128, 7, true}, Case{129, 9, true}}) {
+    const AttentionShape shape{.b = 1, .s = 70, .a = 2, .k = 1, .d = c.d};
+    const std::vector<float> on_cpu = FusedAttention(*MakeCpuBackend(1), shape);
+    cuda_on_host::SetComputeMajor(c.compute_major);
+    const std::vector<float> on_device = FusedAttention(*Make(), shape);
+    cuda_on_host::SetComputeMajor(9);
+    int64_t different = 0;
+    for (size_t i = 0; i < on_cpu.size(); ++i) {
+      different += on_device[i] != on_cpu[i];
+      EXPECT_NEAR(on_device[i], on_cpu[i], 0.02);
+    }
+    // Those that fp32 rounds to the other neighbour.
+    EXPECT_EQ(different < static_cast<int64_t>(on_cpu.size() / 20), c.exact) << different << " of " << on_cpu.size();
+  }
+}
+
 // The k-th call of CUDA fails, for every k: the error comes out, and whatever was made before is given back.
 TEST(CudaBackend, AnyCallMayFail) {
   const auto run = []() -> absl::Status {

@@ -13,6 +13,10 @@ namespace lynx {
 // `threads`: of the CPU's.
 std::unique_ptr<Backend> MakeTestBackend(int threads = 1);
 
+// What fused attention on bfloat16 may differ by, relative, beside one rounding of the result: whether probabilities are
+// rounded between two products.
+double FusedAttentionTolerance();
+
 using TestFloats = std::unique_ptr<float[], std::function<void(float*)>>;
 // So many, which this process reads and writes too, once an op is done.
 TestFloats TestFloatsOf(int64_t count);

@@ -12,6 +12,8 @@ std::unique_ptr<Backend> MakeTestBackend(int) {
   return std::move(*backend);
 }
 
+double FusedAttentionTolerance() { return 2 * kBfloat16Rounding; }
+
 TestFloats TestFloatsOf(int64_t count) {
   void* memory = nullptr;
   LYNX_CHECK(cudaHostAlloc(&memory, static_cast<size_t>(count) * sizeof(float), cudaHostAllocDefault) == cudaSuccess);

@@ -2,7 +2,11 @@
 // a tile of rows, goes over the tiles that they may look at, and scales what it has summed of the result when a row's
 // largest score grows. The log-sum-exp of a row is all that backward needs (attention_gradient.cuh). The dropout
 // decisions are those of the unfused form.
+//
+// On bfloat16 and a device with tensor cores for it, heads of up to 128 elements are attention_mma.cuh's; the rest, and
+// fp32, is computed in fp32 throughout, by the kernels here.
 #include "worker/backend/cuda/attention_gradient.cuh"
+#include "worker/backend/cuda/attention_mma.cuh"
 #include "worker/backend/cuda/cuda_ops.h"
 #include "worker/backend/cuda/elementwise.cuh"
 
@@ -54,11 +58,18 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
 }
 
+bool OnTensorCores(const Stream& stream, int64_t d) { return stream.multiplies_bfloat16() && d <= kMostMmaHeadSize; }
+
 }  // namespace
 
 template <class T>
 void CudaOps<T>::FlashForward(const AttentionShape& shape, const T* qkv, const DropoutKey& key, float*, T* context,
                               float* lse) {
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    if (OnTensorCores(this->stream_, shape.d)) {
+      return LaunchMmaForward(this->stream_, shape, qkv, Dropout::Of(key), context, lse);
+    }
+  }
   ForHeadSize(this->stream_, shape.d, [&](auto most) {
     this->stream_.Launch("fused attention", &Forward<T, decltype(most)::value>, TileGrid(shape, shape.a),
                          dim3(kSide, kSide), shape, qkv, Dropout::Of(key), context, lse);
@@ -71,8 +82,11 @@ void CudaOps<T>::FlashBackward(const AttentionShape& shape, const T* qkv, const 
   this->stream_.Launch("attention backward, rows", &SumProducts<T>,
                        dim3(BlocksOf(shape.b * shape.s * shape.a * kWarp, kBlock)), dim3(kBlock), shape, context,
                        dcontext, workspace);
-  AllGradients(this->stream_, GradientArgs<T>{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv},
-               ProbsOfLse<T>{lse});
+  const GradientArgs<T> args{shape, qkv, dcontext, Dropout::Of(key), workspace, dqkv};
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    if (OnTensorCores(this->stream_, shape.d)) return LaunchMmaGradients(this->stream_, args, lse);
+  }
+  AllGradients(this->stream_, args, ProbsOfLse<T>{lse});
 }
 
 #define LYNX_INSTANTIATE(T)                                                                                       \

@@ -17,6 +17,11 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {
   std::unique_ptr<Stream> stream(new Stream());
   LYNX_RETURN_IF_ERROR(
       StatusOf(cudaStreamCreateWithFlags(&stream->handle_, cudaStreamNonBlocking), "creating the stream of ops"));
+  int device = 0;
+  LYNX_RETURN_IF_ERROR(StatusOf(cudaGetDevice(&device), "asking for the device"));
+  LYNX_RETURN_IF_ERROR(
+      StatusOf(cudaDeviceGetAttribute(&stream->compute_major_, cudaDevAttrComputeCapabilityMajor, device),
+               "asking for the compute capability"));
   LYNX_RETURN_IF_ERROR(StatusOf(cudaMalloc(&stream->scratch_, static_cast<size_t>(kScratch.value)),
                                 absl::StrCat("allocating ", FormatBytes(kScratch), " of scratch")));
   return stream;

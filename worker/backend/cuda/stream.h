@@ -40,6 +40,9 @@ class Stream {
   template <class T>
   T* ScratchOf(int64_t count) const;
 
+  // Whether the device has tensor cores for bfloat16: since compute capability 8.0.
+  bool multiplies_bfloat16() const { return compute_major_ >= 8; }
+
   bool ok() const { return status_.ok(); }
   // Keeps the first that is not OK.
   void Note(const absl::Status& status);
@@ -66,6 +69,7 @@ class Stream {
 
   cudaStream_t handle_ = nullptr;
   void* scratch_ = nullptr;
+  int compute_major_ = 0;
   absl::Status status_;
 };
 

@@ -10,8 +10,11 @@ namespace {
 
 std::atomic<int64_t> calls_left = 0;  // until one fails; 0: none does
 
+std::atomic<int> compute_major = 9;
+
 }  // namespace
 
+void SetComputeMajor(int major) { compute_major = major; }
 void FailFromCall(int64_t k) { calls_left = k; }
 bool Fails() {
   if (calls_left == 0) return false;
@@ -41,6 +44,11 @@ cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaE
 cudaError_t cudaGetDevice(int* device) {
   if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
   *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  if (lynx::cuda_on_host::Fails()) return cudaErrorInvalidValue;
+  *value = lynx::cuda_on_host::compute_major;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

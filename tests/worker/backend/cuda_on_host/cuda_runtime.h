@@ -3,8 +3,8 @@
 // is, and what only hardware does (memory models, occupancy), is not.
 //
 // A block's threads are fibers, and run one at a time from barrier to barrier, in the order of their numbers in every
-// other launch and in the reverse in the others: a kernel that lacks a barrier gives other bits, or aborts where some
-// threads never come to one. Blocks run one after another, in the order of their numbers or in the reverse likewise.
+// other launch and in the reverse in the others, each warp as far as the block's next barrier before another one moves: a
+// kernel that lacks a barrier gives other bits, or aborts where some threads never come to one. Blocks run one after another, in the order of their numbers or in the reverse likewise.
 // When the work of streams is carried out is said in scheduler.h; unless a test says otherwise, as soon as can be. Each
 // OS thread has a device of its own: what cudaMalloc gave is out of the host's reach, as it is on a machine with a GPU.
 #ifndef LYNX_TESTS_CUDA_ON_HOST_CUDA_RUNTIME_H_
@@ -45,9 +45,16 @@ bool Fails();
 // Work of the stream: anything with the device's memory open, or a kernel's threads.
 void Issue(CudaOnHostStream* stream, std::function<void()> run);
 void Launch(CudaOnHostStream* stream, dim3 grid, dim3 block, std::function<void()> thread);
+// Of every device, as it is asked for from now on; 9 unless told otherwise.
+void SetComputeMajor(int major);
 // Every lane of the fiber's warp gives a word and then sees those of all.
 const uint64_t* Exchange(uint64_t word);
 int Lane();
+
+// mma.m16n8k16 on bfloat16 and ldmatrix, of the fiber's warp, with the places of their operands as in the PTX ISA:
+// sums (16, 8) += left (16, 16) right (16, 8); and `count` matrices (8, 8), of which lanes name the rows.
+void MultiplyAdd(const uint32_t left[4], const uint32_t right[2], float sums[4]);
+void LoadMatrices(const void* row, int count, bool transposed, uint32_t* words);
 
 template <class T>
 uint64_t WordOf(T value) {
@@ -95,6 +102,7 @@ enum {
   cudaEventDisableTiming = 2,
   cudaEventWaitDefault = 0
 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 using cudaStream_t = CudaOnHostStream*;
 using cudaEvent_t = CudaOnHostEvent*;
 struct cudaLaunchAttribute;
@@ -127,6 +135,7 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);

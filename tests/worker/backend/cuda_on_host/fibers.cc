@@ -96,21 +96,32 @@ class Machine {
       fiber.state = State::kReady;
       fiber.exchanges = 0;
     }
+    const int warps = (threads_ + kLanes - 1) / kLanes;
     while (!AllDone()) {
       bool moved = false;
-      for (int i = 0; i < threads_; ++i) {
-        number_ = backwards_ ? threads_ - 1 - i : i;
-        Fiber& fiber = *fibers_[number_];
-        if (fiber.state != State::kReady) continue;
-        moved = true;
-        running_ = &fiber;
-        threadIdx = fiber.index;
-        Resume(fiber);
+      for (int i = 0; i < warps; ++i) {
+        while (RunWarp((backwards_ ? warps - 1 - i : i) * kLanes)) moved = true;
       }
       running_ = nullptr;
-      moved |= Release();
+      moved |= ReleaseRange(0, threads_, State::kAtBlockBarrier);
       LYNX_CHECK(moved && "a barrier that some threads never come to");
     }
+  }
+
+  // The warp from that thread on, to its next barrier; whether it moved.
+  bool RunWarp(int begin) {
+    const int end = std::min(begin + kLanes, threads_);
+    bool moved = false;
+    for (int i = begin; i < end; ++i) {
+      number_ = backwards_ ? end - 1 - (i - begin) : i;
+      Fiber& fiber = *fibers_[number_];
+      if (fiber.state != State::kReady) continue;
+      moved = true;
+      running_ = &fiber;
+      threadIdx = fiber.index;
+      Resume(fiber);
+    }
+    return ReleaseRange(begin, end, State::kAtWarpBarrier) || moved;
   }
 
   bool AllDone() const {
@@ -118,15 +129,7 @@ class Machine {
                        [](const auto& fiber) { return fiber->state == State::kDone; });
   }
 
-  // Lets go of the barriers to which all have come.
-  bool Release() {
-    bool released = ReleaseRange(0, threads_, State::kAtBlockBarrier);
-    for (int warp = 0; warp < threads_; warp += kLanes) {
-      released |= ReleaseRange(warp, std::min(warp + kLanes, threads_), State::kAtWarpBarrier);
-    }
-    return released;
-  }
-
+  // Lets go of the barrier if all of them have come to it.
   bool ReleaseRange(int begin, int end, State barrier) {
     for (int i = begin; i < end; ++i) {
       if (fibers_[i]->state != barrier) return false;
