@@ -111,6 +111,44 @@ absl::StatusOr<v1::Job> Client::Cancel(const v1::CancelJobRequest& request) {
   return std::move(*response->mutable_job());
 }
 
+absl::StatusOr<v1::Job> Client::Hold(const v1::HoldJobRequest& request) {
+  auto response = Call<v1::HoldJobRequest, v1::HoldJobResponse>([&](auto... a) { return jobs_->HoldJob(a...); }, request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_job());
+}
+
+absl::StatusOr<v1::Job> Client::Release(const v1::ReleaseJobRequest& request) {
+  auto response =
+      Call<v1::ReleaseJobRequest, v1::ReleaseJobResponse>([&](auto... a) { return jobs_->ReleaseJob(a...); }, request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_job());
+}
+
+absl::StatusOr<v1::ListQueuesResponse> Client::Queues() {
+  return Call<v1::ListQueuesRequest, v1::ListQueuesResponse>([&](auto... a) { return jobs_->ListQueues(a...); }, {});
+}
+
+absl::StatusOr<v1::Queue> Client::SetQueue(const v1::SetQueueRequest& request) {
+  auto response =
+      Call<v1::SetQueueRequest, v1::SetQueueResponse>([&](auto... a) { return jobs_->SetQueue(a...); }, request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_queue());
+}
+
+absl::StatusOr<v1::Node> Client::Cordon(const v1::CordonNodeRequest& request) {
+  auto response =
+      Call<v1::CordonNodeRequest, v1::CordonNodeResponse>([&](auto... a) { return cluster_->CordonNode(a...); }, request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_node());
+}
+
+absl::StatusOr<v1::Node> Client::Uncordon(const v1::UncordonNodeRequest& request) {
+  auto response = Call<v1::UncordonNodeRequest, v1::UncordonNodeResponse>(
+      [&](auto... a) { return cluster_->UncordonNode(a...); }, request);
+  if (!response.ok()) return response.status();
+  return std::move(*response->mutable_node());
+}
+
 absl::StatusOr<v1::GetLogsResponse> Client::Logs(const v1::GetLogsRequest& request) {
   return Call<v1::GetLogsRequest, v1::GetLogsResponse>(
       [&](auto... a) { return jobs_->GetLogs(a...); }, request);

@@ -29,6 +29,12 @@ class Client {
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
+  absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);
+  absl::StatusOr<v1::Job> Release(const v1::ReleaseJobRequest& request);
+  absl::StatusOr<v1::ListQueuesResponse> Queues();
+  absl::StatusOr<v1::Queue> SetQueue(const v1::SetQueueRequest& request);
+  absl::StatusOr<v1::Node> Cordon(const v1::CordonNodeRequest& request);
+  absl::StatusOr<v1::Node> Uncordon(const v1::UncordonNodeRequest& request);
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes();

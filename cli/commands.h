@@ -57,6 +57,20 @@ struct ExportOptions {
   std::string folder;  // write the files there; "" = print them
 };
 
+struct QueueOptions {
+  std::string name;
+  int32_t weight = 1;
+  int32_t quota = 0;
+  bool no_borrowing = false;
+};
+
+struct CordonOptions {
+  std::string node;
+  std::string reason;
+  bool drain = false;
+  std::string grace;  // "10min"; "" = none
+};
+
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
@@ -97,6 +111,12 @@ int Cancel(const GlobalOptions& global, const std::string& job, const std::strin
 int CancelAll(const GlobalOptions& global, const std::string& reason);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
+int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
+int Release(const GlobalOptions& global, const std::string& job);
+int Queues(const GlobalOptions& global);
+int SetQueue(const GlobalOptions& global, const QueueOptions& options);
+int Cordon(const GlobalOptions& global, const CordonOptions& options);
+int Uncordon(const GlobalOptions& global, const std::string& node);
 // The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
 int Trace(const GlobalOptions& global, const TraceOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);

@@ -155,6 +155,70 @@ JobField TextField(std::string path, std::string meaning, bool required,
           }};
 }
 
+JobField AfterField() {
+  return {"scheduling.after", "jobs, by id or name, that must have succeeded before this one begins, separated by blanks", false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.scheduling.after = absl::StrSplit(text, ' ', absl::SkipEmpty());
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            const std::vector<std::string>& after = spec.scheduling.after;
+            return after.empty() ? "" : QuotedText(absl::StrJoin(after, " "));
+          }};
+}
+
+JobField TimeLimitField() {
+  return {"scheduling.timeLimit",
+          "of training, such as 12h, over all restarts; then the job writes a checkpoint and has failed; 0: none", false,
+          [](const std::string& text, JobSpec& spec) {
+            LYNX_ASSIGN_OR_RETURN(spec.scheduling.time_limit, ParseDuration(text));
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) { return DurationText(spec.scheduling.time_limit); }};
+}
+
+absl::StatusOr<FailureRule> ReadFailureRule(const std::string& line) {
+  const std::string expected = "rules such as 'exit 137: retry' or 'log uncorrectable ECC error: exclude-node'";
+  const size_t colon = line.rfind(':');
+  if (colon == std::string::npos) return Expected(expected, line);
+  const absl::string_view action = absl::StripAsciiWhitespace(absl::string_view(line).substr(colon + 1));
+  absl::string_view when = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, colon));
+  FailureRule rule;
+  if (!ParseFailureAction(std::string(action), rule.action)) return Expected("retry, exclude-node or fail", std::string(action));
+  if (absl::ConsumePrefix(&when, "exit ")) {
+    LYNX_RETURN_IF_ERROR(ReadInt(std::string(absl::StripAsciiWhitespace(when)), rule.exit_code));
+    if (rule.exit_code < 0 || rule.exit_code > 255) return Expected("an exit code from 0 to 255", std::string(when));
+    return rule;
+  }
+  if (!absl::ConsumePrefix(&when, "log ")) return Expected(expected, line);
+  rule.log = std::string(absl::StripAsciiWhitespace(when));
+  if (rule.log.empty()) return Expected(expected, line);
+  return rule;
+}
+
+JobField OnFailureField() {
+  return {"onFailure",
+          "what a rank's failure means, a rule a line, the first that matches: 'exit CODE: ACTION' or 'log TEXT: ACTION', where an "
+          "action is retry, exclude-node or fail (docs/scheduling.md)",
+          false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.on_failure.clear();
+            for (const std::string& line : std::vector<std::string>(absl::StrSplit(text, '\n', absl::SkipWhitespace()))) {
+              LYNX_ASSIGN_OR_RETURN(FailureRule rule, ReadFailureRule(line));
+              spec.on_failure.push_back(std::move(rule));
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            std::string lines;
+            for (const FailureRule& rule : spec.on_failure) {
+              absl::StrAppend(&lines, "\n  ", rule.log.empty() ? absl::StrCat("exit ", rule.exit_code) : absl::StrCat("log ", rule.log),
+                              ": ", FailureActionName(rule.action));
+            }
+            return lines.empty() ? "" : absl::StrCat("|", lines);
+          }};
+}
+
 // The name of a schedule, or the text of one, which has "ranks=" in it.
 JobField ScheduleField() {
   return {"parallel.schedule",
@@ -278,6 +342,7 @@ const std::vector<JobField>& JobFields() {
     auto append = [&all](std::vector<JobField> more) { all.insert(all.end(), more.begin(), more.end()); };
     auto parallel = [](JobSpec& s) -> ParallelSpec& { return s.parallel; };
     auto checkpoint = [](JobSpec& s) -> CheckpointSpec& { return s.checkpoint; };
+    auto scheduling = [](JobSpec& s) -> SchedulingSpec& { return s.scheduling; };
     append(ModelFields());
     append({
         EnumField(
@@ -343,6 +408,18 @@ const std::vector<JobField>& JobFields() {
         IntField(
             "maxRestarts", "automatic restarts after a lost rank or node", false,
             [](JobSpec& s) -> JobSpec& { return s; }, &JobSpec::max_restarts),
+        TextField("scheduling.queue", "whose share of the cluster the job has (docs/scheduling.md)", false,
+                  [](JobSpec& s) -> std::string& { return s.scheduling.queue; }),
+        IntField("scheduling.priority", "jobs with a higher one go first, -1000 to 1000", false, scheduling,
+                 &SchedulingSpec::priority),
+        BoolField("scheduling.hold", "waits until 'lynxctl release'",
+                  [](JobSpec& s) -> bool& { return s.scheduling.hold; }),
+        AfterField(),
+        TimeLimitField(),
+        BoolField("scheduling.preemptible",
+                  "gives way, with a checkpoint, where a job of a higher priority or its queue's owner needs its devices",
+                  [](JobSpec& s) -> bool& { return s.scheduling.preemptible; }),
+        OnFailureField(),
     });
     return all;
   }());

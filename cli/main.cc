@@ -66,6 +66,51 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   nodes->callback([&] { code = Nodes(global); });
 }
 
+void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  static std::string job, reason;
+  auto* hold = app.add_subcommand("hold", "Let a job wait; one that trains gives way with a checkpoint");
+  auto* release = app.add_subcommand("release", "Let a held job go on");
+  for (CLI::App* command : {hold, release}) {
+    command->add_option("job", job, "Job id, a unique prefix of one, or a job's name")->required();
+  }
+  hold->add_option("--reason", reason, "Kept with the job");
+  hold->callback([&] { code = Hold(global, job, reason); });
+  release->callback([&] { code = Release(global, job); });
+
+  auto* queue = app.add_subcommand("queue", "Queues: who has which share of the cluster");
+  queue->require_subcommand(1);
+  auto* list = queue->add_subcommand("list", "List queues with what they have");
+  list->callback([&] { code = Queues(global); });
+  auto* set = queue->add_subcommand("set", "Make a queue, or change what it may have");
+  static QueueOptions options;
+  set->add_option("queue", options.name, "Name, as scheduling.queue of job files")->required();
+  set->add_option("--weight", options.weight, "Share beside other queues in which jobs wait")->check(CLI::Range(1, 1000))->capture_default_str();
+  set->add_option("--quota", options.quota, "Devices that its jobs have while others wait; 0: no limit")->check(CLI::Range(0, 1000000))->capture_default_str();
+  set->add_flag("--no-borrowing", options.no_borrowing, "Never more than the quota, even where nobody waits");
+  set->callback([&] { code = SetQueue(global, options); });
+
+  auto* node = app.add_subcommand("node", "Take nodes out of use, and back");
+  node->require_subcommand(1);
+  static CordonOptions cordon_options;
+  auto* list_nodes = node->add_subcommand("list", "List nodes and their devices");
+  list_nodes->callback([&] { code = Nodes(global); });
+  auto* cordon = node->add_subcommand("cordon", "Give the node no new ranks; those that it has go on");
+  auto* drain = node->add_subcommand("drain", "Give the node no new ranks, and let those that it has go elsewhere or wait");
+  auto* uncordon = node->add_subcommand("uncordon", "Give the node ranks again");
+  for (CLI::App* command : {cordon, drain, uncordon}) {
+    command->add_option("node", cordon_options.node, "Name of the node")->required();
+    if (command != uncordon) command->add_option("--reason", cordon_options.reason, "Shown with the node");
+  }
+  drain->add_option("--grace", cordon_options.grace,
+                    "Such as 10min: what has not left by then is ended, and goes on from its newest checkpoint; default: no end");
+  cordon->callback([&] { code = Cordon(global, cordon_options); });
+  drain->callback([&] {
+    cordon_options.drain = true;
+    code = Cordon(global, cordon_options);
+  });
+  uncordon->callback([&] { code = Uncordon(global, cordon_options.node); });
+}
+
 // What to plan, and for which cluster: shared by the offline verbs.
 void AddPlanInputs(CLI::App& command, PlanOptions& options) {
   command.add_option("--for", options.target, "What will run the plan: lynx, its own engine; any: choose among every schedule and sharding that the planner knows")
@@ -236,6 +281,7 @@ int main(int argc, char** argv) {
       ->option_text("table|json");
   int code = kExitOk;
   AddJobCommands(app, global, code);
+  AddScheduleCommands(app, global, code);
   AddPlanCommands(app, global, code);
   AddCompareCommands(app, code);
   AddModelCommands(app, global, code);

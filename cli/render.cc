@@ -170,7 +170,11 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
       {"NODE", "STATE", "KIND", "DEVICES", "USED", "MEMORY/DEVICE", "CORES", "GFLOP/S", "LINK", "SEEN", "JOBS"}};
   for (const v1::Node& node : nodes) {
     const bool ready = node.agent_attached() && node.worker_attached();
-    const std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
+    std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
+    if (node.has_cordon()) {
+      const bool leaves = node.cordon().drain() && !node.jobs().empty();
+      absl::StrAppend(&state, ",", leaves ? "draining" : node.cordon().drain() ? "drained" : "cordoned");
+    }
     std::string kind = "-", memory = "-", cores = "-";
     if (!node.devices().empty()) {
       kind = node.devices(0).kind();
@@ -184,10 +188,15 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
                         ? absl::StrFormat("%s + %.2f GB/s", Duration(profile.inter_node().latency_ns()),
                                           static_cast<double>(profile.inter_node().bytes_per_second()) * 1e-9)
                         : "-",
-                    ready ? "now" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
+                    ready ? "now" : node.last_seen_unix_ns() == 0 ? "never" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
   }
   std::string out = TableText(rows);
   for (const v1::Node& node : nodes) {
+    if (node.has_cordon()) {
+      absl::StrAppend(&out, node.name(), ": ", node.cordon().drain() ? "drained" : "cordoned",
+                      node.cordon().reason().empty() ? "" : absl::StrCat(": ", node.cordon().reason()), " (for ",
+                      Age(node.cordon().since_unix_ns(), now), ")\n");
+    }
     for (const v1::NodeCondition& condition : node.conditions()) {
       absl::StrAppend(&out, node.name(), ": ", condition.kind(), ": ", condition.message(), " (for ",
                       Age(condition.since_unix_ns(), now), ")\n");
@@ -200,12 +209,16 @@ std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   std::string out = absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ",
                                  Colored(job.state(), StateName(job.state()), style), "\n");
   if (!job.reason().empty()) absl::StrAppend(&out, job.reason(), "\n");
+  if (job.expected_start_unix_ns() > now.value) {
+    absl::StrAppend(&out, "expected to begin in ", Duration(job.expected_start_unix_ns() - now.value), "\n");
+  }
   absl::StrAppend(&out, "submitted ", Age(job.submitted_unix_ns(), now), " ago");
   if (job.started_unix_ns()) {
     const int64_t end = job.ended_unix_ns() ? job.ended_unix_ns() : now.value;
     absl::StrAppend(&out, ", trained for ", Duration(end - job.started_unix_ns()));
   }
   if (job.restarts()) absl::StrAppend(&out, ", ", job.restarts(), job.restarts() == 1 ? " restart" : " restarts");
+  if (job.preemptions()) absl::StrAppend(&out, ", gave way ", job.preemptions(), job.preemptions() == 1 ? " time" : " times");
   absl::StrAppend(&out, "\n");
   if (job.progress().steps_done() > 0) absl::StrAppend(&out, ProgressLine(job, 110), "\n");
   if (job.has_plan()) {

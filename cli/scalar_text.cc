@@ -125,11 +125,22 @@ absl::StatusOr<int64_t> ParseFlops(const std::string& text) {
 }
 
 absl::StatusOr<Nanos> ParseDuration(const std::string& text) {
-  static const auto& units = *new Units{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  static const auto& units = *new Units{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
   int64_t value;
   if (text == "0") return Nanos(0);
-  if (!ReadQuantity(text, units, value)) return Expected("a duration such as 5us or 1.5ms", text);
+  if (!ReadQuantity(text, units, value)) return Expected("a duration such as 5us, 1.5ms or 12h", text);
   return Nanos(value);
+}
+
+std::string DurationText(Nanos duration) {
+  if (duration == Nanos(0)) return "0";
+  constexpr std::pair<const char*, int64_t> kUnits[] = {{"d", 86'400'000'000'000}, {"h", 3'600'000'000'000},
+                                                        {"min", 60'000'000'000},   {"s", 1'000'000'000},
+                                                        {"ms", 1'000'000},         {"us", 1'000}};
+  for (const auto& [name, unit] : kUnits) {
+    if (duration.value % unit == 0) return absl::StrCat(duration.value / unit, name);
+  }
+  return absl::StrCat(duration.value, "ns");
 }
 
 absl::StatusOr<int32_t> ParseShare(const std::string& text) {

@@ -29,6 +29,7 @@ constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"e
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
 constexpr std::array<const char*, 2> kNonFinitePolicies = {"stop", "skip"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
+constexpr std::array<const char*, 3> kFailureActions = {"retry", "exclude-node", "fail"};
 
 // Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
 constexpr int64_t kMaxLayers = 1000;
@@ -43,6 +44,11 @@ constexpr int64_t kMaxRanks = 1 << 16;
 constexpr int64_t kMaxVirtualStages = 64;
 constexpr int64_t kMaxKeep = 1'000'000;
 constexpr int64_t kMaxRestarts = 1'000'000;
+constexpr int64_t kMaxPriority = 1000;
+constexpr size_t kMaxDependencies = 100;
+constexpr size_t kMaxFailureRules = 32;
+constexpr size_t kMaxFailureText = 256;
+constexpr Nanos kMaxTimeLimit{int64_t{366} * 86'400 * 1'000'000'000};
 constexpr size_t kMaxNameLength = 48;
 constexpr size_t kMaxPathLength = 4096;
 
@@ -75,15 +81,6 @@ absl::Status InRealRange(const char* field, double value, double low, double hig
 absl::Status Divides(const char* field, int64_t value, const char* divisor_field, int64_t divisor) {
   if (value % divisor == 0) return absl::OkStatus();
   return Bad(field, value, absl::StrCat("must be a multiple of ", divisor_field, ", which is ", divisor));
-}
-
-absl::Status ValidateName(const std::string& name) {
-  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789-";
-  if (!name.empty() && name.size() <= kMaxNameLength && name.find_first_not_of(kAllowed) == std::string::npos) {
-    return absl::OkStatus();
-  }
-  return Bad("name", absl::StrCat("\"", name.substr(0, 2 * kMaxNameLength), "\""),
-             absl::StrCat("must be 1 to ", kMaxNameLength, " of the characters a-z, 0-9 and -"));
 }
 
 absl::Status ValidateModel(const ModelSpec& model) {
@@ -269,7 +266,48 @@ absl::Status ValidateParallel(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateScheduling(const SchedulingSpec& scheduling) {
+  LYNX_RETURN_IF_ERROR(ValidateName(scheduling.queue, "scheduling.queue"));
+  LYNX_RETURN_IF_ERROR(InRange("scheduling.priority", scheduling.priority, -kMaxPriority, kMaxPriority));
+  if (scheduling.after.size() > kMaxDependencies) {
+    return Bad("scheduling.after", absl::StrCat(scheduling.after.size(), " jobs long"),
+               absl::StrCat("must be at most ", kMaxDependencies));
+  }
+  for (const std::string& job : scheduling.after) LYNX_RETURN_IF_ERROR(ValidateName(job, "scheduling.after"));
+  if (scheduling.time_limit < Nanos(0) || scheduling.time_limit > kMaxTimeLimit) {
+    return Bad("scheduling.timeLimit", FormatDuration(scheduling.time_limit), "must be from 0 (none) to 366 days");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateFailureRules(const std::vector<FailureRule>& rules) {
+  if (rules.size() > kMaxFailureRules) {
+    return Bad("onFailure", absl::StrCat(rules.size(), " rules long"), absl::StrCat("must be at most ", kMaxFailureRules));
+  }
+  for (const FailureRule& rule : rules) {
+    if (rule.log.empty()) {
+      LYNX_RETURN_IF_ERROR(InRange("onFailure (exit code)", rule.exit_code, 0, 255));
+    } else if (rule.exit_code != -1) {
+      return Bad("onFailure", absl::StrCat("exit ", rule.exit_code, " and log ", rule.log.substr(0, kMaxFailureText)),
+                 "a rule is for an exit code or for a text, not for both");
+    } else if (rule.log.size() > kMaxFailureText || rule.log.find('\n') != std::string::npos) {
+      return Bad("onFailure", absl::StrCat("log ", rule.log.substr(0, kMaxFailureText)),
+                 absl::StrCat("a rule's text must be one line of at most ", kMaxFailureText, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::Status ValidateName(const std::string& name, const char* field) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (!name.empty() && name.size() <= kMaxNameLength && name.find_first_not_of(kAllowed) == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return Bad(field, absl::StrCat("\"", name.substr(0, 2 * kMaxNameLength), "\""),
+             absl::StrCat("must be 1 to ", kMaxNameLength, " of the characters a-z, 0-9 and -"));
+}
 
 void Normalize(JobSpec& spec) {
   ModelSpec& model = spec.model;
@@ -293,7 +331,7 @@ void Normalize(JobSpec& spec) {
 }
 
 absl::Status ValidateJobSpec(const JobSpec& spec) {
-  LYNX_RETURN_IF_ERROR(ValidateName(spec.name));
+  LYNX_RETURN_IF_ERROR(ValidateName(spec.name, "name"));
   LYNX_RETURN_IF_ERROR(ValidateModel(spec.model));
   LYNX_RETURN_IF_ERROR(ValidateData(spec.data, spec.model));
   LYNX_RETURN_IF_ERROR(ValidateTrain(spec.train));
@@ -313,7 +351,9 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
   }
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.everySteps", spec.checkpoint.every_steps, 0, kMaxSteps));
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
-  return InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts);
+  LYNX_RETURN_IF_ERROR(InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts));
+  LYNX_RETURN_IF_ERROR(ValidateScheduling(spec.scheduling));
+  return ValidateFailureRules(spec.on_failure);
 }
 
 const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }
@@ -353,6 +393,10 @@ const char* NonFinitePolicyName(NonFinitePolicy policy) {
 }
 bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
   return ParseName(kNonFinitePolicies, name, policy);
+}
+const char* FailureActionName(FailureAction action) { return kFailureActions.at(static_cast<size_t>(action)); }
+bool ParseFailureAction(const std::string& name, FailureAction& action) {
+  return ParseName(kFailureActions, name, action);
 }
 const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
 bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }

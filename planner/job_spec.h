@@ -176,6 +176,32 @@ struct CheckpointSpec {
   bool operator==(const CheckpointSpec&) const = default;
 };
 
+// When a job runs, beside others (docs/scheduling.md).
+struct SchedulingSpec {
+  std::string queue = "default";   // [a-z0-9-]{1,48}
+  int32_t priority = 0;            // -1000..1000: higher first
+  bool hold = false;               // begins only when it is released
+  std::vector<std::string> after;  // jobs, by id or name, that must have succeeded before
+  Nanos time_limit;                // of training, over all generations; 0 = none
+  bool preemptible = true;         // gives way, with a checkpoint, where a job of a higher priority needs its devices
+
+  bool operator==(const SchedulingSpec&) const = default;
+};
+
+// What becomes of a job when a rank has failed: it starts again (which spends max_restarts), starts again without the node of
+// that rank, or has failed.
+enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
+
+// For failures with this exit code (128 + signal where one ended it), or with a reason or one of the rank's last lines that holds
+// this text; exactly one of the two is set.
+struct FailureRule {
+  int32_t exit_code = -1;  // 0..255
+  std::string log;
+  FailureAction action = FailureAction::kRetry;
+
+  bool operator==(const FailureRule&) const = default;
+};
+
 struct JobSpec {
   std::string name;  // [a-z0-9-]{1,48}
   ModelSpec model;
@@ -187,6 +213,8 @@ struct JobSpec {
   RecomputeOptions recompute_options;
   CheckpointSpec checkpoint;
   int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
+  SchedulingSpec scheduling;
+  std::vector<FailureRule> on_failure;  // the first that matches; none: kRetry
 
   bool operator==(const JobSpec&) const = default;
 };
@@ -200,6 +228,9 @@ void Normalize(JobSpec& spec);
 // a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
 // other. The spec must be normalized.
 absl::Status ValidateJobSpec(const JobSpec& spec);
+
+// Of a job or a queue; `field` is for the error.
+absl::Status ValidateName(const std::string& name, const char* field);
 
 // "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"
 const char* RecomputeModeName(RecomputeMode mode);
@@ -227,6 +258,8 @@ const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "co
 bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
 const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
 bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
+const char* FailureActionName(FailureAction action);  // "retry", "exclude-node", "fail"
+bool ParseFailureAction(const std::string& name, FailureAction& action);
 const char* DataKindName(DataKind kind);            // "text", "megatron"
 bool ParseDataKind(const std::string& name, DataKind& kind);
 

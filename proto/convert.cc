@@ -45,6 +45,11 @@ constexpr std::array<std::pair<v1::DataKind, DataKind>, 2> kDataKinds = {{
     {v1::DATA_KIND_TEXT, DataKind::kText},
     {v1::DATA_KIND_MEGATRON, DataKind::kMegatron},
 }};
+constexpr std::array<std::pair<v1::FailureAction, FailureAction>, 3> kFailureActions = {{
+    {v1::FAILURE_ACTION_RETRY, FailureAction::kRetry},
+    {v1::FAILURE_ACTION_EXCLUDE_NODE, FailureAction::kExcludeNode},
+    {v1::FAILURE_ACTION_FAIL, FailureAction::kFail},
+}};
 constexpr std::array<std::pair<v1::LrSchedule, LrSchedule>, 3> kLrSchedules = {{
     {v1::LR_SCHEDULE_CONSTANT, LrSchedule::kConstant},
     {v1::LR_SCHEDULE_LINEAR, LrSchedule::kLinear},
@@ -255,6 +260,49 @@ absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std
   return model;
 }
 
+namespace {
+
+v1::SchedulingSpec SchedulingToProto(const SchedulingSpec& scheduling) {
+  v1::SchedulingSpec message;
+  message.set_queue(scheduling.queue);
+  message.set_priority(scheduling.priority);
+  message.set_hold(scheduling.hold);
+  for (const std::string& job : scheduling.after) message.add_after(job);
+  message.set_time_limit_ns(scheduling.time_limit.value);
+  message.set_not_preemptible(!scheduling.preemptible);
+  return message;
+}
+
+SchedulingSpec SchedulingFromProto(const v1::SchedulingSpec& message) {
+  SchedulingSpec scheduling{.priority = message.priority(), .hold = message.hold(),
+                            .after = {message.after().begin(), message.after().end()},
+                            .time_limit = Nanos(message.time_limit_ns()), .preemptible = !message.not_preemptible()};
+  if (!message.queue().empty()) scheduling.queue = message.queue();
+  return scheduling;
+}
+
+v1::FailureRule FailureRuleToProto(const FailureRule& rule) {
+  v1::FailureRule message;
+  if (rule.log.empty()) {
+    message.set_exit_code(rule.exit_code);
+  } else {
+    message.set_log(rule.log);
+  }
+  message.set_action(ToTable(kFailureActions, rule.action));
+  return message;
+}
+
+absl::StatusOr<FailureRule> FailureRuleFromProto(const v1::FailureRule& message, const std::string& path) {
+  FailureRule rule;
+  if (message.has_exit_code()) rule.exit_code = message.exit_code();
+  rule.log = message.log();
+  LYNX_ASSIGN_OR_RETURN(rule.action, FromTable(kFailureActions, message.action(), FieldPath(path, "action"),
+                                               "retry (0), exclude-node (1), fail (2)"));
+  return rule;
+}
+
+}  // namespace
+
 v1::JobSpec ToProto(const JobSpec& spec) {
   v1::JobSpec message;
   message.set_name(spec.name);
@@ -276,6 +324,9 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   message.mutable_checkpoint()->set_from(spec.checkpoint.from);
   message.mutable_checkpoint()->set_weights_only(spec.checkpoint.weights_only);
   message.set_max_restarts(spec.max_restarts);
+  // Left out where nothing is asked for: specs from before there was scheduling keep their digests.
+  if (spec.scheduling != SchedulingSpec()) *message.mutable_scheduling() = SchedulingToProto(spec.scheduling);
+  for (const FailureRule& rule : spec.on_failure) *message.add_on_failure() = FailureRuleToProto(rule);
   return message;
 }
 
@@ -301,6 +352,11 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   spec.checkpoint.from = message.checkpoint().from();
   spec.checkpoint.weights_only = message.checkpoint().weights_only();
   spec.max_restarts = message.max_restarts();
+  spec.scheduling = SchedulingFromProto(message.scheduling());
+  for (int i = 0; i < message.on_failure_size(); ++i) {
+    LYNX_ASSIGN_OR_RETURN(FailureRule rule, FailureRuleFromProto(message.on_failure(i), FieldPath("", "onFailure", i)));
+    spec.on_failure.push_back(std::move(rule));
+  }
   Normalize(spec);
   LYNX_RETURN_IF_ERROR(ValidateJobSpec(spec));
   LYNX_RETURN_IF_ERROR(CheckRange("resources.activationMemoryPerRank",

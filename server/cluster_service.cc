@@ -5,12 +5,16 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
+#include "proto/bounds.h"
 #include "server/messages.h"
 
 namespace lynx {
 namespace {
+
+constexpr size_t kLongestReason = 512;
 
 absl::Status Overloaded() {
   return absl::ResourceExhaustedError("the server's queue is full or it is stopping; dial again in a moment");
@@ -62,6 +66,44 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
   core_.workers().Add(id, stream);
   stream->Start();
   return stream.get();
+}
+
+grpc::ServerUnaryReactor* ClusterService::CordonNode(grpc::CallbackServerContext* context,
+                                                     const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response) {
+  absl::Status checked = CheckSize("reason", request->reason().size(), 0, kLongestReason, "bytes");
+  if (checked.ok()) checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
+  if (checked.ok() && request->grace_ns() > 0 && !request->drain()) {
+    checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a drain");
+  }
+  Cordon cordon{.reason = request->reason(), .drain = request->drain()};
+  if (request->grace_ns() > 0) cordon.deadline = core_.clock().Wall() + Nanos(request->grace_ns());
+  return ChangeNode(context, checked, request->node(), std::move(cordon), response);
+}
+
+grpc::ServerUnaryReactor* ClusterService::UncordonNode(grpc::CallbackServerContext* context,
+                                                       const v1::UncordonNodeRequest* request,
+                                                       v1::UncordonNodeResponse* response) {
+  return ChangeNode(context, absl::OkStatus(), request->node(), std::nullopt, response);
+}
+
+template <class Response>
+grpc::ServerUnaryReactor* ClusterService::ChangeNode(grpc::CallbackServerContext* context, absl::Status checked,
+                                                     const std::string& name, std::optional<Cordon> cordon,
+                                                     Response* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (checked.ok()) checked = CheckName("node", name);
+  if (!checked.ok()) {
+    reactor->Finish(ToGrpc(checked));
+    return reactor;
+  }
+  const NodeId node(name);
+  const int64_t id = core_.Await([this, reactor, response, node](const Reply& reply) {
+    if (reply.status.ok()) *response->mutable_node() = Encode(core_.controller().ViewOf(node));
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  const bool posted = core_.loop().Post(CordonRequested{id, node, std::move(cordon)});
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest*,

@@ -3,6 +3,7 @@
 #ifndef LYNX_SERVER_CLUSTER_SERVICE_H_
 #define LYNX_SERVER_CLUSTER_SERVICE_H_
 
+#include <optional>
 #include <string>
 
 #include "lynx/v1/cluster.grpc.pb.h"
@@ -18,10 +19,18 @@ class ClusterService : public v1::Cluster::CallbackService {
       grpc::CallbackServerContext* context) override;
   grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* AttachWorker(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* CordonNode(grpc::CallbackServerContext* context, const v1::CordonNodeRequest* request,
+                                       v1::CordonNodeResponse* response) override;
+  grpc::ServerUnaryReactor* UncordonNode(grpc::CallbackServerContext* context, const v1::UncordonNodeRequest* request,
+                                         v1::UncordonNodeResponse* response) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context, const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
 
  private:
+  template <class Response>
+  grpc::ServerUnaryReactor* ChangeNode(grpc::CallbackServerContext* context, absl::Status checked, const std::string& name,
+                                       std::optional<Cordon> cordon, Response* response);
+
   ServerCore& core_;
 };
 

@@ -29,6 +29,10 @@ std::vector<Effect> Controller::Step(const Event& event) {
     void operator()(const JobSubmitted& e) const { c.OnSubmitted(e); }
     void operator()(const SubmissionLost& e) const { c.OnSubmissionLost(e); }
     void operator()(const CancelRequested& e) const { c.OnCancel(e); }
+    void operator()(const HoldRequested& e) const { c.OnHold(e); }
+    void operator()(const ReleaseRequested& e) const { c.OnRelease(e); }
+    void operator()(const CordonRequested& e) const { c.OnCordon(e); }
+    void operator()(const QueueRequested& e) const { c.OnQueue(e); }
     void operator()(const AgentReported& e) const { c.OnAgentReported(e); }
     void operator()(const WorkerReported& e) const { c.OnWorkerReported(e); }
     void operator()(const AgentGone& e) const { c.OnAgentGone(e); }
@@ -52,6 +56,7 @@ std::vector<Effect> Controller::Finish() {
       worker_dirty_.insert(record.ranks[r].where.node);
     }
     if (!job->ranks.empty()) record.measured = job->statistics.Measured();
+    if (!IsFinal(record.state)) record.trained = Trained(*job);
     job->persisted = now_;
     job->persist_at = Nanos(0);
     effects_.push_back(UpdateJob{record});
@@ -74,6 +79,7 @@ std::vector<Effect> Controller::Finish() {
 
 std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall) {
   LYNX_CHECK(jobs_.empty());
+  std::vector<JobId> restored;
   now_ = now;
   wall_ = wall;
   for (StoredJob& stored : jobs) {
@@ -81,6 +87,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
     Job& job = jobs_[id];
     job.record = std::move(stored.record);
     job.plan = std::move(stored.plan);
+    job.trained_before = job.record.trained;
     if (job.plan != nullptr) job.program_text = ProgramTextOf(*job.plan);
     by_key_[job.record.idempotency_key] = id;
     by_submission_[job.record.submission] = id;
@@ -95,20 +102,20 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
         SetState(job, JobState::kQueued, "server-restarted", "the server restarted; the job is planned again");
         [[fallthrough]];
       case JobState::kQueued:
-        if (!Makes(Mistake::kForgetTheQueue)) queue_.insert(job.record.submission);
+        if (!Makes(Mistake::kForgetTheQueue)) restored.push_back(id);
         break;
       default:
         RestoreGeneration(job);
     }
   }
-  schedule_ = !queue_.empty();
+  for (const JobId& id : restored) Enqueue(jobs_.at(id));  // once all that they may wait for are known
   return Finish();
 }
 
 void Controller::RestoreGeneration(Job& job) {
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
-  if (job.record.stop == StopKind::kReplan) {  // the plan that they should give way to went with the server
+  if (GivesWay(job.record.stop)) {  // whom to went with the server, or is found again
     job.record.stop = StopKind::kNone;
     job.record.stop_reason.clear();
     job.record.reason = "goes on as planned";
@@ -118,6 +125,7 @@ void Controller::RestoreGeneration(Job& job) {
   job.replanning.not_before = now_ + options_.replan_after;
   Touch(job);
   job.statistics = StepStatistics(job.plan->layout, job.record.measured);
+  job.speed = SpeedWatch(job.plan->layout.ranks());
   job.traces = TraceAssembly(job.plan->stages.size());
   job.ranks.resize(job.record.ranks.size());
   std::vector<RankAddress> peers;
@@ -212,19 +220,32 @@ std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<J
   return records;
 }
 
-std::vector<NodeView> Controller::Nodes() const {
-  std::vector<NodeView> views;
-  for (const auto& [name, node] : nodes_) {
-    NodeView view{.name = name, .address = node.address, .agent_attached = node.agent_attached(),
-                  .worker_attached = node.worker_attached(), .devices = node.agent.devices, .last_seen = node.seen,
-                  .profile = node.agent.profile, .conditions = node.agent.conditions};
-    if (view.address.empty()) view.address = node.agent_link.host;
-    for (const JobId& id : node.jobs) {
-      view.jobs.push_back(id);
-      for (const RankRecord& rank : jobs_.at(id).record.ranks) view.devices_used += rank.where.node == name ? 1 : 0;
-    }
-    views.push_back(std::move(view));
+NodeView Controller::ViewOf(const NodeId& name) const {
+  NodeView view{.name = name};
+  if (const auto cordon = cordons_.find(name); cordon != cordons_.end()) view.cordon = cordon->second;
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return view;
+  const Node& node = found->second;
+  view.address = node.address.empty() ? node.agent_link.host : node.address;
+  view.agent_attached = node.agent_attached();
+  view.worker_attached = node.worker_attached();
+  view.devices = node.agent.devices;
+  view.last_seen = node.seen;
+  view.profile = node.agent.profile;
+  view.conditions = node.agent.conditions;
+  for (const JobId& id : node.jobs) {
+    view.jobs.push_back(id);
+    for (const RankRecord& rank : jobs_.at(id).record.ranks) view.devices_used += rank.where.node == name ? 1 : 0;
   }
+  return view;
+}
+
+std::vector<NodeView> Controller::Nodes() const {
+  std::set<NodeId> names;
+  for (const auto& [name, node] : nodes_) names.insert(name);
+  for (const auto& [name, cordon] : cordons_) names.insert(name);
+  std::vector<NodeView> views;
+  for (const NodeId& name : names) views.push_back(ViewOf(name));
   return views;
 }
 

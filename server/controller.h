@@ -27,7 +27,9 @@
 // what is left; where more are free and nobody waits for them, it is planned for these too beside its training, and if that pays,
 // its ranks give way after a step with a checkpoint, and the next generation begins with the new plan (controller_replan.cc).
 //
-// FIFO: jobs get devices in the order in which they were submitted; none passes an older one that waits.
+// Turns: waiting jobs get devices in the order of server/queue_order.h. The first that has to wait holds up those behind it, but for
+// jobs that do not delay it: that use other devices than it will have, or end before. It may make running jobs give way
+// (controller_queue.cc). A node that is drained makes its jobs move (controller_hold.cc).
 #ifndef LYNX_SERVER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_H_
 
@@ -41,12 +43,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/availability.h"
 #include "server/events.h"
 #include "server/job.h"
 #include "server/node_state.h"
 #include "server/placement.h"
 #include "server/progress.h"
+#include "server/queue_order.h"
 #include "server/rank_logs.h"
+#include "server/speed_watch.h"
 #include "server/trace_assembly.h"
 
 namespace lynx {
@@ -66,6 +71,9 @@ enum class Mistake : uint8_t {
   kNeverLoseNodes,       // a node that is away is waited for for ever
   kForgetStrays,         // what still runs on a node that was given up and is back does not count
   kStartSilently,        // a generation begins without an event
+  kForgetCordons,        // a restarted server gives ranks to nodes that are cordoned
+  kForgetDependencies,   // a job does not wait for those that it is to come after
+  kForgetHolds,          // a job that is held begins all the same
 };
 
 struct ControllerOptions {
@@ -87,6 +95,11 @@ struct ControllerOptions {
   int32_t most_replans_per_hour = 12;  // of a job, but for those that a loss makes necessary
   // For ranks to give way; at least thirty of their steps and a checkpoint.
   Nanos yield_timeout{60'000'000'000};
+  // A job that could begin so soon makes nobody give way.
+  Nanos soon{30'000'000'000};
+  // A job that has lost devices while it trained holds up those behind it for so long, though without them there are too few for it:
+  // they may be back soon.
+  Nanos return_timeout{120'000'000'000};
   // Checkpoints of a job that names no directory go to `checkpoint_root`/JOB/checkpoints. Absolute.
   std::string checkpoint_root = "/var/lib/lynx/jobs";
   int64_t max_unfinished_jobs = 10'000;
@@ -112,6 +125,12 @@ class Controller {
     JobRecord record;
     std::shared_ptr<const Plan> plan;  // null: none, or the job has ended
   };
+  struct Settings {
+    std::map<NodeId, Cordon> cordons;
+    std::vector<QueueConfig> queues;
+  };
+  // What people have set. Call before Restore.
+  void RestoreSettings(Settings settings);
   // Takes up what an earlier server left. Call once, before the first Step.
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
 
@@ -126,6 +145,12 @@ class Controller {
   // Newest first; `states` empty = all.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
   std::vector<NodeView> Nodes() const;
+  NodeView ViewOf(const NodeId& name) const;
+  struct QueueView {
+    QueueConfig config;
+    int32_t waiting = 0, running = 0, devices = 0;
+  };
+  std::vector<QueueView> Queues() const;
   const RankLogs& logs() const { return logs_; }
   std::array<int64_t, kJobStateCount> JobCounts() const;
 
@@ -145,9 +170,10 @@ class Controller {
     Nanos exited_at, finished_at;
     int64_t received = 0;         // newest report that was folded in
   };
-  // Planning beside the training.
+  // Planning beside the training, and what else changes a job's devices.
   struct Replanning {
     std::string trigger;                 // why; empty: it is not under way
+    double slowed = 1;                   // by what factor the plan that it has takes longer than predicted, for its slowest node
     std::shared_ptr<const Plan> plan;    // that the ranks give way to
     std::shared_ptr<const ClusterTopology> cluster;  // that it was made for
     std::vector<DeviceRef> placement;
@@ -165,6 +191,8 @@ class Controller {
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
+    SpeedWatch speed;
+    Nanos drift_not_before;                                 // monotonic: its nodes' speeds are not looked at before
     TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
     // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
@@ -173,6 +201,11 @@ class Controller {
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
+    bool speculative = false;  // is planned to see whether it would end before the first in line begins
+    bool structural = false;   // waits for more than there is: it holds up nobody
+    Nanos line_until;          // monotonic: until then it keeps its place in the line though there are too few devices; 0 = it does not
+    Nanos spared_until;        // monotonic: its ranks have not given way, and are not asked again before
+    Nanos trained_before;      // by the generations before this one
     int32_t min_devices = 0;  // at least so many for the next plan: fewer have been tried
     DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
     // timers, monotonic; 0 = off
@@ -192,6 +225,7 @@ class Controller {
     std::string address;       // of the worker, for peers
     std::set<JobId> jobs;      // that have ranks of a live generation here
     std::map<RankKey, RankObservation> ranks;  // of the last report
+    double slowness = 1;       // what its measured times are to be multiplied with, as jobs show that train there
     bool heard = false;        // a worker has reported since this server began
     bool lost = false;
     Nanos worker_gone_at;      // monotonic; while there is no worker
@@ -216,11 +250,10 @@ class Controller {
   // controller_jobs.cc: submission, queue, planning, placement
   void OnSubmitted(const JobSubmitted& event);
   void OnSubmissionLost(const SubmissionLost& event);
+  absl::Status ResolveDependencies(const JobSpec& spec, std::vector<JobId>& waits_for) const;
   void OnCancel(const CancelRequested& event);
   void OnPlanReady(const PlanReady& event);
   absl::Status CheckPrograms(const Plan& plan) const;
-  void Schedule();
-  bool TryBegin(Job& job);
   DeviceKind KindOf(const Job& job) const;
   Demand DemandOf(const Job& job) const;
   void PlanRefused(Job& job, const std::string& reason);
@@ -232,11 +265,55 @@ class Controller {
   static bool IsPlanned(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
+  // Not of nodes that are cordoned, nor of those that `for_job` does not use. Its own devices count as free.
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
-  std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used) const;
+  // Of cordoned nodes only if told.
+  std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned = false) const;
+  const FailureRule* RuleFor(const Job& job, int32_t rank) const;
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
-  void SetWaiting(Job& job, const std::string& reason);
+
+  // controller_drift.cc: nodes that have become slower or faster
+  void CheckDrift(Job& job);
+
+  // controller_queue.cc: whose turn it is, who may pass, who makes room
+  struct Line;  // of one pass over the queue
+  void Enqueue(Job& job);
+  void Dequeue(Job& job);
+  void SetReady(const Job& job);
+  void Schedule();
+  bool Pass();
+  std::vector<Turn> Turns() const;
+  bool TryBegin(Job& job, const std::vector<NodeDevices>& free);
+  std::vector<NodeDevices> FreeFor(const Job& job, Line& line) const;
+  bool TryHead(Job& job, Line& line);
+  bool TryBackfill(Job& job, Line& line);
+  std::optional<std::vector<DeviceRef>> Fits(const Job& job, const std::vector<NodeDevices>& free) const;
+  bool MakeSpeculatorsLeave(const Job& job);
+  bool SomeoneIsBefore(const Job& job) const;
+  bool SomeoneWaits() const;
+  std::optional<Expectation> Expect(const Job& job) const;
+  Nanos Remaining(const Job& job) const;
+  std::map<std::string, int32_t> UsedByQueue() const;
+  std::string MakeRoomFor(const Job& head, Standing standing, const Line& line);
+  std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
+  std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line) const;
+  std::vector<PendingReason> WhyNotReady(const Job& job) const;
+  void SetPending(Job& job, std::vector<PendingReason> pending);
+  std::string NameText(const Job& job) const;
+  void SettleDependencies();
+
+  // controller_hold.cc: hold, release, cordon, drain, queues, time limits
+  void OnHold(const HoldRequested& event);
+  void OnRelease(const ReleaseRequested& event);
+  void OnCordon(const CordonRequested& event);
+  void OnQueue(const QueueRequested& event);
+  void AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason, Nanos deadline = Nanos(0));
+  void CheckWishes(Job& job);
+  void Requeue(Job& job, const std::string& kind, std::string reason);
+  void LeaveDevices(Job& job);
+  void ForceOut(Job& job);
+  Nanos Trained(const Job& job) const;
 
   // controller_replan.cc: other plans for jobs that have one
   static bool IsElastic(const Job& job);
@@ -245,9 +322,11 @@ class Controller {
   std::vector<NodeDevices> DevicesAgain(const Job& job, const std::vector<DeviceRef>& had) const;
   bool ReplanForLess(Job& job, const std::vector<NodeDevices>& free, const std::string& reason);
   void LookForMore();
+  bool MayBeReplanned(const Job& job) const;
   bool MayGrow(const Job& job) const;
   void ConsiderPlan(Job& job, const PlanReady& event);
   static Nanos CheckpointTime(const Job& job);
+  Nanos YieldTime(const Job& job) const;
   static Nanos CostOfChange(const Job& job);
   std::string WhyNot(const Job& job, const Plan& plan) const;
   void KeepPlan(Job& job, const std::string& reason);
@@ -255,6 +334,7 @@ class Controller {
   void ChangePlan(Job& job);
   void OnGaveWay(Job& job, int32_t rank);
   void OnYieldDeadline(Job& job);
+  bool IsPastDeadline(const Job& job) const;
   void TakeYieldBack(Job& job);
   void EndReplanning(Job& job);
   void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
@@ -278,8 +358,9 @@ class Controller {
   void BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason);
   void CheckStopped(Job& job);
   void EndGeneration(Job& job);
+  void ExcludeNode(Job& job, const NodeId& node);
   void Restart(Job& job, const std::string& reason);
-  void StartAgain(Job& job, const std::string& kind, const std::string& reason);
+  void StartAgain(Job& job, const std::string& kind, std::string reason);
   bool NodesServe(const Job& job) const;
   bool RankGone(const Job& job, int32_t rank) const;
   bool RankOver(const Job& job, int32_t rank) const;
@@ -313,6 +394,11 @@ class Controller {
   std::map<std::string, JobId> by_key_;
   std::map<int64_t, JobId> by_submission_;
   std::set<int64_t> queue_;        // submissions of QUEUED jobs
+  // Of those, the ones that wait for nothing but their turn, by queue: in its order.
+  std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
+  std::set<JobId> dependents_;     // QUEUED jobs that wait for others to succeed
+  std::map<NodeId, Cordon> cordons_;
+  std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
@@ -329,6 +415,11 @@ class Controller {
   std::map<NodeId, std::vector<ReportAck>> stray_acks_;  // of ranks of no live generation
   bool schedule_ = false;
 };
+
+// A profile of a device that takes `factor` times as long to compute. Links are as they were.
+HardwareProfile Slowed(HardwareProfile profile, double factor);
+// "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)"
+std::string SummaryOf(const Plan& plan);
 
 }  // namespace lynx
 

@@ -5,38 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/status.h"
 #include "server/controller.h"
 #include "server/node_groups.h"
+#include "server/texts.h"
 
 namespace lynx {
 namespace {
 
 constexpr size_t kMaxShapes = 64;  // of one AgentDesired
 
-std::string NodeNames(const std::vector<DeviceRef>& devices) {
-  std::set<NodeId> names;
-  for (const DeviceRef& device : devices) names.insert(device.node);
-  std::string text;
-  for (const NodeId& name : names) absl::StrAppend(&text, text.empty() ? "" : ", ", name.value);
-  return text;
-}
-
-// "3 devices", "1 GPU".
-std::string CountText(int32_t count, DeviceKind kind) {
-  return absl::StrCat(count, kind == DeviceKind::kCuda ? " GPU" : " device", count == 1 ? "" : "s");
-}
-
 // What is shown of an ended job's plan; its programs are the store's to keep.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
   for (StagePlan& stage : summary.stages) stage.program.clear();
   return summary;
-}
-
-int32_t CountDevices(const std::vector<NodeDevices>& nodes) {
-  int32_t count = 0;
-  for (const NodeDevices& node : nodes) count += static_cast<int32_t>(node.free.size());
-  return count;
 }
 
 }  // namespace
@@ -61,6 +44,11 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
                              JobId(), false});
     return;
   }
+  std::vector<JobId> waits_for;
+  if (const absl::Status dependencies = ResolveDependencies(event.spec, waits_for); !dependencies.ok()) {
+    effects_.push_back(Reply{event.request, dependencies, JobId(), false});
+    return;
+  }
   Job& job = jobs_[event.id];
   LYNX_CHECK(job.record.submission == 0);
   job.record.id = event.id;
@@ -70,15 +58,35 @@ void Controller::OnSubmitted(const JobSubmitted& event) {
   job.record.spec_digest = event.spec_digest;
   job.record.submitted = wall_;
   job.record.reason = "waits for its turn";
+  job.record.held = event.spec.scheduling.hold;
+  job.record.waits_for = std::move(waits_for);
   by_key_[event.idempotency_key] = event.id;
   by_submission_[job.record.submission] = event.id;
-  queue_.insert(job.record.submission);
   unfinished_.insert(event.id);
+  Enqueue(job);
+  SetPending(job, job.record.pending);
   effects_.push_back(InsertJob{job.record});
   AddEvent(job, "submitted", job.record.reason);
   Touch(job);
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.id, false});
   schedule_ = true;
+}
+
+// Those that have not succeeded yet.
+absl::Status Controller::ResolveDependencies(const JobSpec& spec, std::vector<JobId>& waits_for) const {
+  for (const std::string& name : spec.scheduling.after) {
+    if (Makes(Mistake::kForgetDependencies)) break;
+    const absl::StatusOr<JobId> id = Resolve(name);
+    if (!id.ok()) return Annotate(id.status(), "scheduling.after");
+    const JobRecord& other = jobs_.at(*id).record;
+    if (other.state == JobState::kSucceeded) continue;
+    if (IsFinal(other.state)) {
+      return absl::FailedPreconditionError(absl::StrCat("scheduling.after: job ", name, " (", id->value, ") is ", JobStateName(other.state),
+                                                        ", so this one would never begin"));
+    }
+    waits_for.push_back(*id);
+  }
+  return absl::OkStatus();
 }
 
 void Controller::OnSubmissionLost(const SubmissionLost& event) {
@@ -87,7 +95,7 @@ void Controller::OnSubmissionLost(const SubmissionLost& event) {
   LYNX_CHECK(job->record.ranks.empty());
   by_key_.erase(job->record.idempotency_key);
   by_submission_.erase(job->record.submission);
-  queue_.erase(job->record.submission);
+  Dequeue(jobs_.at(event.job));
   unfinished_.erase(event.job);
   ended_.erase({job->record.ended, job->record.submission});  // it may have been cancelled at once
   notices_.erase(event.job);
@@ -121,15 +129,6 @@ void Controller::OnCancel(const CancelRequested& event) {
   Touch(*job);
 }
 
-void Controller::Schedule() {
-  while (!queue_.empty()) {
-    Job& head = jobs_.at(by_submission_.at(*queue_.begin()));
-    if (!TryBegin(head)) return;
-    LYNX_CHECK(queue_.empty() || *queue_.begin() != head.record.submission);
-  }
-  LookForMore();
-}
-
 Demand Controller::DemandOf(const Job& job) const {
   const JobSpec& spec = *job.record.spec;
   const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
@@ -147,54 +146,8 @@ DeviceKind Controller::KindOf(const Job& job) const {
   if (job.tried_kind != DeviceKind::kAny) return job.tried_kind;
   const DeviceKind asked = job.record.spec->resources.device;
   if (asked != DeviceKind::kAny) return asked;
-  const bool enough = Reserve(AttachedDevices(DeviceKind::kCuda, {}), DemandOf(job)).has_value();
+  const bool enough = Reserve(AttachedDevices(DeviceKind::kCuda, {}, true), DemandOf(job)).has_value();
   return enough ? DeviceKind::kCuda : DeviceKind::kCpu;
-}
-
-// False when the job must go on waiting; then its reason says for what.
-bool Controller::TryBegin(Job& job) {
-  const DeviceKind kind = KindOf(job);
-  const std::vector<NodeDevices> free = FreeDevices(kind, nullptr);
-  int32_t needed = 0;
-  if (job.plan != nullptr) {
-    needed = job.plan->layout.ranks();
-    if (const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free)) {
-      StartGeneration(job, *placement, "placed",
-                      absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
-      return true;
-    }
-    if (ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"))) return true;
-  } else {
-    const Demand demand = DemandOf(job);
-    needed = demand.min_ranks;
-    if (std::optional<Reservation> reservation = Reserve(free, demand)) {
-      job.tried_kind = kind;
-      BeginPlanning(job, *std::move(reservation));
-      return true;
-    }
-  }
-  int32_t all = 0;
-  for (const auto& [name, node] : nodes_) {
-    if (!node.worker_attached()) continue;
-    for (const Device& device : node.agent.devices) all += device.kind == kind ? 1 : 0;
-  }
-  const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
-  const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", CountDevices(free), " are free");
-  if (needed > all) {
-    SetWaiting(job, absl::StrCat(waits, ", but the attached nodes have ", all,
-                                 "; attach more nodes or ask for fewer ranks"));
-  } else if (CountDevices(free) >= needed) {
-    SetWaiting(job, absl::StrCat(waits, " with its tensor-parallel groups inside nodes", have));
-  } else {
-    SetWaiting(job, absl::StrCat(waits, have));
-  }
-  return false;
-}
-
-void Controller::SetWaiting(Job& job, const std::string& reason) {
-  if (job.record.reason == reason) return;
-  job.record.reason = reason;
-  notices_[job.record.id];
 }
 
 std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for_job) const {
@@ -205,14 +158,15 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
     for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
     used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
   }
-  return AttachedDevices(kind, used);
+  std::vector<NodeDevices> free = AttachedDevices(kind, used);
+  return for_job == nullptr ? free : WithoutNodes(std::move(free), for_job->record.excluded);
 }
 
 // Those of one kind of the attached nodes, but the used ones.
-std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used) const {
+std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
-    if (!node.worker_attached() || HasStrays(node)) continue;
+    if (!node.worker_attached() || HasStrays(node) || (!cordoned && cordons_.contains(name))) continue;
     NodeDevices devices{.node = name};
     for (const Device& device : node.agent.devices) {
       if (device.kind != kind || used.contains(DeviceRef{name, device.index})) continue;
@@ -227,7 +181,7 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
 }
 
 void Controller::BeginPlanning(Job& job, Reservation reservation) {
-  queue_.erase(job.record.submission);
+  Dequeue(job);
   const std::vector<DeviceRef>& devices = reservation.devices;
   SetState(job, JobState::kPlanning, "planning",
            absl::StrCat("measures and plans for ", CountText(static_cast<int32_t>(devices.size()), KindOf(job)), " on ",
@@ -273,12 +227,19 @@ void Controller::AskForPlan(Job& job) {
   const ClusterTopology& nodes = job.reservation.topology;
   const size_t per_node = static_cast<size_t>(nodes.groups.front().devices_per_node);
   std::vector<std::shared_ptr<const HardwareProfile>> profiles;
+  std::vector<double> slowness;
   for (size_t first = 0; first < job.reservation.devices.size(); first += per_node) {
     const NodeId& name = job.reservation.devices[first].node;
     profiles.push_back(NodeOf(name).agent.profile);
+    slowness.push_back(NodeOf(name).slowness);
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
-  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, ShareShapes(std::move(profiles)))};
+  profiles = ShareShapes(std::move(profiles));
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    if (profiles[i] == nullptr || slowness[i] == 1) continue;
+    profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
+  }
+  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
   for (NodeGroup& group : request.cluster.groups) {
     // Of a CPU the memory is the node's own: none may count on it a second time.
     group.host_is_device = KindOf(job) == DeviceKind::kCpu;
@@ -323,15 +284,22 @@ void Controller::OnPlanReady(const PlanReady& event) {
   const std::vector<NodeDevices> free = FreeDevices(KindOf(*job), job);
   std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, reserved));
   if (!placement.has_value()) placement = PlaceRanks(plan->layout, free);
+  const bool speculative = std::exchange(job->speculative, false);
   if (!placement.has_value()) {
     job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind
-    queue_.insert(job->record.submission);
+    Enqueue(*job);
     SetState(*job, JobState::kQueued, "queued",
              absl::StrCat("devices on ", NodeNames(reserved), " went away while the job was planned"));
     return;
   }
   if (job->tried_kind != DeviceKind::kAny) job->record.device_kind = job->tried_kind;
   SetPlan(*job, plan, event.cluster, reserved);
+  if (speculative) {
+    Enqueue(*job);
+    SetState(*job, JobState::kQueued, "queued",
+             absl::StrCat("takes about ", FormatDuration(Remaining(*job)), "; passes those before it if it ends before they begin"));
+    return;
+  }
   StartGeneration(*job, *placement, "placed",
                   absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
 }
@@ -362,20 +330,21 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   const int32_t tried = static_cast<int32_t>(job.reservation.devices.size());
   std::vector<DeviceRef> devices = job.reservation.devices;
   EndPlanning(job);
+  job.speculative = false;
   if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
     job.replanning.considered = std::move(devices);
-    queue_.insert(job.record.submission);
+    Enqueue(job);
     SetState(job, JobState::kQueued, "queued",
              absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that are left (", reason,
                           "); waits for more"));
     return;
   }
   job.min_devices = tried + 1;
-  if (!Reserve(AttachedDevices(KindOf(job), {}), DemandOf(job)).has_value()) {
+  if (!Reserve(AttachedDevices(KindOf(job), {}, true), DemandOf(job)).has_value()) {
     EndJob(job, JobState::kFailed, "failed", reason);
     return;
   }
-  queue_.insert(job.record.submission);
+  Enqueue(job);
   SetState(job, JobState::kQueued, "queued",
            absl::StrCat("no plan for the ", CountText(tried, KindOf(job)), " that were free (", reason, "); waits for more"));
 }
@@ -384,7 +353,8 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
                                  std::string reason) {
   LYNX_CHECK(job.plan != nullptr && placement.size() == static_cast<size_t>(job.plan->layout.ranks()));
   JobRecord& record = job.record;
-  queue_.erase(record.submission);
+  Dequeue(job);
+  job.trained_before = Trained(job);
   LeaveNodes(job);
   if (!Makes(Mistake::kReuseGeneration) || record.generation == Generation(0)) {
     record.generation = Generation(record.generation.value + 1);
@@ -402,6 +372,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.ranks.assign(placement.size(), LiveRank());
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
+  job.speed = SpeedWatch(job.plan->layout.ranks());
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
   job.replanning.began = now_;
@@ -420,9 +391,10 @@ void Controller::LeaveNodes(Job& job) {
 
 void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::string reason) {
   JobRecord& record = job.record;
-  queue_.erase(record.submission);
+  Dequeue(job);
   unfinished_.erase(record.id);
   EndReplanning(job);
+  record.trained = job.trained_before = Trained(job);
   LeaveNodes(job);
   if (!job.ranks.empty()) record.measured = job.statistics.Measured();
   job.ranks.clear();

@@ -66,6 +66,7 @@ void Controller::OnAgentReported(const AgentReported& event) {
     schedule_ = true;
     worker_dirty_.insert(node->name);  // ranks may wait for the UUIDs of their GPUs
   }
+  if (node->agent.boot != event.state.boot) node->slowness = 1;  // it may measure anew
   node->agent = event.state;
   const std::set<JobId> jobs = unfinished_;  // planning may end, and with it the job
   for (const JobId& id : jobs) {
@@ -244,7 +245,7 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   }
   // Before its agent is back, nobody knows which GPUs the node's devices are.
   if (assignment.device_kind == DeviceKind::kCuda && node.agent.devices.empty()) assignment.peers = nullptr;
-  assignment.yield = job.record.stop == StopKind::kReplan;
+  assignment.yield = GivesWay(job.record.stop);
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
@@ -19,6 +20,7 @@ constexpr int kExitTerminated = 128 + 15;
 constexpr int kExitKilled = 128 + 9;
 constexpr int kExitYielded = 5;
 constexpr size_t kLogLinesInReason = 3;
+constexpr size_t kLogLinesMatched = 50;  // by rules of onFailure
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
 std::string RankText(const JobRecord& record, int32_t rank) {
@@ -91,6 +93,7 @@ void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
   JobRecord& record = job.record;
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStep(rank, step, wall_, record.progress);
+  job.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
   job.replanning.steps_done = step.step + 1;
   const bool new_step = step.step + 1 > record.best_steps;
   record.best_steps = std::max(record.best_steps, step.step + 1);
@@ -284,7 +287,7 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   const Node& node = found->second;
   if (node.lost) return true;
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
-  const bool next_begins = job.record.stop != StopKind::kCancel;  // whose fence keeps out what is left of this one
+  const bool next_begins = job.record.stop != StopKind::kCancel && job.record.stop != StopKind::kTimeLimit;  // whose fence keeps out what is left of this one
   if (next_begins && !node.worker_attached() && job.stopping_since != Nanos(0) &&
       now_ - std::max(node.worker_gone_at, job.stopping_since) >= options_.stop_timeout) {
     return true;
@@ -325,7 +328,7 @@ void Controller::BeginStop(Job& job, StopKind kind, const std::string& event_kin
   job.record.reason = absl::StrCat("stopping: ", reason);
   job.listen_deadline = Nanos(0);
   // Those that are to give way may fail instead, and be found out as any.
-  if (kind != StopKind::kReplan) {
+  if (!GivesWay(kind)) {
     job.stop_deadline = job.yield_deadline = Nanos(0);
     job.stopping_since = now_;
   }
@@ -350,20 +353,32 @@ void Controller::EndGeneration(Job& job) {
     EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
     return;
   }
-  if (record.stop == StopKind::kReplan) {
-    ChangePlan(job);
+  if (record.stop == StopKind::kTimeLimit) {
+    EndJob(job, JobState::kFailed, "failed",
+           absl::StrCat(record.stop_reason, record.checkpoint_step < 0
+                                                ? "; it wrote no checkpoint"
+                                                : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
+                                                               record.checkpoint_path, ", from which another job can go on (checkpoint.from)")));
     return;
+  }
+  if (record.stop == StopKind::kReplan) return ChangePlan(job);
+  if (record.stop == StopKind::kMove) return StartAgain(job, "moving", record.stop_reason);
+  if (record.stop == StopKind::kPreempt) {
+    if (!record.held) ++record.preemptions;
+    return Requeue(job, record.held ? "held" : "preempted", record.stop_reason);
   }
   int32_t rank = 0;
   const LiveRank* culprit = Culprit(job, rank);
   const std::string reason = culprit != nullptr ? FailureText(job, rank) : record.stop_reason;
   // A rank that refuses its data or its program before it ever trained would refuse it again.
-  const bool hopeless = culprit != nullptr && culprit->fault_reported && !culprit->started &&
+  const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
+  const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
                         record.generation == Generation(1) && record.best_steps == 0;
-  if (hopeless) {
-    EndJob(job, JobState::kFailed, "failed", reason);
+  if (hopeless || (rule != nullptr && rule->action == FailureAction::kFail)) {
+    EndJob(job, JobState::kFailed, "failed", rule == nullptr ? reason : absl::StrCat(reason, "; onFailure says that it is not to be tried again"));
     return;
   }
+  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
   const bool fruitless = record.generation > Generation(1) && record.best_steps <= record.base_steps;
   record.restart_charge += fruitless ? 2 : 1;
   if (record.restart_charge > record.spec->max_restarts) {
@@ -380,6 +395,8 @@ bool Controller::NodesServe(const Job& job) const {
     const auto node = nodes_.find(rank.where.node);
     if (node == nodes_.end() || !node->second.worker_attached() || node->second.lost) return false;
     if (HasStrays(node->second)) return false;
+    const std::vector<NodeId>& excluded = job.record.excluded;
+    if (cordons_.contains(rank.where.node) || std::find(excluded.begin(), excluded.end(), rank.where.node) != excluded.end()) return false;
     const std::vector<Device>& devices = node->second.agent.devices;
     // Before its agent is back, a node's devices are taken to be what they were.
     return devices.empty() || std::any_of(devices.begin(), devices.end(), [&](const Device& d) {
@@ -388,14 +405,36 @@ bool Controller::NodesServe(const Job& job) const {
   });
 }
 
+// The first that is for this rank's failure; nullptr: none.
+const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
+  const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
+  const std::vector<std::string> lines = logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesMatched);
+  const auto holds = [&](const std::string& text) {
+    return absl::StrContains(live.reason, text) ||
+           std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return absl::StrContains(line, text); });
+  };
+  for (const FailureRule& rule : job.record.spec->on_failure) {
+    if (rule.log.empty() ? live.phase == RankPhase::kExited && live.exit_code == rule.exit_code : holds(rule.log)) return &rule;
+  }
+  return nullptr;
+}
+
+void Controller::ExcludeNode(Job& job, const NodeId& node) {
+  std::vector<NodeId>& excluded = job.record.excluded;
+  if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return;
+  excluded.push_back(node);
+  AddEvent(job, "node-excluded", absl::StrCat("node ", node.value, " is not used for this job any more, as onFailure says"));
+}
+
 void Controller::Restart(Job& job, const std::string& reason) {
   ++job.record.restarts;
   StartAgain(job, "restarting", reason);
 }
 
 // Where it was, on others, or with another plan for what there is.
-void Controller::StartAgain(Job& job, const std::string& kind, const std::string& reason) {
+void Controller::StartAgain(Job& job, const std::string& kind, std::string reason) {
   JobRecord& record = job.record;
+  if (record.held) return Requeue(job, "held", reason);
   EndReplanning(job);
   std::vector<DeviceRef> had;
   for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
@@ -406,27 +445,24 @@ void Controller::StartAgain(Job& job, const std::string& kind, const std::string
     StartGeneration(job, *placement, kind, reason);
     return;
   }
-  LeaveNodes(job);
-  record.ranks.clear();
-  record.stop = StopKind::kNone;
-  record.stop_reason.clear();
-  job.ranks.clear();
-  job.peers.reset();
-  // Of the generation that is over.
-  job.listen_deadline = job.stop_deadline = job.yield_deadline = job.stopping_since = Nanos(0);
+  LeaveDevices(job);
   if (ReplanForLess(job, free, reason)) return;
-  queue_.insert(record.submission);
+  Enqueue(job);
   SetState(job, JobState::kQueued, kind,
            absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),
                         KindOf(job) == DeviceKind::kCuda ? " GPUs" : " devices"));
-  schedule_ = true;
 }
 
 void Controller::JobTimers(Job& job) {
   const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && now_ >= deadline; };
   if (due(job.persist_at)) Touch(job);
   if (due(job.measure_deadline)) AdvancePlanning(job);
+  if (due(job.line_until)) {
+    job.line_until = Nanos(0);
+    schedule_ = schedule_ || job.structural;
+  }
   CheckSucceeded(job);
+  CheckWishes(job);
   if (IsStopping(job)) CheckStopped(job);
   if (IsFinal(job.record.state) || IsStopping(job)) return;
   if (due(job.yield_deadline)) {
@@ -437,6 +473,7 @@ void Controller::JobTimers(Job& job) {
     job.replanning.not_before = Nanos(0);  // from now on whenever devices become free
     schedule_ = true;
   }
+  CheckDrift(job);
   if (due(job.stop_deadline)) {
     // Nobody but ranks that lost a peer: the first of them tells what it saw.
     const auto first = std::min_element(job.ranks.begin(), job.ranks.end(), [](const LiveRank& a, const LiveRank& b) {

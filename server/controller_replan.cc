@@ -11,6 +11,7 @@
 namespace lynx {
 namespace {
 
+constexpr Nanos kSlack{1'000'000'000};  // between the two clocks
 constexpr Nanos kHour{3'600'000'000'000};
 // A step must become so much shorter: what is predicted is not better known than that.
 constexpr int64_t kLeastGainPercent = 5;
@@ -19,11 +20,6 @@ constexpr Nanos kLeastCost{5'000'000'000};
 // Of a generation's steps, that ranks may take to give way: they try a second time 20 steps after a checkpoint that failed.
 constexpr int64_t kStepsToYield = 30;
 constexpr double kSlowDisk = 32 << 20;  // bytes per second
-
-std::string Summary(const Plan& plan) {
-  return absl::StrCat(LayoutText(plan.layout), " on ", plan.layout.ranks(), " devices (", plan.digest.substr(0, 12),
-                      ", predicted step ", FormatDuration(plan.step), ")");
-}
 
 std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<RankRecord>& ranks) {
   std::set<NodeId> names;
@@ -36,6 +32,11 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
 
 }  // namespace
 
+std::string SummaryOf(const Plan& plan) {
+  return absl::StrCat(LayoutText(plan.layout), " on ", plan.layout.ranks(), " devices (", plan.digest.substr(0, 12),
+                      ", predicted step ", FormatDuration(plan.step), ")");
+}
+
 bool Controller::IsElastic(const Job& job) {
   const ResourceSpec& resources = job.record.spec->resources;
   return resources.min_ranks < resources.max_ranks;
@@ -43,7 +44,7 @@ bool Controller::IsElastic(const Job& job) {
 
 // Its ranks are to end at once, not only to give way.
 bool Controller::IsStopping(const Job& job) {
-  if (job.record.stop == StopKind::kReplan) return job.stopping_since != Nanos(0);
+  if (GivesWay(job.record.stop)) return job.stopping_since != Nanos(0);
   return job.record.stop != StopKind::kNone;
 }
 
@@ -51,11 +52,10 @@ bool Controller::IsPlanned(const Job& job) {
   return job.record.state == JobState::kPlanning || !job.replanning.trigger.empty();
 }
 
-// For a job that starts again. `had`: what it had until now; where an older job waits, it gets no more than that.
+// For a job that starts again. `had`: what it had until now; where a job waits that comes before it, it gets no more than that.
 std::vector<NodeDevices> Controller::DevicesAgain(const Job& job, const std::vector<DeviceRef>& had) const {
   std::vector<NodeDevices> free = FreeDevices(KindOf(job), &job);
-  const bool older_waits = !queue_.empty() && *queue_.begin() < job.record.submission;
-  return older_waits ? Among(free, had) : free;
+  return SomeoneIsBefore(job) ? Among(free, had) : free;
 }
 
 // For a job whose devices are not to be had all. True if it is being planned for those of `free`.
@@ -65,15 +65,15 @@ bool Controller::ReplanForLess(Job& job, const std::vector<NodeDevices>& free, c
   if (!others.has_value() || others->devices == job.replanning.considered) return false;
   AddEvent(
       job, "replan-forced",
-      absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", Summary(*job.plan)));
+      absl::StrCat(reason, "; plans for ", others->devices.size(), " devices in place of ", SummaryOf(*job.plan)));
   BeginPlanning(job, *std::move(others));
   return true;
 }
 
-bool Controller::MayGrow(const Job& job) const {
+// While it trains; for more devices, or because its nodes' speeds have changed.
+bool Controller::MayBeReplanned(const Job& job) const {
   const JobRecord& record = job.record;
   if (record.state != JobState::kRunning || record.stop != StopKind::kNone || IsPlanned(job)) return false;
-  if (!IsElastic(job) || job.plan->layout.ranks() >= record.spec->resources.max_ranks) return false;
   const bool measured = record.progress.step.value > 0 && job.replanning.steps_done > 0;
   if (!measured || IsBreaking(job) || now_ < job.replanning.not_before) return false;
   const std::vector<Nanos>& changes = job.replanning.changes;
@@ -82,9 +82,13 @@ bool Controller::MayGrow(const Job& job) const {
   return recent < options_.most_replans_per_hour;
 }
 
+bool Controller::MayGrow(const Job& job) const {
+  return MayBeReplanned(job) && IsElastic(job) && job.plan->layout.ranks() < job.record.spec->resources.max_ranks;
+}
+
 // Devices that nobody waits for may serve jobs that train, in the order in which these were submitted.
 void Controller::LookForMore() {
-  if (!queue_.empty()) return;
+  if (SomeoneWaits()) return;
   std::map<int64_t, JobId> growing;
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);
@@ -100,7 +104,7 @@ void Controller::LookForMore() {
     job.replanning.trigger = nodes.empty() ? "devices are free" : absl::StrCat("there are free devices on ", nodes);
     AddEvent(job, "replan",
              absl::StrCat(job.replanning.trigger, "; plans for ", more->devices.size(), " devices beside ",
-                          Summary(*job.plan)));
+                          SummaryOf(*job.plan)));
     Touch(job);
     Prepare(job, *std::move(more));
   }
@@ -109,7 +113,7 @@ void Controller::LookForMore() {
 // Some of its ranks have lost a peer, which will end the generation.
 bool Controller::IsBreaking(const Job& job) { return job.stop_deadline != Nanos(0); }
 
-// A plan for more devices has come.
+// A plan for more devices, or for nodes whose speeds have changed, has come.
 void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   if (IsBreaking(job)) return KeepPlan(job, "ranks were lost while it was planned");
   const std::vector<DeviceRef> before = std::exchange(job.replanning.considered, job.reservation.devices);
@@ -137,6 +141,11 @@ Nanos Controller::CheckpointTime(const Job& job) {
   return Nanos(static_cast<int64_t>(static_cast<double>(share) / kSlowDisk * 1e9));
 }
 
+// For its ranks to give way.
+Nanos Controller::YieldTime(const Job& job) const {
+  return std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield + CheckpointTime(job));
+}
+
 // That a job does not train while its plan is changed.
 Nanos Controller::CostOfChange(const Job& job) {
   return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step + CheckpointTime(job));
@@ -145,8 +154,9 @@ Nanos Controller::CostOfChange(const Job& job) {
 // Why the job had better keep the plan it has; empty: it had not.
 std::string Controller::WhyNot(const Job& job, const Plan& plan) const {
   const JobRecord& record = job.record;
-  const double now = static_cast<double>(job.plan->step.value), then = static_cast<double>(plan.step.value);
-  const std::string text = absl::StrCat(Summary(plan), " beside ", Summary(*job.plan));
+  const double now = static_cast<double>(job.plan->step.value) * job.replanning.slowed;
+  const double then = static_cast<double>(plan.step.value);
+  const std::string text = absl::StrCat(SummaryOf(plan), " beside ", SummaryOf(*job.plan));
   if (then * 100 > now * (100 - kLeastGainPercent)) {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }
@@ -176,11 +186,10 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
   std::erase_if(replanning.changes, [&](Nanos change) { return now_ - change >= kHour; });
   replanning.changes.push_back(now_);
   const std::string reason =
-      absl::StrCat(replanning.trigger, ": ", Summary(*replanning.plan), " replaces ", Summary(*job.plan),
+      absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan),
                    "; a change takes about ", FormatDuration(CostOfChange(job)));
   replanning.considered.clear();  // should the change fail, there may be another attempt
-  job.yield_deadline =
-      now_ + std::max(options_.yield_timeout, job.record.progress.step * kStepsToYield + CheckpointTime(job));
+  job.yield_deadline = now_ + YieldTime(job);
   BeginStop(job, StopKind::kReplan, "replan-adopted", reason);
 }
 
@@ -190,22 +199,30 @@ void Controller::OnGaveWay(Job& job, int32_t rank) {
   job.ranks[static_cast<size_t>(rank)].gave_way = true;
   if (IsStopping(job)) return;
   job.yield_deadline = now_ + options_.exit_grace;
-  if (job.record.stop == StopKind::kReplan) return;
+  if (GivesWay(job.record.stop)) return;
   BeginStop(job, StopKind::kReplan, "",
             absl::StrCat("rank ", rank, " on node ", job.record.ranks[static_cast<size_t>(rank)].where.node.value,
                          " gave way to another plan"));
 }
 
-// The ranks have not all given way in time. Once one has, the others are to end; else the request is taken back.
+// The ranks have not all given way in time. Once one has, the others are to end, and where the time is over for good; else the
+// request is taken back.
 void Controller::OnYieldDeadline(Job& job) {
   job.yield_deadline = Nanos(0);
-  if (job.record.stop != StopKind::kReplan) return;
+  const StopKind stop = job.record.stop;
+  if (!GivesWay(stop)) return;
   const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.gave_way; });
-  if (!any) return TakeYieldBack(job);
-  job.stopping_since = now_;
-  Touch(job);
-  TouchNodesOf(job);
-  CheckStopped(job);
+  if (any || stop == StopKind::kTimeLimit || (stop == StopKind::kMove && IsPastDeadline(job))) return ForceOut(job);
+  TakeYieldBack(job);
+}
+
+// Of a drain of one of its nodes.
+bool Controller::IsPastDeadline(const Job& job) const {
+  return std::any_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
+    const auto cordon = cordons_.find(rank.where.node);
+    return cordon != cordons_.end() && cordon->second.drain && cordon->second.deadline != Nanos(0) &&
+           wall_ + kSlack >= cordon->second.deadline;
+  });
 }
 
 // The ranks of the generation have given way, or ended otherwise while they were asked to.
@@ -232,17 +249,21 @@ void Controller::ChangePlan(Job& job) {
 // They do not give way in time.
 void Controller::TakeYieldBack(Job& job) {
   JobRecord& record = job.record;
-  record.stop = StopKind::kNone;
+  const StopKind stop = std::exchange(record.stop, StopKind::kNone);
   record.stop_reason.clear();
   record.reason = "goes on as planned";
   TouchNodesOf(job);
-  KeepPlan(job, "the ranks have not given way in time");
+  if (stop == StopKind::kReplan) return KeepPlan(job, "the ranks have not given way in time");
+  job.spared_until = now_ + options_.yield_timeout;
+  AddEvent(job, "goes-on", absl::StrCat("the ranks have not given way in time, and are asked again in ", FormatDuration(options_.yield_timeout)));
+  Touch(job);
 }
 
 void Controller::EndReplanning(Job& job) {
   if (!IsPlanned(job)) return;
   Replanning& replanning = job.replanning;
   replanning.trigger.clear();
+  replanning.slowed = 1;
   replanning.plan.reset();
   replanning.cluster.reset();
   replanning.placement.clear();

@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions option
     unfinished += IsFinal(job.record.state) ? 0 : 1;
     jobs.push_back({std::move(job.record), std::move(job.plan)});
   }
+  LYNX_ASSIGN_OR_RETURN(Controller::Settings settings, core->store_->LoadSettings());
+  core->controller_.RestoreSettings(std::move(settings));
   if (!jobs.empty()) spdlog::info("the store has {} jobs, {} of them unfinished", jobs.size(), unfinished);
   ServerCore* self = core.get();
   core->loop_ = std::make_unique<EventLoop>(

@@ -51,6 +51,7 @@ class ServerCore {
   Controller& controller() { return controller_; }
   Store& store() { return *store_; }
   Watchers& watchers() { return watchers_; }
+  const Clock& clock() const { return clock_; }
   const std::shared_ptr<prometheus::Registry>& registry() const { return metrics_.registry(); }
 
   StreamTable<AgentStream>& agents() { return agents_; }

@@ -268,6 +268,18 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   return state;
 }
 
+absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
+  constexpr int64_t kMostWeight = 1000, kMostDevices = 1'000'000;
+  LYNX_RETURN_IF_ERROR(ValidateName(message.name(), "queue.name"));
+  LYNX_RETURN_IF_ERROR(CheckRange("queue.weight", message.weight(), 1, kMostWeight));
+  LYNX_RETURN_IF_ERROR(CheckRange("queue.quotaDevices", message.quota_devices(), 0, kMostDevices));
+  if (message.no_borrowing() && message.quota_devices() == 0) {
+    return BadField("queue.noBorrowing", "true", "is for a queue with a quota");
+  }
+  return QueueConfig{.name = message.name(), .weight = message.weight(), .quota = message.quota_devices(),
+                     .may_borrow = !message.no_borrowing()};
+}
+
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {
   WorkerState state;
   LYNX_RETURN_IF_ERROR(CheckName("node", message.node()));

@@ -90,6 +90,11 @@ v1::JobEvent Encode(const JobEvent& event) {
 }
 
 void SetFigures(const JobRecord& job, v1::Job& message) {
+  message.set_held(job.held);
+  for (const JobId& id : job.waits_for) message.add_waits_for(id.value);
+  message.set_trained_ns(job.trained.value);
+  message.set_preemptions(job.preemptions);
+  for (const NodeId& node : job.excluded) message.add_excluded_nodes(node.value);
   message.set_device_kind(ToProto(job.device_kind));
   v1::Progress& progress = *message.mutable_progress();
   progress.set_steps_done(job.progress.steps_done);
@@ -126,6 +131,11 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
 }
 
 void GetFigures(const v1::Job& message, JobRecord& job) {
+  job.held = message.held();
+  for (const std::string& id : message.waits_for()) job.waits_for.push_back(JobId(id));
+  job.trained = Nanos(message.trained_ns());
+  job.preemptions = message.preemptions();
+  for (const std::string& node : message.excluded_nodes()) job.excluded.push_back(NodeId(node));
   job.device_kind = FromProto(message.device_kind(), "device_kind").value_or(DeviceKind::kAny);
   const v1::Progress& progress = message.progress();
   job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),
@@ -168,6 +178,12 @@ v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs) {
   }
   m.set_checkpoint_path(job.checkpoint_path);
   if (job.checkpoint_step >= 0) m.set_checkpoint_step(job.checkpoint_step);
+  m.set_expected_start_unix_ns(job.expected_start.value);
+  for (const PendingReason& reason : job.pending) {
+    v1::PendingReason& to = *m.add_pending();
+    to.set_kind(reason.kind);
+    to.set_text(reason.text);
+  }
   return m;
 }
 
@@ -199,6 +215,25 @@ v1::Node Encode(const NodeView& node) {
     to.set_message(condition.message);
     to.set_since_unix_ns(condition.since.value);
   }
+  if (node.cordon.has_value()) {
+    v1::Cordon& cordon = *m.mutable_cordon();
+    cordon.set_reason(node.cordon->reason);
+    cordon.set_drain(node.cordon->drain);
+    cordon.set_deadline_unix_ns(node.cordon->deadline.value);
+    cordon.set_since_unix_ns(node.cordon->since.value);
+  }
+  return m;
+}
+
+v1::Queue Encode(const Controller::QueueView& queue) {
+  v1::Queue m;
+  m.set_name(queue.config.name);
+  m.set_weight(queue.config.weight);
+  m.set_quota_devices(queue.config.quota);
+  m.set_no_borrowing(!queue.config.may_borrow);
+  m.set_waiting(queue.waiting);
+  m.set_running(queue.running);
+  m.set_devices_used(queue.devices);
   return m;
 }
 

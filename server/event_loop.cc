@@ -41,7 +41,8 @@ JobId JobOf(const Effect& durable) {
   if (const auto* plan = std::get_if<InsertPlan>(&durable)) return plan->job;
   if (const auto* trace = std::get_if<InsertTrace>(&durable)) return trace->job;
   if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
-  return std::get<DeleteJob>(durable).job;
+  if (const auto* gone = std::get_if<DeleteJob>(&durable)) return gone->job;
+  return JobId();  // of no job: a node or a queue
 }
 
 }  // namespace
@@ -187,7 +188,8 @@ void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId
     } else if (reply->status.ok() && !reply->existed && unwritten.contains(reply->job)) {
       reply->status =
           absl::Status(status.code(),
-                       absl::StrCat(std::string(status.message()), "; the cancellation of job ", reply->job.value,
+                       absl::StrCat(std::string(status.message()), "; the change",
+                                    reply->job.value.empty() ? "" : absl::StrCat(" of job ", reply->job.value),
                                     " is decided and takes effect when the server can write: no need to ask again"));
     }
     carry_(effect);

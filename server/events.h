@@ -1,7 +1,7 @@
 // What happens to the controller (events) and what it wants done (effects). Plain values: time arrives in the event, and
 // everything that touches the world is an effect that someone else carries out. Thread-safe as values are.
 //
-// The one who carries effects out first commits all durable ones (InsertJob to DeleteJob) of a Step in one
+// The one who carries effects out first commits all durable ones (InsertJob to PutQueue) of a Step in one
 // transaction, then the others in their order. So a reply, an acknowledgement or an order to a node never precedes the
 // decision that it rests on.
 #ifndef LYNX_SERVER_EVENTS_H_
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "planner/plan.h"
 #include "server/job.h"
 #include "server/node_state.h"
+#include "server/queue_order.h"
 
 namespace lynx {
 
@@ -39,6 +41,25 @@ struct CancelRequested {
   int64_t request = 0;
   JobId job;
   std::string reason;
+};
+struct HoldRequested {
+  int64_t request = 0;
+  JobId job;
+  std::string reason;
+};
+struct ReleaseRequested {
+  int64_t request = 0;
+  JobId job;
+};
+// nullopt: the node is to take ranks again.
+struct CordonRequested {
+  int64_t request = 0;
+  NodeId node;
+  std::optional<Cordon> cordon;  // `since` is filled in
+};
+struct QueueRequested {
+  int64_t request = 0;
+  QueueConfig queue;
 };
 // `stream` is a number of the connection, never used twice. `host` is the other end's address.
 struct AgentReported {
@@ -65,8 +86,8 @@ struct PlanReady {
 };
 struct Tick {};
 
-using EventBody = std::variant<JobSubmitted, SubmissionLost, CancelRequested, AgentReported, WorkerReported, AgentGone,
-                               WorkerGone, PlanReady, Tick>;
+using EventBody = std::variant<JobSubmitted, SubmissionLost, CancelRequested, HoldRequested, ReleaseRequested, CordonRequested,
+                               QueueRequested, AgentReported, WorkerReported, AgentGone, WorkerGone, PlanReady, Tick>;
 struct Event {
   Nanos now;   // monotonic: for timers
   Nanos wall;  // since the Unix epoch: for people
@@ -108,6 +129,15 @@ struct InsertCheckpoint {
 // All that is known of a job, which has ended.
 struct DeleteJob {
   JobId job;
+};
+
+// nullopt: it has none any more.
+struct PutCordon {
+  NodeId node;
+  std::optional<Cordon> cordon;
+};
+struct PutQueue {
+  QueueConfig queue;
 };
 
 struct PlanJob {
@@ -153,13 +183,15 @@ struct EvaluationRecorded {
 };
 
 using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob,
-                            PlanJob, SendAgent, SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded,
+                            PutCordon, PutQueue, PlanJob, SendAgent, SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded,
                             EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
   return std::holds_alternative<InsertJob>(effect) || std::holds_alternative<UpdateJob>(effect) ||
          std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertTrace>(effect) ||
-         std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) || std::holds_alternative<DeleteJob>(effect);
+         std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) ||
+         std::holds_alternative<DeleteJob>(effect) || std::holds_alternative<PutCordon>(effect) ||
+         std::holds_alternative<PutQueue>(effect);
 }
 
 }  // namespace lynx

@@ -82,9 +82,18 @@ struct StepTrace {
   bool operator==(const StepTrace&) const = default;
 };
 
-// Why the ranks of the current generation are being stopped; kNone: they are not. kReplan: they give way, after a step and with
-// a checkpoint of it, to another plan. Kept as a number in stores: append only.
-enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan };
+// Why the ranks of the current generation are being stopped; kNone: they are not. From kReplan on they give way, after a step and
+// with a checkpoint of it: to another plan; to another job, or because the job is held; to work on their node; because the job's
+// time is over. Kept as a number in stores: append only.
+enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit };
+constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
+
+// Why a job waits. `kind` as in proto/lynx/v1/jobs.proto.
+struct PendingReason {
+  std::string kind;
+  std::string text;
+  bool operator==(const PendingReason&) const = default;
+};
 
 struct JobRecord {
   JobId id;
@@ -117,6 +126,16 @@ struct JobRecord {
   std::string plan_digest;       // empty before there is a plan
   // What its ranks run on; kAny before it is first planned. A plan is for one kind, so it never changes after that.
   DeviceKind device_kind = DeviceKind::kAny;
+
+  bool held = false;
+  std::vector<JobId> waits_for;  // jobs that must succeed before
+  Nanos trained;                 // by all generations; of the present one, until the record was last written
+  int32_t preemptions = 0;
+  std::vector<NodeId> excluded;  // that this job does not use, for a failure there
+
+  // Of a QUEUED job, not kept: as it was last looked at.
+  std::vector<PendingReason> pending;
+  Nanos expected_start;  // wall clock; 0 = not known
 };
 
 }  // namespace lynx

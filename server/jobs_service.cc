@@ -184,11 +184,13 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* context,
-                                                 const v1::CancelJobRequest* request,
-                                                 v1::CancelJobResponse* response) {
+// Posts the event that `make` gives for the job of that name, and answers when it is carried out: with the job.
+template <class Response>
+grpc::ServerUnaryReactor* JobsService::ChangeJob(grpc::CallbackServerContext* context, const std::string& name,
+                                                 const std::string& reason, Response* response,
+                                                 std::function<EventBody(int64_t, const JobId&)> make) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status checked = CheckSize("reason", request->reason().size(), 0, kLongestReason, "bytes");
+  const absl::Status checked = CheckSize("reason", reason.size(), 0, kLongestReason, "bytes");
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked));
     return reactor;
@@ -200,15 +202,62 @@ grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* co
     }
     reactor->Finish(ToGrpc(reply.status));
   });
-  // The name is resolved where the jobs are; then the cancellation is an event like any other.
-  const bool posted = core_.loop().Run([this, id, request] {
-    const absl::StatusOr<JobId> job = core_.controller().Resolve(request->job_id());
+  // The name is resolved where the jobs are; then the change is an event like any other.
+  const bool posted = core_.loop().Run([this, id, name, make = std::move(make)] {
+    const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
     if (!job.ok()) {
       core_.Complete(Reply{.request = id, .status = job.status()});
     } else {
-      core_.loop().PostAlways(CancelRequested{id, *job, request->reason()});
+      core_.loop().PostAlways(make(id, *job));
     }
   });
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* context,
+                                                 const v1::CancelJobRequest* request,
+                                                 v1::CancelJobResponse* response) {
+  return ChangeJob(context, request->job_id(), request->reason(), response,
+                   [reason = request->reason()](int64_t id, const JobId& job) { return CancelRequested{id, job, reason}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::HoldJob(grpc::CallbackServerContext* context, const v1::HoldJobRequest* request,
+                                               v1::HoldJobResponse* response) {
+  return ChangeJob(context, request->job_id(), request->reason(), response,
+                   [reason = request->reason()](int64_t id, const JobId& job) { return HoldRequested{id, job, reason}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::ReleaseJob(grpc::CallbackServerContext* context,
+                                                  const v1::ReleaseJobRequest* request,
+                                                  v1::ReleaseJobResponse* response) {
+  return ChangeJob(context, request->job_id(), "", response,
+                   [](int64_t id, const JobId& job) { return ReleaseRequested{id, job}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::ListQueues(grpc::CallbackServerContext* context, const v1::ListQueuesRequest*,
+                                                  v1::ListQueuesResponse* response) {
+  return OnLoop(core_, context, [this, response]() -> absl::Status {
+    for (const Controller::QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::SetQueue(grpc::CallbackServerContext* context, const v1::SetQueueRequest* request,
+                                                v1::SetQueueResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  absl::StatusOr<QueueConfig> queue = Decode(request->queue());
+  if (!queue.ok()) {
+    reactor->Finish(ToGrpc(queue.status()));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response, name = queue->name](const Reply& reply) {
+    for (const Controller::QueueView& known : core_.controller().Queues()) {
+      if (reply.status.ok() && known.config.name == name) *response->mutable_queue() = Encode(known);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  const bool posted = core_.loop().Post(QueueRequested{id, *std::move(queue)});
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }

@@ -20,6 +20,14 @@ class JobsService : public v1::Jobs::CallbackService {
                                      v1::ListJobsResponse* response) override;
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* HoldJob(grpc::CallbackServerContext* context, const v1::HoldJobRequest* request,
+                                    v1::HoldJobResponse* response) override;
+  grpc::ServerUnaryReactor* ReleaseJob(grpc::CallbackServerContext* context, const v1::ReleaseJobRequest* request,
+                                       v1::ReleaseJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context, const v1::ListQueuesRequest* request,
+                                       v1::ListQueuesResponse* response) override;
+  grpc::ServerUnaryReactor* SetQueue(grpc::CallbackServerContext* context, const v1::SetQueueRequest* request,
+                                     v1::SetQueueResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) override;
   grpc::ServerUnaryReactor* GetLogs(grpc::CallbackServerContext* context, const v1::GetLogsRequest* request,
@@ -30,6 +38,9 @@ class JobsService : public v1::Jobs::CallbackService {
  private:
   absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
   absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
+  template <class Response>
+  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const std::string& name, const std::string& reason,
+                                      Response* response, std::function<EventBody(int64_t, const JobId&)> make);
   void BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched);
 
   ServerCore& core_;

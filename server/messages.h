@@ -11,6 +11,7 @@
 #include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 #include "proto/convert.h"
+#include "server/controller.h"
 #include "server/job.h"
 #include "server/node_state.h"
 #include "server/rank_logs.h"
@@ -30,10 +31,12 @@ v1::JobEvent Encode(const JobEvent& event);
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
 v1::Node Encode(const NodeView& node);
 v1::LogLine Encode(const LogLine& line);
+v1::Queue Encode(const Controller::QueueView& queue);
+absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);
 v1::StepTrace Encode(const StepTrace& trace);
 StepTrace Decode(const v1::StepTrace& message);
 
-// Progress and measurements, also as the store keeps them.
+// Progress, measurements and what else has no column of its own, also as the store keeps them.
 void SetFigures(const JobRecord& job, v1::Job& message);
 void GetFigures(const v1::Job& message, JobRecord& job);
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -166,6 +167,15 @@ struct WorkerWish {
   std::vector<ReportAck> acks;
 };
 
+// No new ranks on a node; with `drain`, those that are there leave.
+struct Cordon {
+  std::string reason;
+  bool drain = false;
+  Nanos deadline;  // of a drain, wall clock; 0 = none
+  Nanos since;     // wall clock
+  bool operator==(const Cordon&) const = default;
+};
+
 // A node as people see it.
 struct NodeView {
   NodeId name;
@@ -178,6 +188,7 @@ struct NodeView {
   std::shared_ptr<const HardwareProfile> profile;
   std::vector<JobId> jobs;
   std::vector<NodeCondition> conditions;
+  std::optional<Cordon> cordon;
 };
 
 }  // namespace lynx

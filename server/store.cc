@@ -47,6 +47,10 @@ CREATE TABLE checkpoints(
 constexpr const char* kMigrations[] = {
     "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
     "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
+    "CREATE TABLE cordons(node TEXT PRIMARY KEY, reason TEXT NOT NULL, drain INTEGER NOT NULL, deadline_ns INTEGER NOT NULL, "
+    "since_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE queues(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT NULL, may_borrow INTEGER NOT NULL) "
+    "WITHOUT ROWID",
 };
 static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
@@ -181,6 +185,8 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* plan = std::get_if<InsertPlan>(&effect)) return WritePlan(*plan);
   if (const auto* trace = std::get_if<InsertTrace>(&effect)) return WriteTrace(*trace);
   if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
+  if (const auto* cordon = std::get_if<PutCordon>(&effect)) return WriteCordon(*cordon);
+  if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
   LYNX_ASSIGN_OR_RETURN(
       Statement statement,
@@ -203,6 +209,43 @@ absl::Status Store::WritePlan(const InsertPlan& insert) {
       .BindBlob(ToProto(*insert.plan).SerializeAsString())
       .BindBlob(insert.cluster == nullptr ? "" : ToProto(*insert.cluster).SerializeAsString())
       .Run();
+}
+
+absl::Status Store::WriteCordon(const PutCordon& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        Statement::Prepare(db_.get(), put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
+                                                                             : "DELETE FROM cordons WHERE node=?"));
+  statement.Bind(put.node.value);
+  if (put.cordon.has_value()) {
+    statement.Bind(put.cordon->reason).Bind(put.cordon->drain ? 1 : 0).Bind(put.cordon->deadline.value).Bind(put.cordon->since.value);
+  }
+  return statement.Run();
+}
+
+absl::Status Store::WriteQueue(const PutQueue& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement,
+                        Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO queues VALUES(?, ?, ?, ?)"));
+  return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
+}
+
+absl::StatusOr<Controller::Settings> Store::LoadSettings() {
+  Controller::Settings settings;
+  LYNX_ASSIGN_OR_RETURN(Statement cordons,
+                        Statement::Prepare(db_.get(), "SELECT node, reason, drain, deadline_ns, since_ns FROM cordons"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, cordons.Next());
+    if (!more) break;
+    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1), .drain = cordons.Int(2) != 0,
+                                                 .deadline = Nanos(cordons.Int(3)), .since = Nanos(cordons.Int(4))};
+  }
+  LYNX_ASSIGN_OR_RETURN(Statement queues, Statement::Prepare(db_.get(), "SELECT name, weight, quota, may_borrow FROM queues"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, queues.Next());
+    if (!more) break;
+    settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
+                               .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
+  }
+  return settings;
 }
 
 absl::Status Store::WriteTrace(const InsertTrace& insert) {
@@ -331,7 +374,7 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   job.best_steps = row.Int(14);
   job.base_steps = row.Int(15);
   job.resume_step = row.Int(16);
-  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kReplan)) return damaged("its stop is unknown");
+  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kTimeLimit)) return damaged("its stop is unknown");
   job.stop = static_cast<StopKind>(row.Int(17));
   job.stop_reason = row.Text(18);
   job.cancel_requested = row.Int(19) != 0;

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/controller.h"
 #include "server/events.h"
 #include "server/job.h"
 #include "server/sqlite.h"
@@ -26,7 +27,8 @@ std::string SpecDigest(const JobSpec& spec);
 
 class Store {
  public:
-  static constexpr int64_t kSchemaVersion = 2;  // 1 had no traces and did not know what plans were made for
+  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues.
+  static constexpr int64_t kSchemaVersion = 3;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
@@ -42,6 +44,7 @@ class Store {
   };
   // All jobs. DataLoss where a row does not hold what it should.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
+  absl::StatusOr<Controller::Settings> LoadSettings();
   // nullptr: the job has none.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
   // What the job's plan was made for; nullptr: it has none, or an older server made it.
@@ -67,6 +70,8 @@ class Store {
   absl::Status WriteTrace(const InsertTrace& insert);
   absl::Status WriteRanks(const JobRecord& record);
   absl::Status WriteEvent(const InsertEvent& insert);
+  absl::Status WriteCordon(const PutCordon& put);
+  absl::Status WriteQueue(const PutQueue& put);
   absl::Status Delete(const DeleteJob& job);
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);

@@ -78,6 +78,25 @@ TEST(JobFile, ReadsAScheduleFromItsText) {
   EXPECT_THAT(ErrorOf(Replaced("resources:", "parallel: {schedule: custom}\nresources:")), HasSubstr("a schedule's text"));
 }
 
+TEST(JobFile, ReadsWhenAJobRunsAndWhatFailuresMean) {
+  const std::string text = Replaced("resources:",
+                                    "scheduling: {queue: research, priority: -5, hold: true, after: prepare 12ab, timeLimit: 90min, "
+                                    "preemptible: false}\nonFailure: |\n  exit 137: retry\n"
+                                    "  log ECC error: bank 7: exclude-node\n  exit 2: fail\nresources:");
+  const auto spec = ParseJobFile(text, "job.yaml", "/data");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const SchedulingSpec expected{.queue = "research", .priority = -5, .hold = true, .after = {"prepare", "12ab"},
+                                .time_limit = Nanos(5'400'000'000'000), .preemptible = false};
+  EXPECT_EQ(spec->scheduling, expected);
+  const std::vector<FailureRule> rules = {{.exit_code = 137, .action = FailureAction::kRetry},
+                                          {.log = "ECC error: bank 7", .action = FailureAction::kExcludeNode},
+                                          {.exit_code = 2, .action = FailureAction::kFail}};
+  EXPECT_EQ(spec->on_failure, rules);
+  const auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
+  ASSERT_TRUE(again.ok()) << again.status() << JobFileText(*spec);
+  EXPECT_EQ(*again, *spec);
+}
+
 TEST(JobFile, PrintedFileReadsBackEqual) {
   auto spec = ParseJobFile(Replaced("  steps: 10",
                                     "  steps: 10\n  minLr: 1.7e-5\n  seed: 18446744073709551615\n"
@@ -90,6 +109,16 @@ TEST(JobFile, PrintedFileReadsBackEqual) {
   auto again = ParseJobFile(JobFileText(*spec), "printed.yaml", "/elsewhere");
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << JobFileText(*spec);
   EXPECT_TRUE(*again == *spec) << JobFileText(*again) << "\nbecame\n" << JobFileText(*spec);
+}
+
+TEST(JobFile, SaysWhatAFailureRuleShouldBe) {
+  const auto with = [](const std::string& rule) { return ErrorOf(Replaced("resources:", "onFailure: \"" + rule + "\"\nresources:")); };
+  EXPECT_THAT(with("exit 1"), HasSubstr("expected rules such as 'exit 137: retry'"));
+  EXPECT_THAT(with("exit 1: again"), HasSubstr("expected retry, exclude-node or fail, found 'again'"));
+  EXPECT_THAT(with("exit one: fail"), HasSubstr("expected a whole number"));
+  EXPECT_THAT(with("exit 300: fail"), HasSubstr("expected an exit code from 0 to 255"));
+  EXPECT_THAT(with("log : fail"), HasSubstr("expected rules such as"));
+  EXPECT_THAT(with("signal 9: fail"), HasSubstr("expected rules such as"));
 }
 
 struct BadCase {

@@ -40,6 +40,10 @@ TEST(ScalarText, ReadsDurationsAndShares) {
   EXPECT_EQ(*ParseDuration("5us"), Nanos(5'000));
   EXPECT_EQ(*ParseDuration("1.5ms"), Nanos(1'500'000));
   EXPECT_EQ(*ParseDuration("0"), Nanos(0));
+  EXPECT_EQ(*ParseDuration("1.5h"), Nanos(5'400'000'000'000));
+  for (const char* text : {"0", "7ns", "1500us", "90s", "90min", "36h", "2d"}) {
+    EXPECT_EQ(DurationText(*ParseDuration(text)), text);
+  }
   for (const char* bad : {"", "5", "us", "-1us", "5 us", "99999999999s"})
     EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
   EXPECT_EQ(*ParseShare("0.83"), 830);

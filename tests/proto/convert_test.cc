@@ -84,6 +84,19 @@ TEST(ConvertTest, BadSpecsNameTheField) {
       {[](v1::JobSpec& s) { s.clear_checkpoint(); }, "checkpoint.keep is 0"},
       {[](v1::JobSpec& s) { s.mutable_checkpoint()->set_directory("x/y"); }, "checkpoint.directory is \"x/y\""},
       {[](v1::JobSpec& s) { s.set_max_restarts(-1); }, "maxRestarts is -1"},
+      {[](v1::JobSpec& s) { s.mutable_scheduling()->set_queue("Big"); }, "scheduling.queue is \"Big\": must be 1 to 48"},
+      {[](v1::JobSpec& s) { s.mutable_scheduling()->set_priority(1001); }, "scheduling.priority is 1001: must be from -1000"},
+      {[](v1::JobSpec& s) { s.mutable_scheduling()->add_after("a b"); }, "scheduling.after is \"a b\""},
+      {[](v1::JobSpec& s) { for (int i = 0; i < 101; ++i) s.mutable_scheduling()->add_after("a"); },
+       "scheduling.after is 101 jobs long"},
+      {[](v1::JobSpec& s) { s.mutable_scheduling()->set_time_limit_ns(-1); }, "scheduling.timeLimit is -1 ns"},
+      {[](v1::JobSpec& s) { s.add_on_failure(); }, "onFailure (exit code) is -1"},
+      {[](v1::JobSpec& s) { s.add_on_failure()->set_exit_code(256); }, "onFailure (exit code) is 256"},
+      {[](v1::JobSpec& s) { s.add_on_failure()->set_log("a\nb"); }, "onFailure is log a"},
+      {[](v1::JobSpec& s) { s.add_on_failure()->set_action(static_cast<v1::FailureAction>(3)); },
+       "onFailure[0].action is 3: must be one of retry (0)"},
+      {[](v1::JobSpec& s) { for (int i = 0; i < 33; ++i) s.add_on_failure()->set_exit_code(1); },
+       "onFailure is 33 rules long"},
   };
   for (const Case& c : cases) {
     v1::JobSpec message = GoodSpec();

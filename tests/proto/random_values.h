@@ -93,6 +93,21 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.checkpoint.every_steps = Pick(random, 0, 1000);
   spec.checkpoint.keep = static_cast<int32_t>(Pick(random, 1, 9));
   spec.max_restarts = static_cast<int32_t>(Pick(random, 0, 9));
+  spec.scheduling = {.queue = "q-" + std::to_string(Pick(random, 0, 9)),
+                     .priority = static_cast<int32_t>(Pick(random, -1000, 1000)),
+                     .hold = Pick(random, 0, 1) == 0,
+                     .after = std::vector<std::string>(static_cast<size_t>(Pick(random, 0, 3)), "before"),
+                     .time_limit = Nanos(Pick(random, 0, int64_t{1} << 50)),
+                     .preemptible = Pick(random, 0, 1) == 0};
+  for (int64_t i = Pick(random, 0, 2); i > 0; --i) {
+    FailureRule rule{.action = static_cast<FailureAction>(Pick(random, 0, 2))};
+    if (Pick(random, 0, 1) == 0) {
+      rule.exit_code = static_cast<int32_t>(Pick(random, 0, 255));
+    } else {
+      rule.log = "ECC error: 7";
+    }
+    spec.on_failure.push_back(rule);
+  }
   Normalize(spec);
   return spec;
 }

@@ -102,6 +102,22 @@ class Cluster {
     Settle();
     return job;
   }
+  void Hold(const JobId& id, const std::string& reason = "") {
+    Send(HoldRequested{++requests_, id, reason});
+    Settle();
+  }
+  void Release(const JobId& id) {
+    Send(ReleaseRequested{++requests_, id});
+    Settle();
+  }
+  void SetCordon(const std::string& node, std::optional<Cordon> cordon) {
+    Send(CordonRequested{++requests_, NodeId(node), std::move(cordon)});
+    Settle();
+  }
+  void SetQueue(const QueueConfig& queue) {
+    Send(QueueRequested{++requests_, queue});
+    Settle();
+  }
   void Cancel(const JobId& id, const std::string& reason = "") {
     Send(CancelRequested{++requests_, id, reason});
     Settle();
@@ -225,7 +241,10 @@ class Cluster {
   void Measure(const std::string& name) {
     FakeNode& node = Node(name);
     HardwareProfile profile = node.agent.profile != nullptr ? *node.agent.profile : StatedCpuProfile();
-    for (const LayerShape& shape : node.wanted.shapes) profile.measured.push_back({.shape = shape});
+    for (const LayerShape& shape : node.wanted.shapes) {
+      ShapeTimes& times = profile.measured.emplace_back(ShapeTimes{.shape = shape});
+      for (OpTimes& op : times.ops) op.forward = Nanos(1'000);
+    }
     node.agent.profile = std::make_shared<const HardwareProfile>(profile);
     Send(AgentReported{node.agent_stream, "10.0.0.1", node.agent});
     Settle();
@@ -257,6 +276,7 @@ class Cluster {
     plans_.clear();
     for (auto& [name, node] : nodes_) node.agent_stream = node.worker_stream = 0;
     controller_ = std::make_unique<Controller>(options_);
+    controller_->RestoreSettings(settings_);
     Carry(controller_->Restore(jobs, now_, now_));
   }
   Controller& controller() { return *controller_; }
@@ -384,6 +404,12 @@ class Cluster {
       } else if (auto* drop = std::get_if<DeleteJob>(&effect)) {
         EXPECT_EQ(stored_.erase(drop->job), 1u);
         stored_plans_.erase(drop->job);
+      } else if (auto* cordon = std::get_if<PutCordon>(&effect)) {
+        settings_.cordons.erase(cordon->node);
+        if (cordon->cordon.has_value()) settings_.cordons[cordon->node] = *cordon->cordon;
+      } else if (auto* queue = std::get_if<PutQueue>(&effect)) {
+        std::erase_if(settings_.queues, [&](const QueueConfig& known) { return known.name == queue->queue.name; });
+        settings_.queues.push_back(queue->queue);
       } else if (auto* ask = std::get_if<PlanJob>(&effect)) {
         plans_.push_back(*ask);
       } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
@@ -409,6 +435,7 @@ class Cluster {
   std::unique_ptr<Controller> controller_;
   Nanos now_{1'000'000'000'000};
   std::map<std::string, FakeNode> nodes_;
+  Controller::Settings settings_;  // stored
   std::map<JobId, JobRecord> stored_;
   std::map<JobId, std::shared_ptr<const Plan>> stored_plans_;
   std::map<JobId, std::vector<JobEvent>> events_;

@@ -2,59 +2,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/server/controller_fixture.h"
+#include "tests/server/controller_steps.h"
 
 namespace lynx {
 namespace {
 
+using ::lynx::testing::Answer;
 using ::lynx::testing::Cluster;
+using ::lynx::testing::Elastic;
 using ::lynx::testing::FakeRank;
+using ::lynx::testing::GiveWay;
+using ::lynx::testing::kExitYielded;
+using ::lynx::testing::kFour;
+using ::lynx::testing::kOne;
+using ::lynx::testing::kTwo;
 using ::lynx::testing::MakeSpec;
 using ::lynx::testing::MakeTestPlan;
+using ::lynx::testing::PlanOf;
+using ::lynx::testing::RunSteps;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const ParallelLayout kOne{1, 1, 1};
-const ParallelLayout kTwo{1, 2, 1};
-const ParallelLayout kFour{2, 2, 1};
-constexpr int kExitYielded = 5;
-
-std::shared_ptr<const Plan> PlanOf(const JobSpec& spec, const ParallelLayout& layout, int64_t step_millis) {
-  Plan plan = *MakeTestPlan(spec, layout);
-  plan.step = Nanos(step_millis * 1'000'000);
-  plan.digest = std::string(64, static_cast<char>('a' + layout.ranks()));
-  return std::make_shared<const Plan>(plan);
-}
-
-// All that asked for a plan get this one.
-void Answer(Cluster& cluster, const ParallelLayout& layout, int64_t step_millis) {
-  ASSERT_FALSE(cluster.plans().empty());
-  cluster.AnswerPlansWith(PlanOf(cluster.plans().front().request.spec, layout, step_millis));
-}
-
-JobSpec Elastic(int32_t min_ranks, int32_t max_ranks, int64_t steps = 10'000) {
-  JobSpec spec = MakeSpec("gpt", min_ranks, max_ranks);
-  spec.train.steps = steps;
-  return spec;
-}
-
-JobId RunSteps(Cluster& cluster, const JobSpec& spec, const ParallelLayout& layout, int64_t steps,
-               int64_t step_millis = 100) {
-  const JobId job = cluster.Submit(spec);
-  cluster.MeasureAll();
-  Answer(cluster, layout, step_millis);
-  cluster.AllReady(job);
-  for (int64_t step = 0; step < steps; ++step) cluster.StepAll(job, step);
-  return job;
-}
-
-// Every rank gives way after so many steps.
-void GiveWay(Cluster& cluster, const JobId& job, int64_t steps) {
-  cluster.Say(job, 0, RankCheckpoint{steps, "/c/step", Bytes(1)});
-  cluster.SayAll(job, [&](int32_t) { return RankMessage{.body = RankGaveWay{steps}}; });
-  const int32_t ranks = cluster.Ranks(job);
-  for (int32_t r = 0; r < ranks; ++r) cluster.Exit(job, r, kExitYielded);
-}
 
 // A job on n0 that has trained, with a second node that has come; its plan for both is asked for.
 JobId WithMoreToHave(Cluster& cluster, const JobSpec& spec, int64_t steps = 6) {

@@ -22,6 +22,12 @@ JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
   spec.resources.max_ranks = static_cast<int32_t>(1 + random.Below(most_ranks));
   spec.resources.min_ranks = random.Chance(0.6) ? 1 : spec.resources.max_ranks;
   spec.max_restarts = random.Chance(0.2) ? 1 : 30;
+  SchedulingSpec& scheduling = spec.scheduling;
+  scheduling.priority = static_cast<int32_t>(random.Below(3)) - 1;
+  if (random.Chance(0.3)) scheduling.queue = "team";
+  scheduling.preemptible = random.Chance(0.9);
+  if (i > 0 && random.Chance(0.2)) scheduling.after = {absl::StrCat("job", random.Below(static_cast<int64_t>(i)))};
+  if (random.Chance(0.15)) scheduling.time_limit = Seconds(random.Between(30, 300));
   Normalize(spec);
   return spec;
 }
@@ -31,7 +37,7 @@ JobSpec SpecOf(size_t i, int32_t most_ranks, Random& random) {
 // Asks until the server has answered; under the same key.
 void World::Submit(size_t index) {
   ClientJob& client = clients_[index];
-  if (client.acknowledged.has_value()) return;
+  if (client.acknowledged.has_value() || client.refused) return;
   const int64_t request = ++last_request_;
   requests_[request] = index;
   Give(JobSubmitted{.request = request,
@@ -111,6 +117,7 @@ void World::Mend() {
   common_.Tell("everything is mended");
   faults_over_ = true;
   if (controller_ == nullptr) StartServer();
+  LetGo();
   for (auto& [name, node] : nodes_) {
     node.cut_to_server = node.cut_from_server = node.isolated = false;
     name == doomed_ ? CrashNode(node) : StartDaemons(node);
@@ -119,6 +126,7 @@ void World::Mend() {
 
 bool World::AllEnded() const {
   for (const ClientJob& client : clients_) {
+    if (client.refused) continue;
     if (!client.acknowledged.has_value()) return false;
     const auto stored = store_.find(*client.acknowledged);
     if (stored == store_.end() || !IsFinal(stored->second.record.state)) return false;
@@ -126,8 +134,23 @@ bool World::AllEnded() const {
   return true;
 }
 
+bool World::MayHaveFailed(const ClientJob& client, const JobRecord& job) const {
+  const bool in_time = client.spec.scheduling.time_limit == Nanos(0) || job.trained < client.spec.scheduling.time_limit;
+  return job.restart_charge > client.spec.max_restarts || !in_time || job.reason.find("does not fit") != std::string::npos;
+}
+
+bool World::MayBeCancelled(const ClientJob& client, const JobRecord& job) const {
+  if (client.cancelled) return true;
+  for (const std::string& name : client.spec.scheduling.after) {
+    const JobRecord* before = StoredByName(name);
+    if (before != nullptr && IsFinal(before->state) && before->state != JobState::kSucceeded) return job.generation == Generation(0);
+  }
+  return false;
+}
+
 void World::CheckEnd() {
   for (const ClientJob& client : clients_) {
+    if (client.refused) continue;
     if (!client.acknowledged.has_value()) {
       common_.Violation(absl::StrCat("the submission ", client.key, " is never answered"));
       continue;
@@ -150,13 +173,13 @@ void World::CheckEnd() {
         break;
       case JobState::kFailed:
         ++common_.outcome.failed;
-        if (job.restart_charge <= client.spec.max_restarts && job.reason.find("does not fit") == std::string::npos) {
+        if (!MayHaveFailed(client, job)) {
           common_.Violation(absl::StrCat("job ", job.id.value, " failed without a cause: ", job.reason));
         }
         break;
       case JobState::kCancelled:
         ++common_.outcome.cancelled;
-        if (!client.cancelled) common_.Violation(absl::StrCat("job ", job.id.value, " was cancelled by nobody"));
+        if (!MayBeCancelled(client, job)) common_.Violation(absl::StrCat("job ", job.id.value, " was cancelled by nobody"));
         break;
       default:
         common_.Violation(absl::StrCat("job ", job.id.value, " never ends: ", JobStateName(job.state), ", ", job.reason));
@@ -184,6 +207,7 @@ Outcome World::Run() {
     common_.timeline.After(Seconds(common_.random.Between(0, 120)), [this, i] { Submit(i); });
   }
   common_.timeline.After(Seconds(common_.random.Between(2, 20)), [this] { Fault(); });
+  common_.timeline.After(Seconds(common_.random.Between(2, 40)), [this] { Meddle(); });
   const Nanos begin = common_.timeline.now();
   while (common_.timeline.now() - begin < Seconds(kFaultsFor)) common_.timeline.RunNext();
   Mend();

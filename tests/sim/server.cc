@@ -42,6 +42,7 @@ World::World(const Options& options) : common_{.options = options, .random = Ran
 void World::StartServer() {
   ++epoch_;
   controller_ = std::make_unique<Controller>(controller_options_);
+  controller_->RestoreSettings(settings_);
   std::vector<Controller::StoredJob> jobs;
   for (const auto& [id, stored] : store_) {
     jobs.push_back({stored.record, IsFinal(stored.record.state) ? nullptr : stored.plan});
@@ -107,6 +108,12 @@ void World::Carry(std::vector<Effect> effects, const EventBody* cause) {
 }
 
 void World::Commit(const std::vector<Effect>& effects) {
+  for (const Effect& effect : effects) {
+    const auto* cordon = std::get_if<PutCordon>(&effect);
+    if (cordon == nullptr) continue;
+    settings_.cordons.erase(cordon->node);
+    if (cordon->cordon.has_value()) settings_.cordons[cordon->node] = *cordon->cordon;
+  }
   CheckStore(effects);
   for (const Effect& effect : effects) {
     if (const auto* insert = std::get_if<InsertJob>(&effect)) {
@@ -128,6 +135,9 @@ void World::Commit(const std::vector<Effect>& effects) {
       }
     } else if (const auto* drop = std::get_if<DeleteJob>(&effect)) {
       store_.erase(drop->job);
+    } else if (const auto* queue = std::get_if<PutQueue>(&effect)) {
+      std::erase_if(settings_.queues, [&](const QueueConfig& known) { return known.name == queue->queue.name; });
+      settings_.queues.push_back(queue->queue);
     }
   }
 }
@@ -142,6 +152,8 @@ void World::CheckStore(const std::vector<Effect>& effects) {
     if (after.generation < before.generation) {
       common_.Violation(absl::StrCat("job ", after.id.value, " goes back to generation ", after.generation.value));
     }
+    if (after.generation > before.generation) CheckNewGeneration(after);
+    common_.outcome.preemptions += after.preemptions - before.preemptions;
     if (before.state == after.state) continue;
     if (IsFinal(before.state)) common_.Violation(absl::StrCat("job ", after.id.value, " goes on after its end"));
     bool explained = false;
@@ -177,6 +189,14 @@ void World::CarryOne(Effect& effect) {
     ClientJob& client = clients_[found->second];
     requests_.erase(found);
     if (common_.random.Chance(faults_over_ ? 0 : 0.2)) return;  // the answer is lost
+    const bool depends = !client.spec.scheduling.after.empty();
+    const auto never_comes = [&](const ClientJob& other) { return other.refused && other.spec.name == client.spec.scheduling.after.front(); };
+    if (depends && absl::IsNotFound(reply->status)) {  // not yet there
+      client.refused = std::any_of(clients_.begin(), clients_.end(), never_comes);
+      return;
+    }
+    client.refused = depends && absl::IsFailedPrecondition(reply->status);
+    if (client.refused) return;
     if (!reply->status.ok()) return common_.Violation(absl::StrCat("refused: ", std::string(reply->status.message())));
     if (client.acknowledged.has_value() && *client.acknowledged != reply->job) {
       common_.Violation(absl::StrCat("the key ", client.key, " names jobs ", client.acknowledged->value, " and ",

@@ -132,6 +132,7 @@ struct ClientJob {
   JobSpec spec;
   std::optional<JobId> acknowledged;
   bool cancelled = false;
+  bool refused = false;  // for good: what it was to begin after has failed
 };
 
 class World {
@@ -204,6 +205,14 @@ class World {
   void Submit(size_t client);
   void Fault();
   void Mend();
+  bool MayHaveFailed(const ClientJob& client, const JobRecord& job) const;
+  bool MayBeCancelled(const ClientJob& client, const JobRecord& job) const;
+
+  // people.cc: what people ask for, and whether they get it
+  void Meddle();
+  void LetGo();
+  void CheckNewGeneration(const JobRecord& job);
+  const JobRecord* StoredByName(const std::string& name) const;
   void CheckEnd();
   bool AllEnded() const;
 
@@ -222,6 +231,7 @@ class World {
     int64_t events = 0;
   };
   std::map<JobId, Stored> store_;
+  Controller::Settings settings_;  // stored
   std::map<int64_t, Stream> streams_;
   int64_t last_stream_ = 0;
   int32_t last_port_ = 1000;

@@ -1,0 +1,442 @@
+// The queue: whose turn it is, who may pass, who makes room, and why a job waits. See controller.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "server/controller.h"
+#include "server/texts.h"
+
+namespace lynx {
+namespace {
+
+// Jobs of each queue that are looked at; those behind them cannot be told more than their place.
+constexpr size_t kDepth = 100;
+
+std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) {
+  return {-record.spec->scheduling.priority, record.submission};
+}
+
+}  // namespace
+
+// What one pass over the queue has seen so far.
+struct Controller::Line {
+  const Job* head = nullptr;  // the first that has to wait
+  std::optional<Expectation> expectation;  // of it
+  std::string room;                        // who gives way to it
+  int64_t ahead = 0;                       // jobs that wait and come before
+  std::map<DeviceKind, std::vector<NodeDevices>> free;  // but for what single jobs do not use
+};
+
+void Controller::SetReady(const Job& job) {
+  const JobRecord& record = job.record;
+  auto& line = ready_[record.spec->scheduling.queue];
+  line.erase(KeyOf(record));
+  const bool ready = queue_.contains(record.submission) && (!record.held || Makes(Mistake::kForgetHolds)) && record.waits_for.empty();
+  if (ready) line.insert(KeyOf(record));
+  if (line.empty()) ready_.erase(record.spec->scheduling.queue);
+}
+
+void Controller::Enqueue(Job& job) {
+  queue_.insert(job.record.submission);
+  if (!job.record.waits_for.empty()) dependents_.insert(job.record.id);
+  job.line_until = job.record.generation == Generation(0) ? Nanos(0) : now_ + options_.return_timeout;
+  SetReady(job);
+  job.record.pending = WhyNotReady(job);
+  schedule_ = true;
+}
+
+void Controller::Dequeue(Job& job) {
+  queue_.erase(job.record.submission);
+  dependents_.erase(job.record.id);
+  SetReady(job);
+  job.structural = false;
+  job.line_until = Nanos(0);
+  job.record.pending.clear();
+  job.record.expected_start = Nanos(0);
+}
+
+std::string Controller::NameText(const Job& job) const {
+  return absl::StrCat(job.record.spec->name, " (", job.record.id.value, ")");
+}
+
+// Jobs that wait for others: one of those has succeeded, or never will.
+void Controller::SettleDependencies() {
+  const std::set<JobId> dependents = dependents_;
+  for (const JobId& id : dependents) {
+    Job& job = jobs_.at(id);
+    std::vector<JobId>& waits_for = job.record.waits_for;
+    const size_t before = waits_for.size();
+    const auto state = [&](const JobId& other) {  // one whose submission was lost takes this one along in a moment
+      return jobs_.contains(other) ? jobs_.at(other).record.state : JobState::kQueued;
+    };
+    std::erase_if(waits_for, [&](const JobId& other) { return state(other) == JobState::kSucceeded; });
+    const auto ended = std::find_if(waits_for.begin(), waits_for.end(), [&](const JobId& other) { return IsFinal(state(other)); });
+    if (ended != waits_for.end()) {
+      const Job& other = jobs_.at(*ended);
+      EndJob(job, JobState::kCancelled, "cancelled",
+             absl::StrCat("it was to begin after ", NameText(other), ", which ",
+                          other.record.state == JobState::kFailed ? "has failed" : "was cancelled"));
+      continue;
+    }
+    if (waits_for.size() == before) continue;
+    Touch(job);
+    if (waits_for.empty()) dependents_.erase(id);
+    SetReady(job);
+    SetPending(job, WhyNotReady(job));
+  }
+}
+
+void Controller::Schedule() {
+  SettleDependencies();
+  while (Pass()) {
+  }
+  LookForMore();
+}
+
+std::map<std::string, int32_t> Controller::UsedByQueue() const {
+  std::map<std::string, int32_t> used;
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    if (job.record.state == JobState::kQueued) continue;
+    used[job.record.spec->scheduling.queue] +=
+        static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
+  }
+  return used;
+}
+
+std::vector<Turn> Controller::Turns() const {
+  std::map<std::string, std::vector<WaitingJob>> waiting;
+  for (const auto& [queue, line] : ready_) {
+    std::vector<WaitingJob>& jobs = waiting[queue];
+    for (const auto& [priority, submission] : line) {
+      const Job& job = jobs_.at(by_submission_.at(submission));
+      const int32_t planned = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : DemandOf(job).min_ranks;
+      jobs.push_back({submission, planned});
+      if (jobs.size() == kDepth) break;
+    }
+  }
+  return OrderOfTurns(waiting, UsedByQueue(), queues_);
+}
+
+// True if something has begun, so that everything is to be looked at anew.
+bool Controller::Pass() {
+  if (ready_.empty()) return false;
+  Line line;
+  for (const Turn& turn : Turns()) {
+    Job& job = jobs_.at(by_submission_.at(turn.submission));
+    job.record.expected_start = Nanos(0);
+    if (turn.standing == Standing::kOverQuota) {
+      SetPending(job, WhyWaits(job, turn.standing, line));
+      continue;
+    }
+    if (line.head == nullptr) {
+      if (TryHead(job, line)) return true;
+      job.structural = !Fits(job, WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)).has_value();
+      if (!job.structural || now_ < job.line_until) {
+        line.head = &job;
+        line.expectation = Expect(job);
+        line.room = MakeRoomFor(job, turn.standing, line);
+        if (line.expectation.has_value()) job.record.expected_start = wall_ + (line.expectation->at - now_);
+      }
+    } else if (TryBackfill(job, line)) {
+      return true;
+    }
+    SetPending(job, WhyWaits(job, turn.standing, line));
+    ++line.ahead;
+  }
+  return false;
+}
+
+// What the job would have of these: its plan's devices, or others that it would be planned for.
+std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std::vector<NodeDevices>& free) const {
+  if (job.plan != nullptr) {
+    std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free);
+    if (placement.has_value() || !IsElastic(job)) return placement;
+  }
+  std::optional<Reservation> reservation = Reserve(free, DemandOf(job));
+  if (!reservation.has_value() || (job.plan != nullptr && reservation->devices == job.replanning.considered)) {
+    return std::nullopt;
+  }
+  return std::move(reservation->devices);
+}
+
+// On some of these devices, if they do.
+bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
+  if (job.plan == nullptr) {
+    std::optional<Reservation> reservation = Reserve(free, DemandOf(job));
+    if (!reservation.has_value()) return false;
+    job.tried_kind = KindOf(job);
+    BeginPlanning(job, *std::move(reservation));
+    return true;
+  }
+  const int32_t needed = job.plan->layout.ranks();
+  if (const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free)) {
+    StartGeneration(job, *placement, "placed",
+                    absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
+    return true;
+  }
+  return ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
+}
+
+// What it could have; found once for all jobs of a pass.
+std::vector<NodeDevices> Controller::FreeFor(const Job& job, Line& line) const {
+  const DeviceKind kind = KindOf(job);
+  auto known = line.free.find(kind);
+  if (known == line.free.end()) known = line.free.emplace(kind, FreeDevices(kind, nullptr)).first;
+  return WithoutNodes(known->second, job.record.excluded);
+}
+
+bool Controller::TryHead(Job& job, Line& line) {
+  if (TryBegin(job, FreeFor(job, line))) return true;
+  return MakeSpeculatorsLeave(job) && TryBegin(job, FreeDevices(KindOf(job), &job));
+}
+
+// Jobs behind it that are only planned, to see whether they would pass, keep nobody waiting.
+bool Controller::MakeSpeculatorsLeave(const Job& job) {
+  std::vector<DeviceRef> held;
+  std::vector<JobId> speculators;
+  for (const JobId& id : unfinished_) {
+    const Job& other = jobs_.at(id);
+    if (!other.speculative || other.record.state != JobState::kPlanning) continue;
+    held.insert(held.end(), other.reservation.devices.begin(), other.reservation.devices.end());
+    speculators.push_back(id);
+  }
+  if (speculators.empty() || !Fits(job, With(FreeDevices(KindOf(job), &job), held)).has_value()) return false;
+  for (const JobId& id : speculators) {
+    Job& other = jobs_.at(id);
+    other.speculative = false;
+    EndPlanning(other);
+    Enqueue(other);
+    SetState(other, JobState::kQueued, "queued", absl::StrCat("makes room for ", NameText(job), ", which is before it"));
+  }
+  return true;
+}
+
+// Behind one that waits: on devices that this one will not have, or if it ends before this one begins.
+bool Controller::TryBackfill(Job& job, Line& line) {
+  const std::vector<NodeDevices> free = FreeFor(job, line);
+  if (!line.expectation.has_value() || !Fits(job, free).has_value()) return false;
+  if (TryBegin(job, Without(free, line.expectation->devices))) return true;
+  const Nanos window = line.expectation->at - now_;
+  const Nanos limit = job.record.spec->scheduling.time_limit;
+  const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
+  if (limited || (job.plan != nullptr && Remaining(job) <= window)) return TryBegin(job, free);
+  if (job.plan != nullptr || window <= options_.soon) return false;
+  job.speculative = true;  // its plan says how long it takes
+  return TryBegin(job, free);
+}
+
+// What the job takes from now on, by what its steps took or are predicted to take.
+Nanos Controller::Remaining(const Job& job) const {
+  const JobRecord& record = job.record;
+  const bool measured = record.state == JobState::kRunning && record.progress.step > Nanos(0);
+  const Nanos step = measured ? record.progress.step : job.plan->step;
+  const double steps = static_cast<double>(std::max<int64_t>(0, record.spec->train.steps - record.progress.steps_done));
+  constexpr double kFar = 1e18;  // 31 years
+  Nanos remaining(static_cast<int64_t>(std::min(kFar, steps * static_cast<double>(step.value))));
+  const Nanos limit = record.spec->scheduling.time_limit;
+  if (limit > Nanos(0)) remaining = std::min(remaining, std::max(Nanos(0), limit - Trained(job)));
+  return remaining;
+}
+
+// When the job would begin if nobody passed it.
+std::optional<Expectation> Controller::Expect(const Job& job) const {
+  std::vector<Release> releases;
+  for (const JobId& id : unfinished_) {
+    const Job& other = jobs_.at(id);
+    if (other.record.ranks.empty() || KindOf(other) != KindOf(job)) continue;
+    Release release{.at = IsStopping(other) || other.record.stop == StopKind::kPreempt ? now_ : now_ + Remaining(other)};
+    for (const RankRecord& rank : other.record.ranks) release.devices.push_back(rank.where);
+    releases.push_back(std::move(release));
+  }
+  // Cordoned nodes and those that the job does not use are of no use to it.
+  std::set<NodeId> usable;
+  for (const NodeDevices& node : WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)) usable.insert(node.node);
+  for (Release& release : releases) {
+    std::erase_if(release.devices, [&](const DeviceRef& device) { return !usable.contains(device.node); });
+  }
+  return WhenFits(FreeDevices(KindOf(job), &job), std::move(releases),
+                  [&](const std::vector<NodeDevices>& free) { return Fits(job, free); });
+}
+
+// Of those that have these devices.
+std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const {
+  std::vector<std::string> names;
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    const bool has = std::any_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
+      return std::find(devices.begin(), devices.end(), rank.where) != devices.end();
+    });
+    if (job.record.stop == StopKind::kPreempt && has) names.push_back(NameText(job));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it is
+// within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
+std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Line& line) {
+  if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon) return WhoGivesWay(line.expectation->devices);
+  std::map<std::string, int32_t> used = UsedByQueue();
+  std::vector<NodeDevices> free = FreeDevices(KindOf(head), &head);
+  std::vector<Job*> candidates;
+  for (const JobId& id : unfinished_) {
+    Job& job = jobs_.at(id);
+    const JobRecord& record = job.record;
+    if (record.ranks.empty() || KindOf(job) != KindOf(head)) continue;
+    if (record.stop != StopKind::kNone) continue;
+    const bool asks = record.state == JobState::kRunning && record.spec->scheduling.preemptible && now_ >= job.spared_until &&
+                      job.replanning.steps_done > 0;
+    if (asks) candidates.push_back(&job);
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Job* a, const Job* b) {
+    const auto key = [](const Job& job) {
+      return std::tuple(job.record.spec->scheduling.priority, Nanos(0) - job.replanning.began, -job.record.submission);
+    };
+    return key(*a) < key(*b);
+  });
+  const int32_t priority = head.record.spec->scheduling.priority;
+  std::vector<Job*> victims;
+  std::vector<std::vector<DeviceRef>> holders;
+  for (Job* job : candidates) {
+    const SchedulingSpec& scheduling = job->record.spec->scheduling;
+    const auto config = queues_.find(scheduling.queue);
+    const bool borrows = standing == Standing::kWithinQuota && scheduling.queue != head.record.spec->scheduling.queue &&
+                         config != queues_.end() && config->second.quota > 0 && used[scheduling.queue] > config->second.quota;
+    if (scheduling.priority >= priority && !borrows) continue;
+    used[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());
+    victims.push_back(job);
+    holders.emplace_back();
+    for (const RankRecord& rank : job->record.ranks) holders.back().push_back(rank.where);
+  }
+  const auto chosen =
+      WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return Fits(head, devices); });
+  if (!chosen.has_value()) return "";
+  std::vector<std::string> names;
+  for (const size_t i : *chosen) {
+    names.push_back(NameText(*victims[i]));
+    AskToGiveWay(*victims[i], StopKind::kPreempt, "preempted",
+                 absl::StrCat("makes room for ", NameText(head), " of priority ", priority, " in queue ",
+                              head.record.spec->scheduling.queue));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// Whether a job waits that comes before this one, which has trained.
+bool Controller::SomeoneIsBefore(const Job& job) const {
+  return std::any_of(ready_.begin(), ready_.end(), [&](const auto& entry) {
+    return std::any_of(entry.second.begin(), entry.second.end(), [&](const auto& key) {
+      return key < KeyOf(job.record) && !jobs_.at(by_submission_.at(key.second)).structural;
+    });
+  });
+}
+
+bool Controller::SomeoneWaits() const {
+  return std::any_of(ready_.begin(), ready_.end(), [&](const auto& entry) {
+    return std::any_of(entry.second.begin(), entry.second.end(),
+                       [&](const auto& key) { return !jobs_.at(by_submission_.at(key.second)).structural; });
+  });
+}
+
+std::vector<PendingReason> Controller::WhyNotReady(const Job& job) const {
+  const JobRecord& record = job.record;
+  std::vector<PendingReason> reasons;
+  if (record.held) reasons.push_back({"held", absl::StrCat("is held; 'lynxctl release ", record.id.value, "' lets it begin")});
+  if (!record.waits_for.empty()) {
+    std::vector<std::string> names;
+    for (const JobId& id : record.waits_for) {
+      if (jobs_.contains(id)) names.push_back(NameText(jobs_.at(id)));
+    }
+    reasons.push_back({"dependency", absl::StrCat("begins after ", absl::StrJoin(names, ", "), " has succeeded")});
+  }
+  return reasons;
+}
+
+// What no wait helps comes first.
+std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) const {
+  const JobRecord& record = job.record;
+  const DeviceKind kind = KindOf(job);
+  const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : DemandOf(job).min_ranks;
+  int32_t all = 0, cordoned = 0;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.worker_attached()) continue;
+    for (const Device& device : node.agent.devices) {
+      if (device.kind != kind) continue;
+      ++all;
+      cordoned += cordons_.contains(name) ? 1 : 0;
+    }
+  }
+  const std::vector<NodeDevices> free = FreeFor(job, line);
+  const int32_t count = CountDevices(free);
+  const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
+  const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", count, count == 1 ? " is free" : " are free",
+                                        cordoned > 0 ? absl::StrCat(", and ", cordoned, " of cordoned nodes") : "");
+  std::vector<PendingReason> reasons;
+  if (job.structural && needed > all) {
+    reasons.push_back({"structural", absl::StrCat(waits, ", but the attached nodes have ", all,
+                                                  "; attach more nodes or ask for fewer ranks")});
+  } else if (job.structural) {
+    reasons.push_back({"structural",
+                       absl::StrCat(waits, job.plan != nullptr || DemandOf(job).group > 1 ? " with its tensor-parallel groups inside nodes" : "",
+                                    have, record.excluded.empty() ? "" : absl::StrCat(", without its excluded nodes ", NodeNames(record.excluded)))});
+  }
+  const std::string& queue = record.spec->scheduling.queue;
+  const auto config = queues_.find(queue);
+  if (standing == Standing::kOverQuota) {
+    reasons.push_back({"quota", absl::StrCat("queue ", queue, " has a quota of ", CountText(config->second.quota, kind),
+                                             " and does not borrow; waits for ", CountText(needed, kind), " of it")});
+  } else if (standing == Standing::kBorrows) {
+    reasons.push_back({"quota", absl::StrCat("would borrow: queue ", queue, " has a quota of ",
+                                             CountText(config->second.quota, kind), ", and those within theirs come before")});
+  }
+  if (line.head != nullptr && line.head != &job) {
+    reasons.push_back({"ahead", absl::StrCat(Plural(line.ahead, "job"), line.ahead == 1 ? " is" : " are", " ahead, the first is ",
+                                             NameText(*line.head))});
+  }
+  if (!job.structural && standing != Standing::kOverQuota) {
+    const char* inside = count >= needed && line.head == &job ? " with its tensor-parallel groups inside nodes" : "";
+    reasons.push_back({"capacity", absl::StrCat(waits, inside, have)});
+    if (line.head == &job && !line.room.empty()) reasons.push_back({"capacity", absl::StrCat(line.room, " gives way to it")});
+  }
+  if (count > 0 && count < needed && job.plan == nullptr) {
+    Demand fewer = DemandOf(job);
+    const ParallelSpec& pinned = record.spec->parallel;
+    fewer.min_ranks = std::max(1, pinned.tp) * std::max(1, pinned.pp) * std::max(1, pinned.dp);
+    const auto possible = Reserve(free, fewer);
+    if (possible.has_value() && static_cast<int32_t>(possible->devices.size()) < needed) {
+      reasons.push_back({"near-miss", absl::StrCat("could begin now with ", Plural(static_cast<int64_t>(possible->devices.size()), "rank"))});
+    }
+  }
+  return reasons;
+}
+
+void Controller::SetPending(Job& job, std::vector<PendingReason> pending) {
+  std::vector<std::string> texts;
+  for (const PendingReason& reason : pending) texts.push_back(reason.text);
+  job.record.pending = std::move(pending);
+  const std::string reason = absl::StrJoin(texts, "; ");
+  if (reason.empty() || job.record.reason == reason) return;
+  job.record.reason = reason;
+  notices_[job.record.id];
+}
+
+std::vector<Controller::QueueView> Controller::Queues() const {
+  std::map<std::string, QueueView> views;
+  views[kDefaultQueue].config.name = kDefaultQueue;
+  for (const auto& [name, config] : queues_) views[name].config = config;
+  for (const auto& [name, used] : UsedByQueue()) views[name].devices = used;
+  for (const JobId& id : unfinished_) {
+    const JobRecord& record = jobs_.at(id).record;
+    QueueView& view = views[record.spec->scheduling.queue];
+    (record.state == JobState::kQueued ? view.waiting : view.running) += 1;
+  }
+  std::vector<QueueView> all;
+  for (auto& [name, view] : views) {
+    view.config.name = name;
+    all.push_back(std::move(view));
+  }
+  return all;
+}
+
+}  // namespace lynx
