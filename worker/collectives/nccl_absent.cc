@@ -4,6 +4,8 @@
 
 namespace lynx {
 
+std::string NcclName() { return ""; }
+
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions&, Communicator&, Backend&) {
   return absl::UnimplementedError(
       "this build has no NCCL, without which ranks on GPUs cannot communicate; build on a machine with the CUDA toolkit "

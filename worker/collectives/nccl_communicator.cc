@@ -562,6 +562,13 @@ absl::Status NcclCommunicator::LookAtLineLocked(Line& line, Nanos idle_timeout) 
 
 }  // namespace
 
+std::string NcclName() {
+  int version = 0;
+  // As NCCL writes them since 2.9: 22803 is 2.28.3.
+  if (ncclGetVersion(&version) != ncclSuccess) return "NCCL of an unknown version";
+  return absl::StrCat("NCCL ", version / 10'000, ".", version / 100 % 100, ".", version % 100);
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> MakeNcclCommunicator(const NcclOptions& options, Communicator& host,
                                                                    Backend& backend) {
   auto communicator = std::make_unique<NcclCommunicator>(options, host, backend);

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
@@ -38,6 +39,9 @@ struct NcclOptions {
   Nanos connect_timeout{120'000'000'000};  // of each route
   Nanos idle_timeout{0};                   // as in CommunicatorOptions: of each transfer
 };
+
+// "NCCL 2.28.3", of this process; empty where the build has none. Ranks of one job need the same.
+std::string NcclName();
 
 // Collective. `host` is what ConnectTcp gave for the same layout and rank; it and the backend outlive the result.
 // InvalidArgument: options that cannot be. Unimplemented: this build has no NCCL, or the backend no queues.

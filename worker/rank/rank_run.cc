@@ -18,6 +18,7 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
 #include "worker/rank/checkpoint_writer.h"
+#include "worker/rank/device_transport.h"
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
 #include "worker/rank/resume.h"
@@ -242,14 +243,14 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .cancellation = cancellation});
 }
 
-// By NCCL; in a build without it through this process's memory.
+// By NCCL; where no rank has it, through the processes' memory.
 absl::StatusOr<std::unique_ptr<Communicator>> BetweenDevices(const RankConfig& config, Communicator& between_hosts,
                                                              Backend& backend) {
   const ParallelLayout& layout = config.context.layout;
-  absl::StatusOr<std::unique_ptr<Communicator>> nccl = MakeNcclCommunicator(
-      {.layout = layout, .rank = config.rank, .idle_timeout = kIdleLimit}, between_hosts, backend);
-  if (!absl::IsUnimplemented(nccl.status())) return nccl;
-  return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
+  LYNX_ASSIGN_OR_RETURN(const bool by_nccl,
+                        AgreeOnNccl(NcclName(), MachineName(), {config.rank, layout.ranks(), between_hosts}));
+  if (!by_nccl) return std::make_unique<StagedCommunicator>(layout, config.rank, between_hosts, backend);
+  return MakeNcclCommunicator({.layout = layout, .rank = config.rank, .idle_timeout = kIdleLimit}, between_hosts, backend);
 }
 
 absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& backend, ReportFile& reports,

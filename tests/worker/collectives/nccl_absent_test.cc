@@ -7,6 +7,8 @@
 namespace lynx {
 namespace {
 
+TEST(NcclAbsent, HasNoName) { EXPECT_EQ(NcclName(), ""); }
+
 TEST(NcclAbsent, SaysWhatTheBuildLacks) {
   CommunicatorOptions options;
   options.peers.resize(1);

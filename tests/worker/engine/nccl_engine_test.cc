@@ -111,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TinySetting{TinyModel::kGpt, {.pp = 2, .schedule = ScheduleKind::kChimera}}),
     [](const auto& info) { return TestName(info.param); });
 
+TEST(NcclName, TellsTheVersion) { EXPECT_EQ(NcclName(), "NCCL 2.28.3"); }
+
 // What of a communicator's starts a rank of a test does otherwise than ask for.
 class StartsUntil : public Communicator {
  public:

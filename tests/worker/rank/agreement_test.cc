@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/collectives/rank_threads.h"
+#include "worker/rank/device_transport.h"
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
 
@@ -36,6 +37,38 @@ TEST(Agreement, ValuesArriveBitForBit) {
     const auto values = GatherValues(own, {rank, 4, communicator});
     ASSERT_TRUE(values.ok()) << values.status();
     for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ((*values)[i], 0x7f800001'00000000u + i);
+  });
+}
+
+TEST(AgreeOnNccl, AllHaveItOrNoneHas) {
+  for (const std::string& nccl : {std::string("NCCL 2.28.3"), std::string()}) {
+    RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
+      const absl::StatusOr<bool> agreed = AgreeOnNccl(nccl, "node-" + std::to_string(rank), {rank, 4, communicator});
+      ASSERT_TRUE(agreed.ok()) << agreed.status();
+      EXPECT_EQ(*agreed, !nccl.empty());
+    });
+  }
+}
+
+TEST(AgreeOnNccl, NodesThatAreUnlikeAreNamedOnEveryRank) {
+  for (const std::string& other : {std::string(), std::string("NCCL 2.19.0")}) {
+    RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
+      const absl::Status status = AgreeOnNccl(rank == 2 ? other : "NCCL 2.28.3", "node-" + std::to_string(rank),
+                                              {rank, 4, communicator}).status();
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("rank 0 on node-0 has NCCL 2.28.3, but rank 2 on node-2 has " +
+                                  (other.empty() ? "no NCCL" : other) + "; install the same build of Lynx"),
+                        HasSubstr("--devices cpu")));
+    });
+  }
+}
+
+TEST(AgreeOnNccl, LongNamesAreCut) {
+  RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {
+    const absl::Status status =
+        AgreeOnNccl(rank == 3 ? "" : "NCCL 2.28.3", std::string(200, 'n'), {rank, 4, communicator}).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("on " + std::string(63, 'n') + " has no NCCL"));
   });
 }
 

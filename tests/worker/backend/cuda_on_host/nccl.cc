@@ -228,6 +228,11 @@ const char* ncclGetErrorString(ncclResult_t result) {
                                      : "invalid usage";
 }
 
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22'803;
+  return ncclSuccess;
+}
+
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   if (Fails()) return ncclSystemError;
   const Locked locked;
