@@ -270,6 +270,7 @@ class Controller {
   // Of cordoned nodes only if told.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned = false) const;
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
+  std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
 

@@ -363,10 +363,10 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   record.stop_reason.clear();
   record.resume_step = record.checkpoint_step;
   record.base_steps = record.best_steps;
-  record.ranks.clear();
+  const std::vector<RankRecord> before = std::exchange(record.ranks, {});
   record.measured.clear();
   for (const DeviceRef& device : placement) {
-    record.ranks.push_back({.where = device});
+    record.ranks.push_back({.where = device, .device_uuid = UuidOf(device, KindOf(job), before)});
     NodeOf(device.node).jobs.insert(record.id);
   }
   job.ranks.assign(placement.size(), LiveRank());
@@ -382,6 +382,15 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.listen_deadline = now_ + options_.listen_timeout;
   SetState(job, JobState::kStarting, kind, Makes(Mistake::kStartSilently) ? "" : reason);
   TouchNodesOf(job);
+}
+
+// By its agent; while that is away, by what it said when the ranks `before` began.
+std::string Controller::UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const {
+  for (const Device& device : nodes_.at(where.node).agent.devices) {
+    if (device.index == where.device && device.kind == kind) return device.uuid;
+  }
+  const auto had = std::find_if(before.begin(), before.end(), [&](const RankRecord& rank) { return rank.where == where; });
+  return had != before.end() ? had->device_uuid : "";
 }
 
 void Controller::LeaveNodes(Job& job) {

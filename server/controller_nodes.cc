@@ -232,8 +232,8 @@ AgentWish Controller::ShapesFor(const Node& node) const {
 RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node& node) const {
   const RankRecord& record = job.record.ranks[static_cast<size_t>(rank)];
   RankAssignment assignment{.key = {job.record.id, job.record.generation, rank}, .device = record.where.device,
-                            .device_kind = KindOf(job), .spec = job.record.spec, .plan = job.plan, .peers = job.peers,
-                            .resume_step = job.record.resume_step};
+                            .device_kind = KindOf(job), .device_uuid = record.device_uuid, .spec = job.record.spec,
+                            .plan = job.plan, .peers = job.peers, .resume_step = job.record.resume_step};
   assignment.checkpoint_directory = job.record.spec->checkpoint.directory;
   if (assignment.checkpoint_directory.empty()) {
     assignment.checkpoint_directory = absl::StrCat(options_.checkpoint_root, "/", job.record.id.value, "/checkpoints");
@@ -243,8 +243,8 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
     assignment.cores = device.cores;
     assignment.device_uuid = device.uuid;
   }
-  // Before its agent is back, nobody knows which GPUs the node's devices are.
-  if (assignment.device_kind == DeviceKind::kCuda && node.agent.devices.empty()) assignment.peers = nullptr;
+  // Nobody knows which GPU it is before its agent is back, where a server before this one did not write it down.
+  if (assignment.device_kind == DeviceKind::kCuda && assignment.device_uuid.empty()) assignment.peers = nullptr;
   assignment.yield = GivesWay(job.record.stop);
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;

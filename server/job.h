@@ -40,6 +40,7 @@ struct DeviceRef {
 // One rank of the current generation.
 struct RankRecord {
   DeviceRef where;
+  std::string device_uuid;  // of a GPU, by what its agent said when the generation began
   // Where its peers find it; port 0 until every rank of the generation is known to listen.
   std::string host;
   int32_t port = 0;

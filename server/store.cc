@@ -51,6 +51,7 @@ constexpr const char* kMigrations[] = {
     "since_ns INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE queues(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT NULL, may_borrow INTEGER NOT NULL) "
     "WITHOUT ROWID",
+    "ALTER TABLE ranks ADD COLUMN device_uuid TEXT NOT NULL DEFAULT ''",
 };
 static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
@@ -316,7 +317,7 @@ absl::Status Store::WriteRanks(const JobRecord& job) {
   LYNX_ASSIGN_OR_RETURN(Statement clear, Statement::Prepare(db_.get(), "DELETE FROM ranks WHERE job_id=?"));
   LYNX_RETURN_IF_ERROR(clear.Bind(job.id.value).Run());
   LYNX_ASSIGN_OR_RETURN(Statement insert,
-                        Statement::Prepare(db_.get(), "INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
+                        Statement::Prepare(db_.get(), "INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRecord& rank = job.ranks[r];
     LYNX_RETURN_IF_ERROR(insert.Bind(job.id.value)
@@ -327,6 +328,7 @@ absl::Status Store::WriteRanks(const JobRecord& job) {
                              .Bind(rank.port)
                              .Bind(rank.acknowledged)
                              .Bind(rank.finished ? 1 : 0)
+                             .Bind(rank.device_uuid)
                              .Run());
   }
   return absl::OkStatus();
@@ -390,8 +392,8 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
 absl::Status Store::ReadRanks(JobRecord& job) {
   LYNX_ASSIGN_OR_RETURN(
       Statement row,
-      Statement::Prepare(db_.get(), "SELECT rank, node, device, host, port, acknowledged, finished FROM ranks WHERE "
-                                    "job_id=? ORDER BY rank"));
+      Statement::Prepare(db_.get(), "SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM ranks "
+                                    "WHERE job_id=? ORDER BY rank"));
   row.Bind(job.id.value);
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, row.Next());
@@ -399,7 +401,8 @@ absl::Status Store::ReadRanks(JobRecord& job) {
     if (row.Int(0) != static_cast<int64_t>(job.ranks.size())) {
       return Damaged(absl::StrCat("job ", job.id.value, ": rank ", job.ranks.size(), " is missing"));
     }
-    job.ranks.push_back({.where = {NodeId(row.Text(1)), static_cast<int32_t>(row.Int(2))}, .host = row.Text(3),
+    job.ranks.push_back({.where = {NodeId(row.Text(1)), static_cast<int32_t>(row.Int(2))},
+                         .device_uuid = row.Text(7), .host = row.Text(3),
                          .port = static_cast<int32_t>(row.Int(4)), .acknowledged = row.Int(5),
                          .finished = row.Int(6) != 0});
   }

@@ -27,8 +27,8 @@ std::string SpecDigest(const JobSpec& spec);
 
 class Store {
  public:
-  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues.
-  static constexpr int64_t kSchemaVersion = 3;
+  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names.
+  static constexpr int64_t kSchemaVersion = 4;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some

@@ -97,21 +97,38 @@ TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
   EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g1-0");
 }
 
-TEST_F(ControllerDevicesTest, RanksThatLostTheirGpuToAnotherServerStartWaitForTheAgent) {
-  const JobId job = cluster_.Submit(SpecFor(DeviceKind::kCuda));
-  cluster_.MeasureAll();
-  cluster_.Node("g0").obedient = false;
-  cluster_.AnswerPlans({2, 1, 1});
-  cluster_.RestartServer();
-  cluster_.Node("g0").agent_stream = 0;
-  cluster_.AttachWorker("g0");
-  cluster_.Node("g0").obedient = true;
+// A job whose ranks are about to start on g0's GPUs when the server restarts, and g0's agent does not come back.
+class GpuRestartTest : public ControllerDevicesTest {
+ protected:
+  JobId BeginAndLoseAgent() {
+    const JobId job = cluster_.Submit(SpecFor(DeviceKind::kCuda));
+    cluster_.MeasureAll();
+    cluster_.Node("g0").obedient = false;
+    cluster_.AnswerPlans({2, 1, 1});
+    cluster_.RestartServer();
+    cluster_.Node("g0").agent_stream = 0;
+    return job;
+  }
+  void AttachWorker() {
+    cluster_.AttachWorker("g0");
+    cluster_.Node("g0").obedient = true;
+    cluster_.Settle();
+  }
+};
+
+TEST_F(GpuRestartTest, RanksStartOnTheGpusThatTheyWereGivenWithoutTheirAgent) {
+  const JobId job = BeginAndLoseAgent();
+  AttachWorker();
+  for (int32_t r = 0; r < 2; ++r) {
+    ASSERT_NE(cluster_.RankOf(job, r), nullptr);
+    EXPECT_EQ(cluster_.RankOf(job, r)->seen.phase, RankPhase::kRunning);
+    EXPECT_EQ(cluster_.RankOf(job, r)->assignment.device_uuid, "GPU-g0-" + std::to_string(r));
+  }
+  cluster_.Exit(job, 0, 1, "it fell");
+  cluster_.Advance(15);
   cluster_.Settle();
   ASSERT_NE(cluster_.RankOf(job, 0), nullptr);
-  EXPECT_EQ(cluster_.RankOf(job, 0)->seen.phase, RankPhase::kListening) << "nobody has said which GPU it is";
-  cluster_.AttachAgent("g0");
-  cluster_.Settle();
-  EXPECT_EQ(cluster_.RankOf(job, 0)->seen.phase, RankPhase::kRunning);
+  EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.key.generation, Generation(2)) << "nor does a restart wait for it";
   EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g0-0");
 }
 

@@ -85,7 +85,7 @@ TEST_F(StoreTest, EverythingComesBack) {
     job.base_steps = 8;
     job.resume_step = 6;
     for (int32_t r = 0; r < plan->layout.ranks(); ++r) {
-      job.ranks.push_back({.where = {NodeId("n0"), r}, .host = "10.0.0.1", .port = 4000 + r, .acknowledged = 17,
+      job.ranks.push_back({.where = {NodeId("n0"), r}, .device_uuid = "GPU-" + std::to_string(r), .host = "10.0.0.1", .port = 4000 + r, .acknowledged = 17,
                            .finished = r == 0});
     }
     job.stop = StopKind::kRestart;
@@ -309,7 +309,8 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
     const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; PRAGMA user_version=1").ok());
+    ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
+                             "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; PRAGMA user_version=1").ok());
   }
   const std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->LoadJobs().value().size(), 1u);
