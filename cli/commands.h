@@ -39,6 +39,7 @@ struct PlanOptions {
   int32_t nodes = 0;            // 0 = as many as the job's ranks need, or as the cluster file says
   int32_t devices_per_node = 0; // 0 = max ranks
   std::string device_memory;    // "" = unknown
+  std::string host_memory;      // of a node, for GPUs to offload to; "" = unknown
   int32_t actions_rank = -1;    // print this rank's program instead of the table
   std::string html;             // write the plan as a page to this file
   std::string trace;            // write the predicted step as a trace to this file

@@ -128,6 +128,7 @@ void AddPlanInputs(CLI::App& command, PlanOptions& options) {
   command.add_option("--nodes", options.nodes, "Nodes of the cluster; default: as many as the ranks need, or as the cluster file has")->check(CLI::PositiveNumber);
   command.add_option("--devices-per-node", options.devices_per_node, "Default: all ranks on one node")->check(CLI::PositiveNumber)->excludes(cluster);
   command.add_option("--device-memory", options.device_memory, "Memory of a device, such as 80GiB; default: not checked")->excludes(cluster);
+  command.add_option("--host-memory", options.host_memory, "Memory of a node that GPUs may offload to, such as 1TiB; default: they do not offload")->excludes(cluster);
 }
 
 void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {

@@ -20,6 +20,12 @@ absl::StatusOr<HardwareProfile> ReadProfile(const std::string& path) {
   return ReadProfileFile(path);
 }
 
+// A job that takes any kind of device is on that which the profile is of.
+bool OnGpus(DeviceKind wanted, const HardwareProfile& profile) {
+  if (wanted != DeviceKind::kAny) return wanted == DeviceKind::kCuda;
+  return profile.device_kind.starts_with(DeviceKindName(DeviceKind::kCuda));
+}
+
 absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, const JobSpec& spec) {
   NodeGroup group;
   const int32_t ranks = spec.resources.max_ranks;
@@ -31,8 +37,14 @@ absl::StatusOr<ClusterTopology> UniformTopology(const PlanOptions& options, cons
     if (!memory.ok()) return Annotate(memory.status(), "--device-memory");
     group.memory_per_device = *memory;
   }
-  group.host_is_device = options.target != "any";  // Lynx's engine has CPU ranks, as the server plans for
+  if (!options.host_memory.empty()) {
+    auto memory = ParseByteSize(options.host_memory);
+    if (!memory.ok()) return Annotate(memory.status(), "--host-memory");
+    group.host_memory = *memory;
+  }
   LYNX_ASSIGN_OR_RETURN(group.profile, ReadProfile(options.profile));
+  // As the server plans for Lynx's own engine: of a CPU rank the host's memory is the device's own.
+  group.host_is_device = options.target != "any" && !OnGpus(spec.resources.device, group.profile);
   return ClusterTopology{{std::move(group)}};
 }
 
