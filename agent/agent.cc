@@ -95,6 +95,8 @@ class Loop {
     if (!outcome.has_value()) return;
     if (const auto* link = std::get_if<absl::StatusOr<LinkResult>>(&outcome->result)) {
       profile_.RecordLink(*link);
+    } else if (const auto* links = std::get_if<absl::StatusOr<GpuLinksResult>>(&outcome->result)) {
+      profile_.RecordGpuLinks(*links);
     } else {
       profile_.RecordDevices(outcome->task, std::get<absl::StatusOr<MeasureResult>>(outcome->result));
     }
@@ -128,11 +130,12 @@ class Loop {
       message.set_index(device.index);
       message.set_kind(DeviceKindName(device.kind));
       message.set_model(device.model);
-      message.set_memory_bytes(device.memory.value);
+      message.set_memory_bytes(OfferedMemory(device, profile_.nccl_memory()).value);
       message.mutable_cores()->Assign(device.cores.begin(), device.cores.end());
       message.set_uuid(device.uuid);
       message.set_detail(device.detail);
     }
+    report.set_host_memory_bytes(options_.host_memory.value);
     if (const std::optional<HardwareProfile> profile = profile_.Profile())
       *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);

@@ -19,6 +19,7 @@ struct AgentOptions {
   std::string node;
   std::string server;                     // host:port
   std::vector<NodeCondition> conditions;  // that hold as long as it runs
+  Bytes host_memory;                      // of the node, for GPUs to offload to; 0: none
 };
 
 enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };

@@ -27,6 +27,7 @@ void AgentProfile::SetWanted(const std::vector<LayerShape>& shapes) {
 
 std::optional<MeasureTask> AgentProfile::Next() const {
   if (!link_tried_) return MeasureTask{.kind = MeasureTaskKind::kLink};
+  if (!gpu_links_tried_) return MeasureTask{.kind = MeasureTaskKind::kGpuLinks};
   if (!rates_tried_) return MeasureTask{.kind = MeasureTaskKind::kRates};
   for (const LayerShape& shape : wanted_) {
     if (!Has(measured_, shape) && !failed_.contains(shape)) {
@@ -42,6 +43,15 @@ void AgentProfile::RecordLink(const absl::StatusOr<LinkResult>& result) {
     link_ = *result;
   } else {
     link_failure_ = std::string(result.status().message());
+  }
+}
+
+void AgentProfile::RecordGpuLinks(const absl::StatusOr<GpuLinksResult>& result) {
+  gpu_links_tried_ = true;
+  if (result.ok()) {
+    gpu_links_ = *result;
+  } else {
+    gpu_links_failure_ = std::string(result.status().message());
   }
 }
 
@@ -87,8 +97,19 @@ std::optional<HardwareProfile> AgentProfile::Profile() const {
                           .host = rates_->host,
                           .overlap_slowdown_permille = link_.overlap_slowdown_permille,
                           .communication_compute_permille = link_.communication_compute_permille};
+  if (gpu_links_.has_value()) {
+    profile.intra_node = gpu_links_->link;
+    profile.inner_links = gpu_links_->inner_links;
+    profile.overlap_slowdown_permille = gpu_links_->overlap_slowdown_permille;
+    profile.communication_compute_permille = gpu_links_->communication_compute_permille;
+  }
   if (inter_node_bytes_per_second_ > 0) profile.inter_node.bytes_per_second = inter_node_bytes_per_second_;
   return profile;
+}
+
+Bytes AgentProfile::nccl_memory() const {
+  if (!gpu_links_.has_value()) return Bytes(0);
+  return gpu_links_->nccl_memory + gpu_links_->route_memory * kMostRoutes;
 }
 
 std::vector<LayerShape> AgentProfile::FailedShapes() const {
@@ -100,6 +121,9 @@ std::vector<LayerShape> AgentProfile::FailedShapes() const {
 std::string AgentProfile::Failure() const {
   std::string text;
   if (!link_failure_.empty()) absl::StrAppend(&text, link_failure_, "; a stated link stands in its place. ");
+  if (!gpu_links_failure_.empty()) {
+    absl::StrAppend(&text, gpu_links_failure_, "; the link over the node's address stands in their place. ");
+  }
   if (!rates_failure_.empty()) absl::StrAppend(&text, rates_failure_, ". ");
   if (!failed_.empty()) {
     const auto& [shape, reason] = *failed_.begin();

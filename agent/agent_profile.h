@@ -1,7 +1,7 @@
 // AgentProfile: what the agent knows of its node's speed, what it is asked to know, and what it should measure next.
 // Pure state: it measures nothing itself. Not thread-safe.
 //
-// Order: the link, then the general rates, then the wanted shapes in the order in which the server named them. What
+// Order: the link, then those between the node's GPUs, if it has more than one, then the general rates, then the wanted shapes in the order in which the server named them. What
 // failed is not tried again while it stays wanted; when the server stops wanting a shape and later wants it again, it
 // is.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
@@ -18,7 +18,7 @@
 
 namespace lynx {
 
-enum class MeasureTaskKind : uint8_t { kLink, kRates, kShape };
+enum class MeasureTaskKind : uint8_t { kLink, kGpuLinks, kRates, kShape };
 
 struct MeasureTask {
   MeasureTaskKind kind = MeasureTaskKind::kLink;
@@ -29,25 +29,30 @@ struct MeasureTask {
 class AgentProfile {
  public:
   // `fallback_link` stands while the link has not been measured. `inter_node_bytes_per_second` > 0 states the rate
-  // between nodes; 0: as measured within the node.
-  AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second)
-      : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second) {}
+  // between nodes; 0: as measured within the node, over its address. `gpus`: 0 on a node of CPUs.
+  AgentProfile(LinkCost fallback_link, int64_t inter_node_bytes_per_second, size_t gpus = 0)
+      : link_{.link = fallback_link}, inter_node_bytes_per_second_(inter_node_bytes_per_second), gpu_links_tried_(gpus < 2) {}
 
   // The first kMaxShapes of them.
   void SetWanted(const std::vector<LayerShape>& shapes);
   std::optional<MeasureTask> Next() const;
 
   void RecordLink(const absl::StatusOr<LinkResult>& result);
+  // Without them plans count with the link that is measured over the node's address.
+  void RecordGpuLinks(const absl::StatusOr<GpuLinksResult>& result);
   // For kRates and kShape. A result without the shape is a failure of the shape.
   void RecordDevices(const MeasureTask& task, const absl::StatusOr<MeasureResult>& result);
 
   // nullopt before any device measurement has succeeded.
   std::optional<HardwareProfile> Profile() const;
+  // That NCCL takes of a GPU for a rank's routes, at most kMostRoutes; 0 where it was not measured.
+  Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
   // Why something could not be measured; "" when nothing failed.
   std::string Failure() const;
 
   static constexpr size_t kMaxShapes = 64;
+  static constexpr int64_t kMostRoutes = 8;
 
  private:
   void Learn(const MeasureResult& result);
@@ -55,6 +60,9 @@ class AgentProfile {
   LinkResult link_;
   const int64_t inter_node_bytes_per_second_;
   bool link_tried_ = false;
+  bool gpu_links_tried_;
+  std::optional<GpuLinksResult> gpu_links_;
+  std::string gpu_links_failure_;
   bool rates_tried_ = false;
   std::string link_failure_;
   std::string rates_failure_;

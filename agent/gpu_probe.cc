@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/status.h"
 #include "node/command.h"
 #include "node/file.h"
@@ -23,6 +25,13 @@ std::string DetailOf(const GpuFacts& gpu, int32_t numa_node) {
   if (numa_node >= 0) absl::StrAppend(&text, ", NUMA node ", numa_node);
   if (!gpu.nvlinks.empty()) absl::StrAppend(&text, ", NVLink to ", absl::StrJoin(gpu.nvlinks, ","));
   return text;
+}
+
+// Of what --check-cuda printed.
+std::optional<Bytes> FreeBytesIn(const std::string& output) {
+  const std::vector<std::string> lines = absl::StrSplit(output, '\n');
+  int64_t bytes = 0;
+  return lines.size() > 1 && absl::SimpleAtoi(lines[1], &bytes) ? std::optional(Bytes(bytes)) : std::nullopt;
 }
 
 }  // namespace
@@ -57,14 +66,15 @@ absl::StatusOr<std::vector<GpuFacts>> GpuProbe::Chosen() {
   return gpus;
 }
 
-std::vector<GpuFacts> GpuProbe::Usable(std::vector<GpuFacts> gpus) {
+std::vector<GpuProbe::UsableGpu> GpuProbe::Usable(std::vector<GpuFacts> gpus) {
   std::vector<std::vector<std::string>> commands;
   for (const GpuFacts& gpu : gpus) commands.push_back({options_.rank_binary, "--check-cuda", gpu.uuid});
   const std::vector<CommandResult> checks = RunCommands(commands, options_.check_limit, WakeEvent());
-  std::vector<GpuFacts> usable;
+  std::vector<UsableGpu> usable;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (checks[i].status.ok()) {
-      usable.push_back(std::move(gpus[i]));
+      const Bytes left = FreeBytesIn(checks[i].output).value_or(gpus[i].free_memory);
+      usable.push_back({gpus[i], std::max(Bytes(0), gpus[i].free_memory - left)});
       continue;
     }
     conditions_.push_back({.kind = "gpu-unusable",
@@ -99,33 +109,47 @@ std::vector<int32_t> GpuProbe::CoresNear(int32_t numa_node, const std::vector<in
 absl::StatusOr<std::vector<NodeDevice>> GpuProbe::Find() {
   conditions_.clear();
   LYNX_ASSIGN_OR_RETURN(std::vector<GpuFacts> gpus, Chosen());
-  gpus = Usable(std::move(gpus));
-  if (gpus.empty()) {
+  std::vector<UsableGpu> usable = Usable(std::move(gpus));
+  if (usable.empty()) {
     std::set<std::string> reasons;
     for (const NodeCondition& condition : conditions_) reasons.insert(condition.message);
     return absl::FailedPreconditionError(absl::StrJoin(reasons, "; "));
   }
   const size_t most = options_.devices > 0 ? std::min<size_t>(options_.devices, kMaxDevices) : kMaxDevices;
-  if (gpus.size() > most) gpus.resize(most);
+  if (usable.size() > most) usable.resize(most);
   LYNX_ASSIGN_OR_RETURN(const std::vector<int32_t> available, UsableCores(options_.cores));
 
   // GPUs of one NUMA node share its cores.
   std::map<std::vector<int32_t>, size_t> sharers, next;
-  for (const GpuFacts& gpu : gpus) ++sharers[CoresNear(NumaNodeOf(gpu), available)];
+  for (const UsableGpu& gpu : usable) ++sharers[CoresNear(NumaNodeOf(gpu.facts), available)];
   std::vector<NodeDevice> devices;
-  for (const GpuFacts& gpu : gpus) {
-    const int32_t numa_node = NumaNodeOf(gpu);
-    const std::vector<int32_t> near = CoresNear(numa_node, available);
-    devices.push_back({.index = gpu.index,
-                       .kind = DeviceKind::kCuda,
-                       .model = gpu.name,
-                       .memory = options_.memory_per_device > Bytes(0) ? options_.memory_per_device
-                                                                       : gpu.memory - OwnMemory(gpu.memory),
-                       .cores = ShareOfCores(near, next[near]++, sharers[near]),
-                       .uuid = gpu.uuid,
-                       .detail = DetailOf(gpu, numa_node)});
+  for (const UsableGpu& gpu : usable) {
+    const std::vector<int32_t> near = CoresNear(NumaNodeOf(gpu.facts), available);
+    devices.push_back(DeviceOf(gpu, ShareOfCores(near, next[near]++, sharers[near])));
   }
   return devices;
+}
+
+NodeDevice GpuProbe::DeviceOf(const UsableGpu& gpu, std::vector<int32_t> cores) const {
+  const GpuFacts& facts = gpu.facts;
+  const int32_t numa_node = NumaNodeOf(facts);
+  NodeDevice device{.index = facts.index,
+                    .kind = DeviceKind::kCuda,
+                    .model = facts.name,
+                    .memory = options_.memory_per_device,
+                    .cores = std::move(cores),
+                    .uuid = facts.uuid,
+                    .detail = DetailOf(facts, numa_node),
+                    .process_memory = gpu.process_memory,
+                    .nvlinks = facts.nvlinks,
+                    .pcie_neighbours = facts.pcie_neighbours,
+                    .numa_node = numa_node};
+  if (device.memory > Bytes(0)) return device;
+  const bool stated = options_.reserved > Bytes(0);
+  const Bytes reserved = stated ? options_.reserved : std::max(OwnMemory(facts.memory), gpu.process_memory);
+  device.memory = std::max(Bytes(0), facts.memory - reserved);
+  if (!stated) device.reserved = reserved;
+  return device;
 }
 
 }  // namespace lynx

@@ -18,8 +18,10 @@ struct GpuProbeOptions {
   int64_t devices = 0;         // at most so many, those of the lowest indices; 0 = all
   std::vector<int32_t> gpus;   // indices as NVML has them; empty = all
   std::vector<int32_t> cores;  // that ranks may use; empty = all that this process may use
-  Bytes memory_per_device;     // 0 = all but OwnMemory
-  std::string rank_binary;     // `rank_binary --check-cuda UUID` says whether it can use the GPU
+  Bytes memory_per_device;     // 0 = all but what is reserved
+  Bytes reserved;              // of each GPU; 0 = OwnMemory, or what a process was seen to take if that is more
+  // `rank_binary --check-cuda UUID` says whether it can use the GPU, and in its second line how many bytes of it are free then.
+  std::string rank_binary;
   Nanos check_limit{60'000'000'000};
   std::string system = "/sys";  // where the kernel tells of PCI devices and NUMA nodes
 };
@@ -35,7 +37,13 @@ class GpuProbe : public DeviceProbe {
 
  private:
   absl::StatusOr<std::vector<GpuFacts>> Chosen();
-  std::vector<GpuFacts> Usable(std::vector<GpuFacts> gpus);
+  // And what a process that can use it takes of its memory.
+  struct UsableGpu {
+    GpuFacts facts;
+    Bytes process_memory;
+  };
+  std::vector<UsableGpu> Usable(std::vector<GpuFacts> gpus);
+  NodeDevice DeviceOf(const UsableGpu& gpu, std::vector<int32_t> cores) const;
   int32_t NumaNodeOf(const GpuFacts& gpu) const;
   std::vector<int32_t> CoresNear(int32_t numa_node, const std::vector<int32_t>& available) const;
 

@@ -33,6 +33,8 @@ struct AgentFlags {
   std::string gpus;
   std::string cores;
   std::string memory;
+  std::string gpu_reserve;
+  std::string host_memory;
   std::string link_rate;
   std::string inter_node_rate;
   std::string metrics_address;
@@ -52,6 +54,10 @@ struct AgentFlags {
         {"gpus", &gpus, "GPUs to offer, as nvidia-smi numbers them, such as 0-3,6; empty: all"},
         {"cores", &cores, "cores that the devices share, such as 0-3,6; empty: all that are available"},
         {"memory", &memory, "memory of each device, such as 8GiB; empty: an equal share of 80% of what is available"},
+        {"gpu-reserve", &gpu_reserve,
+         "memory of each GPU that is left to CUDA and NCCL, such as 3GiB; empty: as measured, at least 2GiB or an eighth"},
+        {"host-memory", &host_memory,
+         "memory of this node that GPUs may offload to, such as 200GiB; empty: 80% of what is available"},
         {"link-rate", &link_rate,
          "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
@@ -67,6 +73,18 @@ absl::StatusOr<int64_t> RateFlag(const std::string& name, const std::string& tex
   return rate.ok() ? rate : Annotate(rate.status(), "--" + name);
 }
 
+absl::StatusOr<Bytes> SizeFlag(const std::string& name, const std::string& text) {
+  absl::StatusOr<Bytes> size = ParseBytes(text);
+  return size.ok() ? size : Annotate(size.status(), "--" + name);
+}
+
+// Of a node of CPUs none: theirs is the node's.
+absl::StatusOr<Bytes> HostMemory(const AgentFlags& flags, const std::vector<NodeDevice>& devices) {
+  if (devices.front().kind == DeviceKind::kCpu) return Bytes(0);
+  if (!flags.host_memory.empty()) return SizeFlag("host-memory", flags.host_memory);
+  return HostMemoryForOffloading();
+}
+
 absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWish& wish) {
   CpuProbeOptions cpu;
   if (!flags.cores.empty()) {
@@ -74,10 +92,11 @@ absl::StatusOr<DeviceOffer> FindDevices(const AgentFlags& flags, const DeviceWis
     if (!cores.ok()) return Annotate(cores.status(), "--cores");
     cpu.cores = *std::move(cores);
   }
-  absl::StatusOr<Bytes> memory = ParseBytes(flags.memory);
-  if (!memory.ok()) return Annotate(memory.status(), "--memory");
-  cpu.memory_per_device = *memory;
-  GpuProbeOptions gpu{.cores = cpu.cores, .memory_per_device = *memory, .rank_binary = flags.rank_binary};
+  LYNX_ASSIGN_OR_RETURN(const Bytes memory, SizeFlag("memory", flags.memory));
+  LYNX_ASSIGN_OR_RETURN(const Bytes reserved, SizeFlag("gpu-reserve", flags.gpu_reserve));
+  cpu.memory_per_device = memory;
+  GpuProbeOptions gpu{
+      .cores = cpu.cores, .memory_per_device = memory, .reserved = reserved, .rank_binary = flags.rank_binary};
   if (!flags.gpus.empty()) {
     absl::StatusOr<std::vector<int32_t>> gpus = ParseCores(flags.gpus);
     if (!gpus.ok()) return Annotate(gpus.status(), "--gpus");
@@ -113,8 +132,10 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
   MeasuringThread measuring(setting.measurement, devices,
                             MeasurementCache(setting.measurement.directory + "/measured", node_key), setting.clock,
                             setting.metrics, setting.wake);
-  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions)}, devices,
-                  AgentProfile(fallback, setting.inter_node_rate), measuring, gpus, setting.wake, setting.metrics,
+  LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
+  const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
+  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory},
+                  devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake, setting.metrics,
                   setting.signals, setting.clock);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "agent/gpu_topology.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "node/command.h"
@@ -81,6 +82,25 @@ absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const 
   if (!outcome.status.ok()) return Annotate(outcome.status, "measuring the link");
   absl::StatusOr<LinkResult> result = ParseLinkResult(outcome.output);
   if (!result.ok()) return Annotate(result.status(), absl::StrCat("measuring the link: ", options.rank_binary));
+  return result;
+}
+
+absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
+                                               const WakeEvent& cancel) {
+  LYNX_CHECK(devices.size() >= 2);
+  GpuLinksRequest request{.host = options.address, .blocks = LinkBlocks(devices), .budget_seconds = options.budget_seconds};
+  for (const NodeDevice& device : devices) {
+    request.device_uuids.push_back(device.uuid);
+    request.cores.push_back(device.cores);
+  }
+  const std::string file = absl::StrCat(options.directory, "/measure-gpu-links.json");
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(file, GpuLinksRequestText(request)));
+  const CommandResult outcome =
+      RunCommands({{options.rank_binary, "--measure-gpu-links", file}}, options.limit, cancel).front();
+  constexpr char kWhat[] = "measuring the links between the GPUs";
+  if (!outcome.status.ok()) return Annotate(outcome.status, kWhat);
+  absl::StatusOr<GpuLinksResult> result = ParseGpuLinksResult(outcome.output);
+  if (!result.ok()) return Annotate(result.status(), absl::StrCat(kWhat, ": ", options.rank_binary));
   return result;
 }
 

@@ -38,6 +38,10 @@ absl::StatusOr<MeasureResult> MeasureDevices(const MeasurementOptions& options,
 absl::StatusOr<LinkResult> MeasureLink(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
                                        const WakeEvent& cancel);
 
+// The links between this node's GPUs, of which there are two or more.
+absl::StatusOr<GpuLinksResult> MeasureGpuLinks(const MeasurementOptions& options, const std::vector<NodeDevice>& devices,
+                                               const WakeEvent& cancel);
+
 }  // namespace lynx
 
 #endif  // LYNX_AGENT_MEASUREMENT_H_

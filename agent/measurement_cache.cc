@@ -23,7 +23,7 @@ constexpr char kSeparator[] = "\n---\n";
 std::string DevicesKey(const std::vector<LayerShape>& shapes) {
   return absl::StrCat("devices ", MeasureRequestText({.shapes = shapes}));
 }
-constexpr char kLinkKey[] = "link";
+constexpr char kLinkKey[] = "link", kGpuLinksKey[] = "links between GPUs";
 
 }  // namespace
 
@@ -51,11 +51,20 @@ std::optional<LinkResult> MeasurementCache::FindLink() const {
   return result.ok() ? std::optional(*std::move(result)) : std::nullopt;
 }
 
+std::optional<GpuLinksResult> MeasurementCache::FindGpuLinks() const {
+  const std::optional<std::string> text = Find(kGpuLinksKey);
+  if (!text.has_value()) return std::nullopt;
+  absl::StatusOr<GpuLinksResult> result = ParseGpuLinksResult(*text);
+  return result.ok() ? std::optional(*std::move(result)) : std::nullopt;
+}
+
 void MeasurementCache::KeepDevices(const std::vector<LayerShape>& shapes, const MeasureResult& result) {
   Keep(DevicesKey(shapes), MeasureResultText(result));
 }
 
 void MeasurementCache::KeepLink(const LinkResult& result) { Keep(kLinkKey, LinkResultText(result)); }
+
+void MeasurementCache::KeepGpuLinks(const GpuLinksResult& result) { Keep(kGpuLinksKey, GpuLinksResultText(result)); }
 
 std::string MeasurementCache::PathOf(const std::string& key) const {
   return absl::StrCat(directory_, "/", Sha256Hex(absl::StrCat(node_key_, "\n", key)), ".measured");

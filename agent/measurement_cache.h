@@ -25,9 +25,11 @@ class MeasurementCache {
   // `shapes` as in MeasureDevices.
   std::optional<MeasureResult> FindDevices(const std::vector<LayerShape>& shapes) const;
   std::optional<LinkResult> FindLink() const;
+  std::optional<GpuLinksResult> FindGpuLinks() const;
   // Best effort: what cannot be written is logged, and measured again another time.
   void KeepDevices(const std::vector<LayerShape>& shapes, const MeasureResult& result);
   void KeepLink(const LinkResult& result);
+  void KeepGpuLinks(const GpuLinksResult& result);
 
   static constexpr size_t kMaxFiles = 256;  // the oldest go
 

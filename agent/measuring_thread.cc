@@ -61,6 +61,7 @@ void MeasuringThread::Run() {
 
 MeasureOutcomeOf MeasuringThread::Measure(const MeasureTask& task) {
   if (task.kind == MeasureTaskKind::kLink) return {task, Link()};
+  if (task.kind == MeasureTaskKind::kGpuLinks) return {task, GpuLinks()};
   std::vector<LayerShape> shapes;
   if (task.kind == MeasureTaskKind::kShape) shapes.push_back(task.shape);
   return {task, Devices(shapes)};
@@ -82,6 +83,25 @@ absl::StatusOr<LinkResult> MeasuringThread::Link() {
   spdlog::info("measured the link in {}: {} and {} MB/s", FormatDuration(took), FormatDuration(result->link.latency),
                result->link.bytes_per_second / 1'000'000);
   cache_.KeepLink(*result);
+  return result;
+}
+
+absl::StatusOr<GpuLinksResult> MeasuringThread::GpuLinks() {
+  if (std::optional<GpuLinksResult> kept = cache_.FindGpuLinks()) {
+    metrics_.Count(MeasureSubject::kLink, MeasureOutcome::kCached, Nanos(0));
+    return *std::move(kept);
+  }
+  const Nanos begin = clock_.Monotonic();
+  absl::StatusOr<GpuLinksResult> result = MeasureGpuLinks(options_, devices_, cancel_);
+  const Nanos took = clock_.Monotonic() - begin;
+  metrics_.Count(MeasureSubject::kLink, result.ok() ? MeasureOutcome::kMeasured : MeasureOutcome::kFailed, took);
+  if (!result.ok()) {
+    spdlog::error("{}", std::string(result.status().message()));
+    return result;
+  }
+  spdlog::info("measured the links between {} GPUs in {}: {} and {} MB/s", devices_.size(), FormatDuration(took),
+               FormatDuration(result->link.latency), result->link.bytes_per_second / 1'000'000);
+  cache_.KeepGpuLinks(*result);
   return result;
 }
 

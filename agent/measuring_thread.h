@@ -21,7 +21,7 @@ namespace lynx {
 
 struct MeasureOutcomeOf {
   MeasureTask task;
-  std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<MeasureResult>> result;  // by the kind of the task
+  std::variant<absl::StatusOr<LinkResult>, absl::StatusOr<GpuLinksResult>, absl::StatusOr<MeasureResult>> result;  // by the kind of the task
 };
 
 class MeasuringThread {
@@ -42,6 +42,7 @@ class MeasuringThread {
   void Run();
   MeasureOutcomeOf Measure(const MeasureTask& task);
   absl::StatusOr<LinkResult> Link();
+  absl::StatusOr<GpuLinksResult> GpuLinks();
   absl::StatusOr<MeasureResult> Devices(const std::vector<LayerShape>& shapes);
 
   const MeasurementOptions options_;

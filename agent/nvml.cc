@@ -84,6 +84,7 @@ absl::Status Nvml::Resolve(const std::string& library) {
   find("nvmlDeviceGetCurrentClocksThrottleReasons", f.DeviceGetCurrentClocksThrottleReasons);
   find("nvmlDeviceGetCurrPcieLinkGeneration", f.DeviceGetCurrPcieLinkGeneration);
   find("nvmlDeviceGetCurrPcieLinkWidth", f.DeviceGetCurrPcieLinkWidth);
+  find("nvmlDeviceGetTopologyCommonAncestor", f.DeviceGetTopologyCommonAncestor);
   find("nvmlDeviceGetNvLinkState", f.DeviceGetNvLinkState);
   find("nvmlDeviceGetNvLinkRemotePciInfo_v2", f.DeviceGetNvLinkRemotePciInfo);
   find("nvmlDeviceGetNvLinkRemoteDeviceType", f.DeviceGetNvLinkRemoteDeviceType);
@@ -182,6 +183,7 @@ absl::StatusOr<GpuFacts> Nvml::Facts(int32_t index) const {
   facts.pcie_generation = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkGeneration, device));
   facts.pcie_width = number(Ask<unsigned>(functions_.DeviceGetCurrPcieLinkWidth, device));
   facts.nvlinks = LinksOf(index);
+  facts.pcie_neighbours = NeighboursOf(index);
   return facts;
 }
 
@@ -227,6 +229,17 @@ std::vector<int32_t> Nvml::LinksOf(int32_t index) const {
     if (direct || other_on_switch) joined.push_back(other);
   }
   return joined;
+}
+
+std::vector<int32_t> Nvml::NeighboursOf(int32_t index) const {
+  std::vector<int32_t> neighbours;
+  for (int32_t other = 0; other < count(); ++other) {
+    const nvml::Device device = devices_.at(static_cast<size_t>(other));
+    if (other == index || device == nullptr) continue;
+    const auto level = Ask<int>(functions_.DeviceGetTopologyCommonAncestor, devices_.at(static_cast<size_t>(index)), device);
+    if (level.has_value() && *level <= nvml::kManySwitches) neighbours.push_back(other);
+  }
+  return neighbours;
 }
 
 GpuReadings Nvml::Read(int32_t index) const {

@@ -28,6 +28,7 @@ struct GpuFacts {
   int32_t sm_clock_mhz = 0, max_sm_clock_mhz = 0;
   int32_t pcie_generation = 0, pcie_width = 0;  // 0 = not told
   std::vector<int32_t> nvlinks;                 // indices of the GPUs that NVLink joins it to, ascending
+  std::vector<int32_t> pcie_neighbours;         // of those that it reaches by PCIe switches alone
   bool operator==(const GpuFacts&) const = default;
 };
 
@@ -79,6 +80,7 @@ class Nvml {
   void ListenForXids();
   std::string ErrorText(nvml::Return code) const;
   std::vector<int32_t> LinksOf(int32_t index) const;
+  std::vector<int32_t> NeighboursOf(int32_t index) const;
   // The GPUs that its links lead to by their buses, and whether one leads to a switch.
   std::vector<std::string> RemotesOf(int32_t index, bool& has_switch) const;
   std::string BusOf(nvml::Device device) const;

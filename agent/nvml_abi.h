@@ -46,6 +46,8 @@ inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;
 inline constexpr int kRemoteIsGpu = 0, kRemoteIsSwitch = 2;
+// Of two GPUs' common ancestor (nvmlGpuTopologyLevel_t): up to here there are PCIe switches between them, and no host bridge.
+inline constexpr int kManySwitches = 20;
 inline constexpr unsigned long long kEventXid = 8;
 // Why clocks are lower than they could be.
 inline constexpr unsigned long long kPowerCap = 0x4, kHardwareSlowdown = 0x8, kSoftwareThermal = 0x20,
@@ -78,6 +80,7 @@ struct Functions {
   Return (*DeviceGetCurrentClocksThrottleReasons)(Device, unsigned long long*);
   Return (*DeviceGetCurrPcieLinkGeneration)(Device, unsigned*);
   Return (*DeviceGetCurrPcieLinkWidth)(Device, unsigned*);
+  Return (*DeviceGetTopologyCommonAncestor)(Device, Device, int*);
   Return (*DeviceGetNvLinkState)(Device, unsigned, int*);
   Return (*DeviceGetNvLinkRemotePciInfo)(Device, unsigned, PciInfo*);
   Return (*DeviceGetNvLinkRemoteDeviceType)(Device, unsigned, int*);

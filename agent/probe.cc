@@ -32,6 +32,17 @@ bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& con
   });
 }
 
+Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory) {
+  if (device.reserved == Bytes(0)) return device.memory;
+  const Bytes needed = device.process_memory + nccl_memory;
+  return std::max(Bytes(0), device.memory - std::max(Bytes(0), needed - device.reserved));
+}
+
+absl::StatusOr<Bytes> HostMemoryForOffloading() {
+  LYNX_ASSIGN_OR_RETURN(const std::string meminfo, ReadFile("/proc/meminfo"));
+  return AvailableMemory(meminfo) * 4 / 5;
+}
+
 std::vector<int32_t> AvailableCores() {
   std::vector<int32_t> cores;
   cpu_set_t set;

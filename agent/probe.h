@@ -20,11 +20,22 @@ struct NodeDevice {
   Bytes memory;                        // that a rank on it may use
   std::vector<int32_t> cores;          // that a rank on it is pinned to; devices may share cores
   std::string uuid, detail;            // of a GPU, as in proto/lynx/v1/cluster.proto
+  // Of a GPU: what `memory` leaves of it (0: stated, not to be changed), and of that what a process took that did nothing yet.
+  Bytes reserved, process_memory;
+  std::vector<int32_t> nvlinks, pcie_neighbours;  // as GpuFacts has them
+  int32_t numa_node = -1;                         // -1: none, or not known
   bool operator==(const NodeDevice&) const = default;
 };
 
 // Whether one of the conditions keeps the device from being offered.
 bool IsWithdrawn(const NodeDevice& device, const std::vector<NodeCondition>& conditions);
+
+// The memory of the device that is offered now that NCCL is known to take so much of it: what was reserved for that and a
+// rank's process may not be enough.
+Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory);
+
+// Of this node's memory, what GPUs may offload to: 80% of what is available now. NotFound where the system does not say.
+absl::StatusOr<Bytes> HostMemoryForOffloading();
 
 class DeviceProbe {
  public:

@@ -15,6 +15,7 @@ Writes to OUT_DIR:
   ops.txt        the ops' tests on the device
   rank.txt       whether the rank process can use each GPU, by its UUID
   measure.txt    rates of the device, and op times of a GPT-2 layer in fp32 and bfloat16, as JSON
+  links.txt      what transfers between its GPUs cost, as JSON, where there are several and Lynx is built with NCCL
   memcheck.txt   the ops' tests under compute-sanitizer's memcheck
   racecheck.txt  and its racecheck, of the ops without attention's long shapes
   summary.txt    a line for each: passed, failed, or skipped and why
@@ -91,17 +92,31 @@ measure() {
 TEXT
   "$build/bin/lynx-rank" --measure "$out/request.json"
 }
+# shellcheck disable=SC2317
+measure_links() {
+  local uuids
+  uuids=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | sed 's/.*/"&"/' | paste -sd, -)
+  cat >"$out/links.json" <<TEXT
+{"host": "127.0.0.1", "device_uuids": [$uuids], "cores": [], "blocks": [], "repetitions": 20, "budget_seconds": 60}
+TEXT
+  "$build/bin/lynx-rank" --measure-gpu-links "$out/links.json"
+}
 check build build_all
 [ $failed -eq 0 ] || exit 1
 
 if [ -z "$has_gpu" ]; then
-  for name in ops rank measure memcheck racecheck; do say $name "skipped: this machine has no GPU"; done
+  for name in ops rank measure links memcheck racecheck; do say $name "skipped: this machine has no GPU"; done
   exit 77
 fi
 test_program=$build/bin/cuda_device_test
 check ops "$test_program"
 check rank use_each_gpu
 check measure measure
+if [ "$(nvidia-smi --query-gpu=uuid --format=csv,noheader | wc -l)" -gt 1 ]; then
+  check links measure_links
+else
+  say links "skipped: this machine has one GPU"
+fi
 if command -v compute-sanitizer >/dev/null; then
   short="--gtest_filter=-*Long*:*Determinism*"
   check memcheck compute-sanitizer --tool memcheck --error-exitcode 1 "$test_program" "$short"

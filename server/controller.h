@@ -46,6 +46,7 @@
 #include "server/availability.h"
 #include "server/events.h"
 #include "server/job.h"
+#include "server/node_groups.h"
 #include "server/node_state.h"
 #include "server/placement.h"
 #include "server/progress.h"
@@ -270,6 +271,7 @@ class Controller {
   // Of cordoned nodes only if told.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned = false) const;
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
+  std::vector<NodeShare> SharesOf(const Job& job, size_t first, int32_t nodes) const;
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);

@@ -240,11 +240,33 @@ void Controller::AskForPlan(Job& job) {
     profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
   }
   PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
+  size_t first = 0;  // device of the group
   for (NodeGroup& group : request.cluster.groups) {
     // Of a CPU the memory is the node's own: none may count on it a second time.
     group.host_is_device = KindOf(job) == DeviceKind::kCpu;
+    if (!group.host_is_device) TakeShares(SharesOf(job, first, group.nodes), group);
+    first += per_node * static_cast<size_t>(group.nodes);
   }
   effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
+}
+
+// Of so many nodes from that with the job's device `first` on.
+std::vector<NodeShare> Controller::SharesOf(const Job& job, size_t first, int32_t nodes) const {
+  const std::vector<DeviceRef>& devices = job.reservation.devices;
+  const auto per_node = static_cast<size_t>(job.reservation.topology.groups.front().devices_per_node);
+  std::vector<NodeShare> shares;
+  for (int32_t node = 0; node < nodes; ++node, first += per_node) {
+    const AgentState& agent = nodes_.at(devices[first].node).agent;
+    NodeShare& share = shares.emplace_back();
+    share.devices = static_cast<int32_t>(agent.devices.size());
+    share.host_memory = agent.host_memory;
+    for (size_t i = first; i < first + per_node; ++i) {
+      const auto place = std::find_if(agent.devices.begin(), agent.devices.end(),
+                                      [&](const Device& device) { return device.index == devices[i].device; });
+      share.places.push_back(static_cast<int32_t>(place - agent.devices.begin()));
+    }
+  }
+  return shares;
 }
 
 // Gives back what the job holds while it is planned.

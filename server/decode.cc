@@ -247,6 +247,8 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
     }
     state.devices.push_back(std::move(device));
   }
+  LYNX_RETURN_IF_ERROR(CheckRange("host_memory_bytes", message.host_memory_bytes(), 0, kMaxWireBytes));
+  state.host_memory = Bytes(message.host_memory_bytes());
   if (message.has_profile()) {
     LYNX_ASSIGN_OR_RETURN(HardwareProfile profile, FromProto(message.profile(), "profile"));
     state.profile = std::make_shared<const HardwareProfile>(std::move(profile));

@@ -1,6 +1,7 @@
 #include "server/node_groups.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,16 @@ double TimeOf(const ShapeTimes& times) {
   double sum = 0;
   for (const OpTimes& op : times.ops) sum += static_cast<double>((op.forward + op.backward + op.weight).value);
   return sum;
+}
+
+// Whether they are whole blocks of so many neighbours, in their order.
+bool AreBlocks(const std::vector<int32_t>& places, int32_t block) {
+  if (static_cast<int32_t>(places.size()) % block != 0) return false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t first = i / static_cast<size_t>(block) * static_cast<size_t>(block);
+    if (places[first] % block != 0 || places[i] != places[first] + static_cast<int32_t>(i - first)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -92,6 +103,19 @@ ClusterTopology GroupNodes(const ClusterTopology& nodes,
     for (size_t i = 0; i < grouped.groups.size(); ++i) grouped.groups[i].name = absl::StrCat("group ", i);
   }
   return grouped;
+}
+
+void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group) {
+  std::optional<Bytes> least;  // for a device
+  for (const NodeShare& share : shares) {
+    const Bytes one = share.host_memory / std::max(1, share.devices);
+    least = std::min(least.value_or(one), one);
+  }
+  group.host_memory = least.value_or(Bytes(0)) * group.devices_per_node;
+  std::erase_if(group.profile.inner_links, [&](const LinkLevel& level) {
+    return !std::all_of(shares.begin(), shares.end(),
+                        [&](const NodeShare& share) { return AreBlocks(share.places, level.devices); });
+  });
 }
 
 }  // namespace lynx

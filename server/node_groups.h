@@ -29,6 +29,18 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
 ClusterTopology GroupNodes(const ClusterTopology& nodes,
                            const std::vector<std::shared_ptr<const HardwareProfile>>& profiles);
 
+// A node's devices that a job has.
+struct NodeShare {
+  std::vector<int32_t> places;  // of them among the node's devices, in the order of the ranks
+  int32_t devices = 0;          // that the node has
+  Bytes host_memory;            // of the node, for all its GPUs to offload to
+};
+
+// Makes a group of GPUs what the job's share of its nodes is: host memory as of the node that has least for each device (0
+// where one has not said), and only those inner links of which the devices are whole blocks, as their agents measured them.
+// `shares`: of the group's nodes.
+void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group);
+
 }  // namespace lynx
 
 #endif  // LYNX_SERVER_NODE_GROUPS_H_

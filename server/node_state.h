@@ -45,6 +45,7 @@ struct AgentState {
   std::string failure;
   std::string version;
   std::vector<NodeCondition> conditions;
+  Bytes host_memory;  // that its GPUs may offload to
 };
 
 struct AgentWish {

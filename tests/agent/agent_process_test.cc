@@ -296,6 +296,11 @@ TEST_F(AgentWithGpusTest, OffersGpusUntilTheyFailAndThenCpus) {
   EXPECT_EQ(Offered(cluster_.told()), "cuda GPU-fake-0\ncuda GPU-fake-1\n");
   EXPECT_NE(cluster_.told().last.devices(0).detail().find("compute 9.0"), std::string::npos);
   EXPECT_EQ(cluster_.told().last.conditions_size(), 0);
+  // The fake's NCCL takes 1 GiB, and 172 MiB for a route: with eight of them more than the 2 GiB that were reserved.
+  EXPECT_EQ(cluster_.told().last.profile().intra_node().latency_ns(), 4'000);
+  EXPECT_EQ(cluster_.told().last.profile().inter_node().latency_ns(), 25'000);
+  EXPECT_EQ(cluster_.told().last.devices(0).memory_bytes(), (kGiB * 14 - kMiB * 352).value);
+  EXPECT_GT(cluster_.told().last.host_memory_bytes(), 0);
 
   driver_.Write("gpus 2\nxid 1 31\n");
   cluster_.WaitUntil("the Xid of a program", [](const Told& told) { return told.last.conditions_size() == 1; });
@@ -335,8 +340,10 @@ TEST_F(AgentWithGpusTest, GoesOnWithCpusWhereNoGpuCanBeUsedAndSaysSo) {
 }
 
 TEST_F(AgentWithGpusTest, ExplicitCudaEndsTheAgentWithItsLastGpu) {
-  StartAgent({"--devices", "cuda:1"});
+  StartAgent({"--devices", "cuda:1", "--gpu-reserve", "4GiB", "--host-memory", "8GiB"});
   cluster_.WaitUntil("the GPU", [](const Told& told) { return told.last.devices_size() == 1; });
+  EXPECT_EQ(cluster_.told().last.devices(0).memory_bytes(), (kGiB * 12).value);
+  EXPECT_EQ(cluster_.told().last.host_memory_bytes(), (kGiB * 8).value);
   driver_.Write("gpus 2\nxid 0 79\n");
   EXPECT_EQ(WaitForAgent().code, 1);
   EXPECT_NE(Log().find("none of the GPUs can be used any more, and --devices cuda allows nothing else"),

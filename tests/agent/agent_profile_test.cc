@@ -136,5 +136,45 @@ TEST(AgentProfile, HoldsABoundedNumberOfShapesAndKeepsTheWanted) {
   EXPECT_EQ(profile.Next(), std::nullopt);
 }
 
+const MeasureTask kGpuLinks{.kind = MeasureTaskKind::kGpuLinks};
+
+TEST(AgentProfile, LinksBetweenGpusAreThoseInsideTheNode) {
+  AgentProfile profile({Nanos(7), 70}, 0, /*gpus=*/2);
+  profile.RecordLink(LinkResult{.link = {Nanos(50), 10}, .overlap_slowdown_permille = 1200});
+  EXPECT_EQ(profile.Next(), kGpuLinks);
+  EXPECT_EQ(profile.nccl_memory(), Bytes(0));
+  const GpuLinksResult links{.link = {Nanos(3), 300},
+                             .inner_links = {{2, {Nanos(2), 400}}},
+                             .overlap_slowdown_permille = 1070,
+                             .communication_compute_permille = 30,
+                             .nccl_memory = kGiB,
+                             .route_memory = kMiB};
+  profile.RecordGpuLinks(links);
+  EXPECT_EQ(profile.Next(), kRates);
+  profile.RecordDevices(kRates, Result({}));
+  const HardwareProfile known = *profile.Profile();
+  EXPECT_EQ(known.intra_node, links.link);
+  EXPECT_EQ(known.inner_links, links.inner_links);
+  EXPECT_EQ(known.inter_node, (LinkCost{Nanos(50), 10})) << "over the node's address";
+  EXPECT_EQ(known.overlap_slowdown_permille, 1070);
+  EXPECT_EQ(known.communication_compute_permille, 30);
+  EXPECT_EQ(profile.nccl_memory(), kGiB + kMiB * 8);
+}
+
+TEST(AgentProfile, WithoutLinksBetweenGpusTheAddressStandsInTheirPlaceAndItSaysSo) {
+  AgentProfile profile({Nanos(7), 70}, 0, /*gpus=*/2);
+  profile.RecordLink(LinkResult{.link = {Nanos(50), 10}});
+  profile.RecordGpuLinks(absl::UnimplementedError("this build has no NCCL"));
+  profile.RecordDevices(kRates, Result({}));
+  EXPECT_EQ(profile.Profile()->intra_node, (LinkCost{Nanos(50), 10}));
+  EXPECT_EQ(profile.Failure(), "this build has no NCCL; the link over the node's address stands in their place.");
+}
+
+TEST(AgentProfile, OneGpuHasNoLinkToMeasure) {
+  AgentProfile profile({Nanos(7), 70}, 0, /*gpus=*/1);
+  profile.RecordLink(LinkResult{.link = {Nanos(50), 10}});
+  EXPECT_EQ(profile.Next(), kRates);
+}
+
 }  // namespace
 }  // namespace lynx

@@ -68,7 +68,7 @@ class DeviceOfferTest : public ::testing::Test {
 
 TEST_F(DeviceOfferTest, AutoOffersTheGpusOfANodeThatHasSome) {
   const FakeDriver driver("gpus 2\ngpu.1.name NVIDIA H200\ngpu.1.memory 150323855360\ngpu.1.bus 00000000:3B:00.0\n"
-                          "gpu.1.links 00000000:10:00.0\ngpu.0.memory 8589934592\n");
+                          "gpu.1.links 00000000:10:00.0\ngpu.1.neighbours 0\ngpu.0.memory 8589934592\n");
   WriteFile("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n");
   const int32_t core = AvailableCores().back();
   WriteFile("sys/devices/system/node/node1/cpulist", std::to_string(core) + "\n");
@@ -83,7 +83,11 @@ TEST_F(DeviceOfferTest, AutoOffersTheGpusOfANodeThatHasSome) {
                             .memory = Bytes((int64_t{140} - 2) << 30),
                             .cores = {core},
                             .uuid = "GPU-fake-1",
-                            .detail = "GPU 1, compute 9.0, 345 of 1980 MHz, PCIe 5 x16, NUMA node 1, NVLink to 0"};
+                            .detail = "GPU 1, compute 9.0, 345 of 1980 MHz, PCIe 5 x16, NUMA node 1, NVLink to 0",
+                            .reserved = kGiB * 2,
+                            .nvlinks = {0},
+                            .pcie_neighbours = {0},
+                            .numa_node = 1};
   EXPECT_EQ(offer.devices[1], expected);
   EXPECT_EQ(offer.devices[0].memory, Bytes(int64_t{7} << 30)) << "of a small one, an eighth is left";
   EXPECT_EQ(offer.devices[0].cores, AvailableCores()) << "it is near to none";
@@ -146,6 +150,37 @@ TEST_F(DeviceOfferTest, AGpuThatFailsIsLeftOutAndTheOthersAreOffered) {
   EXPECT_THAT(offer.conditions[0].message, HasSubstr("GPU 0 does not answer"));
   EXPECT_THAT(offer.conditions[1].message, HasSubstr("out of memory"));
   EXPECT_TRUE(offer.conditions[1].withdrawn);
+}
+
+// 16 GiB, of which others have one.
+TEST_F(DeviceOfferTest, WhatAProcessTakesOfAGpuIsReserved) {
+  const FakeDriver driver("gpus 1\ngpu.0.used 1073741824\n");
+  const auto first = [&](Bytes stated = Bytes(0)) {
+    return FindOffer({DeviceKind::kCuda, 0}, {}, {.reserved = stated, .rank_binary = folder_ + "/rank"}, library_)
+        .value()
+        .devices.front();
+  };
+  SetRankBinary("echo cuda:0: a GPU; echo 15569256448");  // 14.5 GiB are left of 15
+  EXPECT_EQ(first().process_memory, kMiB * 512);
+  EXPECT_EQ(first().reserved, kGiB * 2);
+  EXPECT_EQ(first().memory, kGiB * 14);
+  SetRankBinary("echo cuda:0: a GPU; echo 10737418240");
+  EXPECT_EQ(first().reserved, kGiB * 5) << "more than was thought of";
+  EXPECT_EQ(first().memory, kGiB * 11);
+  EXPECT_EQ(first(kGiB * 3).memory, kGiB * 13) << "as stated";
+  EXPECT_EQ(first(kGiB * 3).reserved, Bytes(0));
+  SetRankBinary("echo cuda:0: an older build");
+  EXPECT_EQ(first().process_memory, Bytes(0));
+  EXPECT_EQ(first().memory, kGiB * 14);
+}
+
+TEST(OfferedMemoryTest, ShrinksOnlyByWhatWasNotReserved) {
+  const NodeDevice device{.memory = kGiB * 14, .reserved = kGiB * 2, .process_memory = kMiB * 512};
+  EXPECT_EQ(OfferedMemory(device, Bytes(0)), kGiB * 14);
+  EXPECT_EQ(OfferedMemory(device, kMiB * 1536), kGiB * 14) << "it fits beside the process";
+  EXPECT_EQ(OfferedMemory(device, kMiB * 2048), kGiB * 14 - kMiB * 512);
+  EXPECT_EQ(OfferedMemory(device, kGiB * 16), Bytes(0));
+  EXPECT_EQ(OfferedMemory({.memory = kGiB}, kGiB * 16), kGiB) << "stated";
 }
 
 TEST_F(DeviceOfferTest, CpuLooksForNoGpu) {

@@ -62,6 +62,21 @@ int MeasureLink(const std::string& text, std::ostream& runs) {
   return 0;
 }
 
+int MeasureGpuLinks(const std::string& text, std::ostream& runs) {
+  const absl::StatusOr<GpuLinksRequest> request = ParseGpuLinksRequest(text);
+  if (!request.ok()) {
+    std::cerr << request.status() << std::endl;
+    return 1;
+  }
+  runs << "--measure-gpu-links";
+  for (const std::string& uuid : request->device_uuids) runs << " " << uuid;
+  runs << std::endl;
+  GpuLinksResult result{.link = {Nanos(4'000), 100'000'000'000}, .nccl_memory = kMiB * 1024, .route_memory = kMiB * 172};
+  for (const int32_t block : request->blocks) result.inner_links.push_back({block, {Nanos(3'000), 200'000'000'000}});
+  std::cout << GpuLinksResultText(result) << std::endl;
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,5 +98,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (std::string(argv[1]) == "--measure-link") return MeasureLink(ReadAll(argv[2]), runs);
+  if (std::string(argv[1]) == "--measure-gpu-links") return MeasureGpuLinks(ReadAll(argv[2]), runs);
   return Measure(ReadAll(argv[2]), mode != "skip", runs);
 }

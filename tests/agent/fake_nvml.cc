@@ -4,6 +4,7 @@
 //   init CODE              what nvmlInit_v2 returns
 //   gpus COUNT             0 without it
 //   gpu.I.KEY VALUE        handle CODE (of its lookup), memory BYTES, used BYTES, name TEXT, uuid TEXT, clock MHZ,
+//                          neighbours I,I,... (GPUs that PCIe switches join it to),
 //                          max_clock MHZ, bus TEXT, ecc COUNT, throttle BITS, lost 1, links BUS,BUS,... ("switch": one)
 //   xid I NUMBER           an event for GPU I; each such line is told once, in their order
 //
@@ -66,12 +67,14 @@ Return Give(Device device, const std::string& key, unsigned long long otherwise,
   return CodeOf(device);
 }
 
-std::vector<std::string> LinksOf(Device device) {
-  std::vector<std::string> links;
-  std::istringstream text(TextOf(device, "links", ""));
-  for (std::string link; std::getline(text, link, ',');) links.push_back(link);
-  return links;
+std::vector<std::string> ListOf(Device device, const std::string& key) {
+  std::vector<std::string> entries;
+  std::istringstream text(TextOf(device, key, ""));
+  for (std::string entry; std::getline(text, entry, ',');) entries.push_back(entry);
+  return entries;
 }
+
+std::vector<std::string> LinksOf(Device device) { return ListOf(device, "links"); }
 
 size_t told_events = 0;
 
@@ -146,6 +149,14 @@ Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) 
   return Give(device, "pcie", 5, generation);
 }
 Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) { return Give(device, "width", 16, width); }
+Return nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, int* level) {
+  constexpr int kOtherNode = 50;
+  *level = kOtherNode;
+  for (const std::string& entry : ListOf(device, "neighbours")) {
+    if (std::stoul(entry) == IndexOf(other)) *level = kManySwitches;
+  }
+  return CodeOf(device);
+}
 Return nvmlDeviceGetNvLinkState(Device device, unsigned link, int* active) {
   *active = link < LinksOf(device).size();
   return CodeOf(device);

@@ -51,6 +51,10 @@ TEST_F(MeasurementCacheTest, KeepsBeyondItsOwnLife) {
   Cache("node").KeepLink(link);
   EXPECT_EQ(Cache("node").FindDevices({Shape(1)}), Result(1));
   EXPECT_EQ(Cache("node").FindLink(), link);
+  const GpuLinksResult links{.link = {Nanos(4), 70}, .inner_links = {{2, {Nanos(3), 80}}}, .route_memory = kMiB};
+  EXPECT_FALSE(Cache("node").FindGpuLinks().has_value());
+  Cache("node").KeepGpuLinks(links);
+  EXPECT_EQ(Cache("node").FindGpuLinks(), links);
 }
 
 TEST_F(MeasurementCacheTest, FindsOnlyUnderTheSameKey) {

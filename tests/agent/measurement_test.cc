@@ -88,6 +88,23 @@ TEST_F(MeasurementTest, MeasuresTheLinkBetweenTheFirstTwoDevices) {
   EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-link 2 5\n--measure-link 5 5\n");
 }
 
+TEST_F(MeasurementTest, MeasuresTheLinksBetweenAllGpusAndTheirBlocks) {
+  std::vector<NodeDevice> gpus;
+  for (int32_t i = 0; i < 4; ++i) {
+    gpus.push_back({.index = i, .kind = DeviceKind::kCuda, .cores = {i}, .uuid = absl::StrCat("GPU-", i), .nvlinks = {i ^ 1}});
+  }
+  const absl::StatusOr<GpuLinksResult> links = MeasureGpuLinks(options_, gpus, cancel_);
+  ASSERT_TRUE(links.ok()) << links.status();
+  EXPECT_EQ(links->link, (LinkCost{Nanos(4'000), 100'000'000'000}));
+  EXPECT_EQ(links->inner_links, (std::vector<LinkLevel>{{2, {Nanos(3'000), 200'000'000'000}}}));
+  EXPECT_EQ(*ReadFile(folder_ + "/runs"), "--measure-gpu-links GPU-0 GPU-1 GPU-2 GPU-3\n");
+  SetMode("garbage");
+  EXPECT_NE(std::string(MeasureGpuLinks(options_, gpus, cancel_).status().message()).find("measuring the links between the GPUs"),
+            std::string::npos);
+  SetMode("fail");
+  EXPECT_EQ(MeasureGpuLinks(options_, gpus, cancel_).status().code(), absl::StatusCode::kInternal);
+}
+
 TEST_F(MeasurementTest, AFailingBinaryIsAnErrorWithItsOwnWords) {
   SetMode("fail");
   const absl::Status status = MeasureDevices(options_, devices_, {Shape(1)}, cancel_).status();

@@ -60,6 +60,13 @@ TEST(NvmlTest, TellsWhichGpusNvLinkJoins) {
   EXPECT_THAT(nvml->Facts(4)->nvlinks, IsEmpty());
 }
 
+TEST(NvmlTest, TellsWhichGpusPcieSwitchesJoin) {
+  const FakeDriver driver("gpus 4\ngpu.1.neighbours 0,3\n");
+  const std::unique_ptr<Nvml> nvml = Nvml::Open(FakeDriver::Library()).value();
+  EXPECT_THAT(nvml->Facts(0)->pcie_neighbours, IsEmpty());
+  EXPECT_THAT(nvml->Facts(1)->pcie_neighbours, ElementsAre(0, 3));
+}
+
 TEST(NvmlTest, SaysWhyThereIsNoDriver) {
   const absl::Status missing = Nvml::Open("libnvidia-ml-of-nobody.so.1").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);

@@ -97,6 +97,48 @@ TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
   EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g1-0");
 }
 
+TEST_F(ControllerDevicesTest, PlansForGpusHaveTheirShareOfTheNode) {
+  AgentState& agent = cluster_.Node("g0").agent;
+  for (int32_t i : {2, 3}) {
+    agent.devices.push_back(agent.devices.front());
+    agent.devices.back().index = i;
+    agent.devices.back().uuid = "GPU-g0-" + std::to_string(i);
+  }
+  agent.host_memory = kGiB * 100;
+  HardwareProfile profile = StatedCpuProfile();
+  profile.inner_links = {{2, {Nanos(5), 1000}}, {4, {Nanos(6), 900}}};
+  agent.profile = std::make_shared<const HardwareProfile>(profile);
+  cluster_.AttachAgent("g0");
+  cluster_.Submit(SpecFor(DeviceKind::kCuda));
+  cluster_.Advance(1000);  // nothing more is measured
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  const NodeGroup& group = cluster_.plans().front().request.cluster.groups.front();
+  EXPECT_EQ(group.devices_per_node, 2);
+  EXPECT_EQ(group.host_memory, kGiB * 50) << "of two of its four GPUs";
+  EXPECT_EQ(group.profile.inner_links, std::vector<LinkLevel>{profile.inner_links.front()});
+}
+
+TEST_F(ControllerDevicesTest, EveryGroupOfNodesHasItsOwnShare) {
+  cluster_.AddNode("g1", 2, DeviceKind::kCuda);
+  for (const auto& [name, gib, speed] : {std::tuple("g0", 100, 1), std::tuple("g1", 60, 4)}) {
+    AgentState& agent = cluster_.Node(name).agent;
+    agent.host_memory = kGiB * gib;
+    HardwareProfile profile = StatedCpuProfile();
+    profile.flops_per_second *= speed;
+    agent.profile = std::make_shared<const HardwareProfile>(profile);
+    cluster_.AttachAgent(name);
+  }
+  JobSpec spec = MakeSpec("four", 4, 4);
+  spec.resources.device = DeviceKind::kCuda;
+  cluster_.Submit(spec);
+  cluster_.Advance(1000);  // nothing more is measured
+  ASSERT_EQ(cluster_.plans().size(), 1u);
+  const std::vector<NodeGroup>& groups = cluster_.plans().front().request.cluster.groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].host_memory, kGiB * 100);
+  EXPECT_EQ(groups[1].host_memory, kGiB * 60);
+}
+
 // A job whose ranks are about to start on g0's GPUs when the server restarts, and g0's agent does not come back.
 class GpuRestartTest : public ControllerDevicesTest {
  protected:

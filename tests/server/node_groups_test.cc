@@ -93,5 +93,39 @@ TEST(NodeGroups, LinksKindsAndRatesTellNodesApart) {
   EXPECT_TRUE(Alike(a, b));
 }
 
+NodeGroup GpuGroup(int32_t per_node, std::vector<int32_t> blocks) {
+  NodeGroup group{.nodes = 2, .devices_per_node = per_node};
+  for (const int32_t block : blocks) group.profile.inner_links.push_back({block, {Nanos(1), 1000}});
+  return group;
+}
+
+std::vector<int32_t> BlocksOf(const NodeGroup& group) {
+  std::vector<int32_t> blocks;
+  for (const LinkLevel& level : group.profile.inner_links) blocks.push_back(level.devices);
+  return blocks;
+}
+
+TEST(TakeShares, HostMemoryIsOfTheNodeThatHasLeastForEachDevice) {
+  NodeGroup group = GpuGroup(2, {});
+  TakeShares({{{0, 1}, 4, kGiB * 8}, {{0, 1}, 2, kGiB * 6}}, group);
+  EXPECT_EQ(group.host_memory, kGiB * 4);
+  TakeShares({{{0, 1}, 4, kGiB * 8}, {{0, 1}, 2, Bytes(0)}}, group);
+  EXPECT_EQ(group.host_memory, Bytes(0)) << "one has not said";
+}
+
+TEST(TakeShares, OnlyLinksOfWholeBlocksStay) {
+  const auto blocks = [](const std::vector<int32_t>& first, const std::vector<int32_t>& second) {
+    NodeGroup group = GpuGroup(static_cast<int32_t>(first.size()), {2, 4});
+    TakeShares({{first, 8, Bytes(0)}, {second, 8, Bytes(0)}}, group);
+    return BlocksOf(group);
+  };
+  EXPECT_THAT(blocks({0, 1, 2, 3}, {4, 5, 6, 7}), ElementsAre(2, 4));
+  EXPECT_THAT(blocks({0, 1, 2, 3}, {2, 3, 4, 5}), ElementsAre(2)) << "across two blocks of four";
+  EXPECT_THAT(blocks({0, 1}, {6, 7}), ElementsAre(2));
+  EXPECT_THAT(blocks({0, 1}, {1, 2}), ElementsAre());
+  EXPECT_THAT(blocks({0, 1, 2, 4}, {0, 1, 2, 3}), ElementsAre());
+  EXPECT_THAT(blocks({5}, {5}), ElementsAre());
+}
+
 }  // namespace
 }  // namespace lynx

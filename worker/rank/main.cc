@@ -3,7 +3,9 @@
 //   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE]
 //                                                    trains; the worker daemon starts it so (cancellation.h: yield)
 //   lynx-rank --measure FILE | --measure-link FILE   measures; the agent starts it so (see measure.h)
-//   lynx-rank --check-cuda UUID                      prints the backend's name, or why it cannot use the GPU
+//   lynx-rank --measure-gpu-links FILE               the same, of the links between a node's GPUs
+//   lynx-rank --check-cuda UUID                      prints the backend's name and, in a second line, how many bytes of the
+//                                                    GPU are free then; or why it cannot use the GPU
 //
 // Exit codes: see rank_report.h; 2: wrong usage.
 #include <getopt.h>
@@ -27,6 +29,7 @@
 #include "worker/rank/cancellation.h"
 #include "worker/rank/measure.h"
 #include "worker/rank/measure_device.h"
+#include "worker/rank/measure_gpu_links.h"
 #include "worker/rank/measure_link.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/rank_backend.h"
@@ -47,6 +50,7 @@ struct Arguments {
   std::string yield_file;
   std::string measure;
   std::string measure_link;
+  std::string measure_gpu_links;
   std::string check_cuda;
 };
 
@@ -56,7 +60,8 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
       {"config", required_argument, nullptr, 'c'},       {"listen-fd", required_argument, nullptr, 'l'},
       {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
       {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
-      {"yield-file", required_argument, nullptr, 'y'},   {}};
+      {"yield-file", required_argument, nullptr, 'y'},   {"measure-gpu-links", required_argument, nullptr, 'g'},
+      {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
       case 'c':
@@ -76,6 +81,9 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
         break;
       case 'n':
         arguments.measure_link = optarg;
+        break;
+      case 'g':
+        arguments.measure_gpu_links = optarg;
         break;
       case 'u':
         arguments.check_cuda = optarg;
@@ -156,6 +164,17 @@ int RunMeasureLink(const std::string& path, char** argv) {
   return result.ok() ? PrintResult(LinkResultText(*result)) : Fail(result.status());
 }
 
+int RunMeasureGpuLinks(const std::string& path, char** argv) {
+  StartWithCuda(argv);
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return Fail(text.status());
+  const absl::StatusOr<GpuLinksRequest> request = ParseGpuLinksRequest(*text);
+  if (!request.ok()) return Fail(Annotate(request.status(), path));
+  ShowGpus(request->device_uuids);
+  const absl::StatusOr<GpuLinksResult> result = MeasureGpuLinks(*request, MakeCudaBackend);
+  return result.ok() ? PrintResult(GpuLinksResultText(*result)) : Fail(result.status());
+}
+
 int RunTraining(const Arguments& arguments, char** argv) {
   absl::StatusOr<ReportFile> reports = ReportFile::Open(arguments.report_file);
   if (!reports.ok()) return Fail(reports.status());
@@ -184,7 +203,9 @@ int RunCheckCuda(const std::string& uuid, char** argv) {
       MakeRankBackend({.kind = DeviceKind::kCuda, .uuid = uuid}, 1);
   if (!backend.ok()) return Fail(backend.status());
   if (const absl::Status works = (*backend)->Finish(); !works.ok()) return Fail(works);
-  return PrintResult((*backend)->Name());
+  const absl::StatusOr<Bytes> free_memory = (*backend)->FreeMemory();
+  if (!free_memory.ok()) return Fail(free_memory.status());
+  return PrintResult(absl::StrCat((*backend)->Name(), "\n", free_memory->value));
 }
 
 int Main(int argc, char** argv) {
@@ -194,10 +215,12 @@ int Main(int argc, char** argv) {
   if (!ParseArguments(argc, argv, arguments)) return kExitUsage;
   if (!arguments.measure.empty()) return RunMeasure(arguments.measure, argv);
   if (!arguments.measure_link.empty()) return RunMeasureLink(arguments.measure_link, argv);
+  if (!arguments.measure_gpu_links.empty()) return RunMeasureGpuLinks(arguments.measure_gpu_links, argv);
   if (!arguments.check_cuda.empty()) return RunCheckCuda(arguments.check_cuda, argv);
   if (arguments.config.empty() || arguments.report_file.empty() || arguments.listen_fd < 0) {
     std::fprintf(stderr,
-                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, or --measure-link, or --check-cuda\n");
+                 "lynx-rank: give --config, --listen-fd and --report-file, or --measure, --measure-link, --measure-gpu-links or "
+                 "--check-cuda\n");
     return kExitUsage;
   }
   return RunTraining(arguments, argv);

@@ -2,6 +2,7 @@
 //
 //   lynx-rank --measure FILE        FILE holds a MeasureRequest; prints one MeasureResult as JSON on stdout
 //   lynx-rank --measure-link FILE   FILE holds a LinkRequest; prints one LinkResult as JSON on stdout
+//   lynx-rank --measure-gpu-links FILE   FILE holds a GpuLinksRequest; prints one GpuLinksResult as JSON on stdout
 //
 // Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures
 // one device; to measure with all devices of a node busy, start one process per device at the same time and take the
@@ -24,6 +25,11 @@
 //                   "pacing_bytes_per_second": 0}
 //   LinkResult     {"latency_ns": 1, "bytes_per_second": 1, "overlap_slowdown_permille": 1000,
 //                   "communication_compute_permille": 0}
+//   GpuLinksRequest {"host": "127.0.0.1", "device_uuids": ["GPU-..."], "cores": [[0], [1]], "blocks": [2],
+//                    "repetitions": 5, "budget_seconds": 10.0}
+//   GpuLinksResult {"latency_ns": 1, "bytes_per_second": 1, "inner_links": [{"devices": 2, "latency_ns": 1,
+//                   "bytes_per_second": 1}], "overlap_slowdown_permille": 1000, "communication_compute_permille": 0,
+//                   "nccl_bytes": 1, "route_bytes": 1}
 //
 // Plain data and pure functions; thread-safe.
 #ifndef LYNX_WORKER_RANK_MEASURE_H_
@@ -80,6 +86,27 @@ struct LinkResult {
   bool operator==(const LinkResult&) const = default;
 };
 
+// The GPUs of a node, each a rank as a thread of one process; transfers between them by NCCL.
+struct GpuLinksRequest {
+  std::string host = "127.0.0.1";           // a numeric address of this machine, over which they meet
+  std::vector<std::string> device_uuids;    // of 2 or more
+  std::vector<std::vector<int32_t>> cores;  // of each; empty = not pinned
+  std::vector<int32_t> blocks;              // so many neighbours are joined more closely; ascending, each divides the next
+  int32_t repetitions = 5;                  // per size
+  double budget_seconds = 10;               // soft; > 0
+  bool operator==(const GpuLinksRequest&) const = default;
+};
+
+struct GpuLinksResult {
+  LinkCost link;                        // fitted to transfers of all kinds and several sizes, with all GPUs taking part
+  std::vector<LinkLevel> inner_links;   // of the blocks, all of them busy at once
+  // As HardwareProfile's: of products beside an all-reduce; and what of a window the two do not share, though they run at the
+  // same time.
+  int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
+  Bytes nccl_memory, route_memory;      // that NCCL took of a GPU once, and then for each route
+  bool operator==(const GpuLinksResult&) const = default;
+};
+
 // Parse: InvalidArgument naming the field.
 std::string MeasureRequestText(const MeasureRequest& request);
 absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text);
@@ -89,6 +116,10 @@ std::string LinkRequestText(const LinkRequest& request);
 absl::StatusOr<LinkRequest> ParseLinkRequest(const std::string& text);
 std::string LinkResultText(const LinkResult& result);
 absl::StatusOr<LinkResult> ParseLinkResult(const std::string& text);
+std::string GpuLinksRequestText(const GpuLinksRequest& request);
+absl::StatusOr<GpuLinksRequest> ParseGpuLinksRequest(const std::string& text);
+std::string GpuLinksResultText(const GpuLinksResult& result);
+absl::StatusOr<GpuLinksResult> ParseGpuLinksResult(const std::string& text);
 
 }  // namespace lynx
 

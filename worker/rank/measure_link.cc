@@ -32,7 +32,7 @@ int32_t Permille(double share) { return static_cast<int32_t>(std::llround(1000 *
 
 // What one rank found.
 struct Findings {
-  std::vector<AllReduceSample> samples;
+  std::vector<TransferSample> samples;
   int32_t overlap_slowdown_permille = 1000;
   int32_t communication_compute_permille = 0;
 };
@@ -91,7 +91,7 @@ class LinkRank {
       LYNX_ASSIGN_OR_RETURN(const bool enough, EitherExpired());
       if (enough) break;
     }
-    findings_.samples.push_back({bytes, Median(times)});
+    findings_.samples.push_back({2, bytes, Median(times)});  // two steps of half the bytes
     return absl::OkStatus();
   }
 
@@ -176,30 +176,30 @@ absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int l
 
 }  // namespace
 
-LinkCost FitLink(const std::vector<AllReduceSample>& samples) {
+LinkCost FitLink(const std::vector<TransferSample>& samples) {
   LYNX_CHECK(samples.size() >= 2);
-  // Minimizes the sum of ((a + b x - t) / t)^2: a normal equation with weights 1 / t^2.
-  double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
-  for (const AllReduceSample& sample : samples) {
-    const auto x = static_cast<double>(sample.bytes.value);
+  // Minimizes the sum of ((a s + b x - t) / t)^2: normal equations with weights 1 / t^2.
+  double ss = 0, sx = 0, xx = 0, st = 0, xt = 0;
+  for (const TransferSample& sample : samples) {
+    const auto s = static_cast<double>(sample.steps), x = static_cast<double>(sample.bytes.value);
     const double t = std::max(1.0, static_cast<double>(sample.time.value));
     const double weight = 1 / (t * t);
-    w += weight;
-    wx += weight * x;
-    wxx += weight * x * x;
-    wt += weight * t;
-    wxt += weight * x * t;
+    ss += weight * s * s;
+    sx += weight * s * x;
+    xx += weight * x * x;
+    st += weight * s * t;
+    xt += weight * x * t;
   }
-  const double determinant = w * wxx - wx * wx;
-  double nanos_per_byte = determinant > 0 ? (w * wxt - wx * wt) / determinant : 0;
-  double intercept = (wt - nanos_per_byte * wx) / w;
-  if (intercept < 0) {  // a line through the origin
-    intercept = 0;
-    nanos_per_byte = wxt / wxx;
+  const double determinant = ss * xx - sx * sx;
+  double nanos_per_byte = determinant > 0 ? (ss * xt - sx * st) / determinant : 0;
+  double latency = (st - nanos_per_byte * sx) / ss;
+  if (latency < 0) {  // through the origin
+    latency = 0;
+    nanos_per_byte = xt / xx;
   }
   constexpr double kFastestNanosPerByte = 1e-3;  // 1 TB/s: where noise hides the slope
   nanos_per_byte = std::max(nanos_per_byte, kFastestNanosPerByte);
-  return {.latency = Nanos(std::llround(intercept / 2)),
+  return {.latency = Nanos(std::llround(latency)),
           .bytes_per_second = std::max<int64_t>(1, std::llround(1e9 / nanos_per_byte))};
 }
 
@@ -235,7 +235,7 @@ absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPla
   }));
 
   // The slower of the two counts.
-  std::vector<AllReduceSample> samples = findings[0]->samples;
+  std::vector<TransferSample> samples = findings[0]->samples;
   for (size_t i = 0; i < samples.size(); ++i)
     samples[i].time = std::max(samples[i].time, findings[1]->samples[i].time);
   LinkResult result;

@@ -23,15 +23,17 @@ struct LinkPlaces {
 absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request);
 absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPlaces& places);
 
-struct AllReduceSample {
+// A transfer that takes so many steps, one after another, in all of which a rank sends so many bytes: as in the cost model,
+// an all-reduce over p ranks of n bytes takes 2 (p - 1) steps of n / p, a message one of n.
+struct TransferSample {
+  int64_t steps = 1;
   Bytes bytes;
   Nanos time;
 };
 
-// Least squares of relative errors for an all-reduce over two ranks: time = 2 latency + bytes / bytes_per_second (two
-// steps of half the bytes each, as in the cost model). At least two sizes; the results are clamped to latency >= 0
-// and bytes_per_second >= 1. Pure.
-LinkCost FitLink(const std::vector<AllReduceSample>& samples);
+// Least squares of relative errors: time = steps * latency + bytes / bytes_per_second. At least two sizes; the results are
+// clamped to latency >= 0 and bytes_per_second >= 1. Pure.
+LinkCost FitLink(const std::vector<TransferSample>& samples);
 
 }  // namespace lynx
 

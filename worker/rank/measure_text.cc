@@ -1,4 +1,5 @@
 // The JSON of measure.h, both ways.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
@@ -42,6 +43,18 @@ class FieldReader {
     if (!IsNumberList(*field)) return Fail(name, "a list of numbers");
     values = field->get<std::vector<int32_t>>();
   }
+  void Texts(const char* name, std::vector<std::string>& values) {
+    for (const Json& one : List(name)) {
+      if (!one.is_string()) return Fail(name, "a list of strings");
+      values.push_back(one.get<std::string>());
+    }
+  }
+  void NumberLists(const char* name, std::vector<std::vector<int32_t>>& values) {
+    for (const Json& one : List(name)) {
+      if (!IsNumberList(one)) return Fail(name, "a list of lists of numbers");
+      values.push_back(one.get<std::vector<int32_t>>());
+    }
+  }
   // The list named `name`, or an empty one.
   const Json& List(const char* name) {
     static const Json& empty = *new Json(Json::array());
@@ -62,18 +75,13 @@ class FieldReader {
   void Require(bool holds, const char* name, const char* expected) {
     if (!holds) Fail(name, expected);
   }
-  static bool IsNumberList(const Json& value) {
-    if (!value.is_array()) return false;
-    for (const Json& one : value) {
-      if (!one.is_number_integer()) return false;
-    }
-    return true;
-  }
-
   std::string PathOf(const std::string& name) const { return path_.empty() ? name : absl::StrCat(path_, ".", name); }
   const absl::Status& status() const { return status_; }
 
  private:
+  static bool IsNumberList(const Json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number_integer(); });
+  }
   const Json* Find(const char* name) {
     if (!object_.is_object()) return nullptr;
     const auto field = object_.find(name);
@@ -209,6 +217,20 @@ absl::StatusOr<HostLink> ReadHost(const Json& json, const std::string& path) {
   return host;
 }
 
+void ReadLink(FieldReader& reader, LinkCost& link) {
+  reader.Time("latency_ns", link.latency);
+  reader.Number("bytes_per_second", link.bytes_per_second);
+  reader.Require(link.latency >= Nanos(0), "latency_ns", "0 or more");
+  reader.Require(link.bytes_per_second > 0, "bytes_per_second", "positive");
+}
+
+void ReadOverlap(FieldReader& reader, int32_t& slowdown_permille, int32_t& compute_permille) {
+  reader.Number("overlap_slowdown_permille", slowdown_permille);
+  reader.Number("communication_compute_permille", compute_permille);
+  reader.Require(slowdown_permille >= 1000, "overlap_slowdown_permille", "1000 or more");
+  reader.Require(compute_permille >= 0 && compute_permille <= 1000, "communication_compute_permille", "in 0..1000");
+}
+
 }  // namespace
 
 std::string MeasureRequestText(const MeasureRequest& request) {
@@ -304,11 +326,7 @@ absl::StatusOr<LinkRequest> ParseLinkRequest(const std::string& text) {
   reader.Require(request.repetitions >= 1 && request.repetitions <= 1000, "repetitions", "in 1..1000");
   reader.Require(request.budget_seconds > 0, "budget_seconds", "positive");
   reader.Require(request.pacing_bytes_per_second >= 0, "pacing_bytes_per_second", "0 or more");
-  for (const Json& one : reader.List("cores")) {
-    reader.Require(FieldReader::IsNumberList(one), "cores", "a list of lists of numbers");
-    LYNX_RETURN_IF_ERROR(reader.status());
-    request.cores.push_back(one.get<std::vector<int32_t>>());
-  }
+  reader.NumberLists("cores", request.cores);
   reader.Require(request.cores.empty() || request.cores.size() == 2, "cores", "empty or of two ranks");
   LYNX_RETURN_IF_ERROR(reader.status());
   return request;
@@ -326,15 +344,83 @@ absl::StatusOr<LinkResult> ParseLinkResult(const std::string& text) {
   LYNX_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   LinkResult result;
   FieldReader reader(json, "");
-  reader.Time("latency_ns", result.link.latency);
-  reader.Number("bytes_per_second", result.link.bytes_per_second);
-  reader.Number("overlap_slowdown_permille", result.overlap_slowdown_permille);
-  reader.Number("communication_compute_permille", result.communication_compute_permille);
-  reader.Require(result.link.latency >= Nanos(0), "latency_ns", "0 or more");
-  reader.Require(result.link.bytes_per_second > 0, "bytes_per_second", "positive");
-  reader.Require(result.overlap_slowdown_permille >= 1000, "overlap_slowdown_permille", "1000 or more");
-  reader.Require(result.communication_compute_permille >= 0 && result.communication_compute_permille <= 1000,
-                 "communication_compute_permille", "in 0..1000");
+  ReadLink(reader, result.link);
+  ReadOverlap(reader, result.overlap_slowdown_permille, result.communication_compute_permille);
+  LYNX_RETURN_IF_ERROR(reader.status());
+  return result;
+}
+
+std::string GpuLinksRequestText(const GpuLinksRequest& request) {
+  const Json json = {{"host", request.host},
+                     {"device_uuids", request.device_uuids},
+                     {"cores", request.cores},
+                     {"blocks", request.blocks},
+                     {"repetitions", request.repetitions},
+                     {"budget_seconds", request.budget_seconds}};
+  return json.dump(2);
+}
+
+absl::StatusOr<GpuLinksRequest> ParseGpuLinksRequest(const std::string& text) {
+  LYNX_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  GpuLinksRequest request;
+  FieldReader reader(json, "");
+  reader.Text("host", request.host);
+  reader.Texts("device_uuids", request.device_uuids);
+  reader.NumberLists("cores", request.cores);
+  reader.Numbers("blocks", request.blocks);
+  reader.Number("repetitions", request.repetitions);
+  reader.Number("budget_seconds", request.budget_seconds);
+  reader.Require(request.device_uuids.size() >= 2, "device_uuids", "of two GPUs or more");
+  reader.Require(request.cores.empty() || request.cores.size() == request.device_uuids.size(), "cores",
+                 "empty or of every GPU");
+  int32_t smaller = 1;
+  const auto gpus = static_cast<int32_t>(request.device_uuids.size());
+  for (const int32_t block : request.blocks) {
+    const bool divides = block > smaller && block % smaller == 0 && block < gpus && gpus % block == 0;
+    reader.Require(divides, "blocks", "ascending, each a divisor of the next and of the number of GPUs");
+    smaller = std::max(block, 1);
+  }
+  reader.Require(request.repetitions >= 1 && request.repetitions <= 1000, "repetitions", "in 1..1000");
+  reader.Require(request.budget_seconds > 0, "budget_seconds", "positive");
+  LYNX_RETURN_IF_ERROR(reader.status());
+  return request;
+}
+
+std::string GpuLinksResultText(const GpuLinksResult& result) {
+  Json inner = Json::array();
+  for (const LinkLevel& level : result.inner_links) {
+    inner.push_back({{"devices", level.devices},
+                     {"latency_ns", level.link.latency.value},
+                     {"bytes_per_second", level.link.bytes_per_second}});
+  }
+  const Json json = {{"latency_ns", result.link.latency.value},
+                     {"bytes_per_second", result.link.bytes_per_second},
+                     {"inner_links", inner},
+                     {"overlap_slowdown_permille", result.overlap_slowdown_permille},
+                     {"communication_compute_permille", result.communication_compute_permille},
+                     {"nccl_bytes", result.nccl_memory.value},
+                     {"route_bytes", result.route_memory.value}};
+  return json.dump(2);
+}
+
+absl::StatusOr<GpuLinksResult> ParseGpuLinksResult(const std::string& text) {
+  LYNX_ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  GpuLinksResult result;
+  FieldReader reader(json, "");
+  ReadLink(reader, result.link);
+  ReadOverlap(reader, result.overlap_slowdown_permille, result.communication_compute_permille);
+  reader.Number("nccl_bytes", result.nccl_memory.value);
+  reader.Number("route_bytes", result.route_memory.value);
+  reader.Require(result.nccl_memory >= Bytes(0), "nccl_bytes", "0 or more");
+  reader.Require(result.route_memory >= Bytes(0), "route_bytes", "0 or more");
+  for (const Json& one : reader.List("inner_links")) {
+    FieldReader inner(one, absl::StrCat("inner_links[", result.inner_links.size(), "]"));
+    LinkLevel& level = result.inner_links.emplace_back();
+    inner.Number("devices", level.devices);
+    inner.Require(level.devices >= 2, "devices", "2 or more");
+    ReadLink(inner, level.link);
+    LYNX_RETURN_IF_ERROR(inner.status());
+  }
   LYNX_RETURN_IF_ERROR(reader.status());
   return result;
 }

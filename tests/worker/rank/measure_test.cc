@@ -15,21 +15,32 @@ using ::testing::HasSubstr;
 
 TEST(FitLink, FindsTheLineThatItWasGiven) {
   // 20 us latency, 250 MB/s: time = 40 us + bytes * 4 ns.
-  std::vector<AllReduceSample> samples;
-  for (int64_t bytes : {4096, 65536, 1048576}) samples.push_back({Bytes(bytes), Nanos(40'000 + 4 * bytes)});
+  std::vector<TransferSample> samples;
+  for (int64_t bytes : {4096, 65536, 1048576}) samples.push_back({2, Bytes(bytes), Nanos(40'000 + 4 * bytes)});
   const LinkCost link = FitLink(samples);
   EXPECT_NEAR(static_cast<double>(link.latency.value), 20'000, 1);
   EXPECT_NEAR(static_cast<double>(link.bytes_per_second), 250e6, 250);
 }
 
+TEST(FitLink, TakesTransfersOfSeveralKindsTogether) {
+  // 5 us latency, 100 GB/s, of rings of 4 and messages.
+  std::vector<TransferSample> samples;
+  for (const int64_t steps : {1, 3, 6}) {
+    for (const int64_t bytes : {100'000, 10'000'000}) samples.push_back({steps, Bytes(bytes), Nanos(5'000 * steps + bytes / 100)});
+  }
+  const LinkCost link = FitLink(samples);
+  EXPECT_NEAR(static_cast<double>(link.latency.value), 5'000, 1);
+  EXPECT_NEAR(static_cast<double>(link.bytes_per_second), 100e9, 1e6);
+}
+
 TEST(FitLink, NeverGivesANegativeLatency) {
-  const LinkCost link = FitLink({{Bytes(1000), Nanos(900)}, {Bytes(2000), Nanos(2000)}});
+  const LinkCost link = FitLink({{2, Bytes(1000), Nanos(900)}, {2, Bytes(2000), Nanos(2000)}});
   EXPECT_EQ(link.latency, Nanos(0));
   EXPECT_GT(link.bytes_per_second, 0);
 }
 
 TEST(FitLink, SurvivesTimesWithoutASlope) {
-  const LinkCost link = FitLink({{Bytes(1000), Nanos(900)}, {Bytes(2000), Nanos(900)}});
+  const LinkCost link = FitLink({{2, Bytes(1000), Nanos(900)}, {2, Bytes(2000), Nanos(900)}});
   EXPECT_EQ(link.latency, Nanos(450));
   EXPECT_GT(link.bytes_per_second, 0);
 }

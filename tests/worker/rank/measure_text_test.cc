@@ -130,5 +130,52 @@ TEST(MeasureText, AResultWithoutAnOpIsRefused) {
   EXPECT_THAT(ErrorOf(ParseMeasureResult(text).status()), HasSubstr("'measured[0].ops.gelu'"));
 }
 
+GpuLinksRequest GpuRequest() {
+  return {.host = "10.0.0.1",
+          .device_uuids = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"},
+          .cores = {{0}, {1, 2}, {}, {3}},
+          .blocks = {2},
+          .repetitions = 7,
+          .budget_seconds = 1.5};
+}
+
+TEST(MeasureText, LinksBetweenGpusComeBackTheSame) {
+  EXPECT_EQ(ParseGpuLinksRequest(GpuLinksRequestText(GpuRequest())).value(), GpuRequest());
+  const GpuLinksResult result{.link = {Nanos(4), 70},
+                              .inner_links = {{2, {Nanos(3), 80}}, {4, {Nanos(5), 75}}},
+                              .overlap_slowdown_permille = 1100,
+                              .communication_compute_permille = 20,
+                              .nccl_memory = Bytes(777),
+                              .route_memory = Bytes(12345)};
+  EXPECT_EQ(ParseGpuLinksResult(GpuLinksResultText(result)).value(), result);
+}
+
+TEST(MeasureText, LinksBetweenGpusMustMakeSense) {
+  const auto request_error = [](auto change) {
+    GpuLinksRequest request = GpuRequest();
+    change(request);
+    return ErrorOf(ParseGpuLinksRequest(GpuLinksRequestText(request)).status());
+  };
+  EXPECT_THAT(request_error([](auto& r) { r.device_uuids = {"GPU-a"}, r.cores = {}, r.blocks = {}; }), HasSubstr("'device_uuids'"));
+  EXPECT_THAT(request_error([](auto& r) { r.cores.pop_back(); }), HasSubstr("'cores'"));
+  for (const std::vector<int32_t>& blocks : std::vector<std::vector<int32_t>>{{0}, {3}, {4}, {2, 2}, {-2}}) {
+    EXPECT_THAT(request_error([&](auto& r) { r.blocks = blocks; }), HasSubstr("'blocks'"));
+  }
+  EXPECT_THAT(request_error([](auto& r) { r.repetitions = 0; }), HasSubstr("'repetitions'"));
+  EXPECT_THAT(request_error([](auto& r) { r.budget_seconds = 0; }), HasSubstr("'budget_seconds'"));
+  const auto result_error = [](auto change) {
+    GpuLinksResult result{.link = {Nanos(4), 70}, .inner_links = {{2, {Nanos(3), 80}}}};
+    change(result);
+    return ErrorOf(ParseGpuLinksResult(GpuLinksResultText(result)).status());
+  };
+  EXPECT_THAT(result_error([](auto& r) { r.link.bytes_per_second = 0; }), HasSubstr("'bytes_per_second'"));
+  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].devices = 1; }), HasSubstr("'inner_links[0].devices'"));
+  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].link.latency = Nanos(-1); }), HasSubstr("'inner_links[0].latency_ns'"));
+  EXPECT_THAT(result_error([](auto& r) { r.overlap_slowdown_permille = 999; }), HasSubstr("'overlap_slowdown_permille'"));
+  EXPECT_THAT(result_error([](auto& r) { r.communication_compute_permille = 1001; }), HasSubstr("'communication_compute_permille'"));
+  EXPECT_THAT(result_error([](auto& r) { r.nccl_memory = Bytes(-1); }), HasSubstr("'nccl_bytes'"));
+  EXPECT_THAT(result_error([](auto& r) { r.route_memory = Bytes(-1); }), HasSubstr("'route_bytes'"));
+}
+
 }  // namespace
 }  // namespace lynx

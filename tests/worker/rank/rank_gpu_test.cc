@@ -40,6 +40,21 @@ TEST(RankGpu, CheckingSaysWhetherAGpuCanBeUsed) {
   const Output some = RunLynxRank(folder, {"--check-cuda", "GPU-1"}, kStandInRank);
   EXPECT_EQ(some.exit_code, kRankExitOk) << some.err;
   EXPECT_THAT(some.out, StartsWith("cuda:0: CUDA on the host"));
+  // And how much of it is free: of the stand-in's 8 GiB all but its scratch.
+  const int64_t free_bytes = std::stoll(some.out.substr(some.out.find('\n') + 1));
+  EXPECT_LT(free_bytes, (kGiB * 8).value);
+  EXPECT_GT(free_bytes, (kGiB * 7).value);
+}
+
+TEST(RankGpu, LinksBetweenGpusNeedNccl) {
+  const TestFolder folder;
+  const std::string file = folder.Write("request", GpuLinksRequestText({.device_uuids = {"GPU-1", "GPU-2"}}));
+  const Output output = RunLynxRank(folder, {"--measure-gpu-links", file}, kStandInRank);
+  EXPECT_EQ(output.exit_code, kRankExitFailure);
+  EXPECT_THAT(output.err, HasSubstr("lynx-rank was built without NCCL, by which the links between GPUs are measured"));
+  const Output bad = RunLynxRank(folder, {"--measure-gpu-links", folder.Write("bad", "{}")}, kStandInRank);
+  EXPECT_EQ(bad.exit_code, kRankExitFailure);
+  EXPECT_THAT(bad.err, HasSubstr("field 'host' must be a value, but the field is missing"));
 }
 
 TEST(RankGpu, MeasuresEveryOpOnTheDevice) {
