@@ -1,13 +1,23 @@
 // See sqlite.h.
 #include "server/sqlite.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "common/status.h"
 
 namespace lynx {
 
 absl::Status SqliteStatus(sqlite3* db, int code) {
-  const std::string text = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
-  switch (code & 0xFF) {
+  std::string text = db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+  const int primary = code & 0xFF;
+  if (db != nullptr && (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN)) {
+    const int reason = sqlite3_system_errno(db);
+    if (reason != 0) text += std::string(" (") + std::strerror(reason) + ")";
+    // A sync or a new file that finds no space; SQLite calls only writes so.
+    if (reason == ENOSPC || reason == EDQUOT) return absl::ResourceExhaustedError(text);
+  }
+  switch (primary) {
     case SQLITE_OK:
     case SQLITE_ROW:
     case SQLITE_DONE:
@@ -17,6 +27,7 @@ absl::Status SqliteStatus(sqlite3* db, int code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(text);
+    case SQLITE_ERROR:  // all statements are fixed: only a schema that is not what was written can make them wrong
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
       return absl::DataLossError(text);

@@ -18,8 +18,8 @@ struct SqliteCloser {
 };
 using SqliteHandle = std::unique_ptr<sqlite3, SqliteCloser>;
 
-// ResourceExhausted: the disk is full. FailedPrecondition: another process has the database. DataLoss: not a database, or a
-// damaged one. Unavailable: everything else. The text is SQLite's.
+// ResourceExhausted: the disk is full. FailedPrecondition: another process has the database. DataLoss: not a database, a
+// damaged one, or one without the tables that a statement names. Unavailable: everything else. The text is SQLite's.
 absl::Status SqliteStatus(sqlite3* db, int code);
 
 // One prepared statement, run once or many times: Bind in the order of its parameters, then Run or Next.

@@ -112,9 +112,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
     return store->Damaged(std::string(status.message()));
   }
   if (status.message().find(path) != std::string::npos) return status;
+  const char* what_to_do = status.code() == absl::StatusCode::kResourceExhausted
+                               ? "; make space on its disk and start again"
+                               : "; check --data-dir, its permissions and its disk";
   return absl::FailedPreconditionError(absl::StrCat("cannot open the database ", path, ": ",
-                                                    std::string(status.message()),
-                                                    "; check --data-dir, its permissions and its disk"));
+                                                    std::string(status.message()), what_to_do));
 }
 
 absl::Status Store::Prepare() {
@@ -153,7 +155,8 @@ absl::Status Store::Prepare() {
 }
 
 absl::Status Store::CheckIntegrity() {
-  LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA quick_check(1)"));
+  // Not quick_check: it overlooks a job that an index has lost, and jobs are read in an index's order.
+  LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA integrity_check(1)"));
   return result == "ok" ? absl::OkStatus() : Damaged(result);
 }
 
@@ -170,6 +173,7 @@ absl::Status Store::Commit(const std::vector<Effect>& effects) {
     const absl::Status undone = Execute(db_.get(), "ROLLBACK");
     LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
   }
+  if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
   return Annotate(status, absl::StrCat("cannot write to the database ", path_));
 }
 
@@ -349,6 +353,23 @@ absl::Status Store::WriteEvent(const InsertEvent& insert) {
   return trim.Bind(insert.job.value).Bind(insert.event.sequence - kEventsPerJob).Run();
 }
 
+absl::Status Store::Unreadable(const absl::Status& status) const {
+  if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
+  return Annotate(status, absl::StrCat("cannot read the database ", path_));
+}
+
+absl::StatusOr<Statement> Store::Select(const std::string& sql) {
+  absl::StatusOr<Statement> statement = Statement::Prepare(db_.get(), sql);
+  if (!statement.ok()) return Unreadable(statement.status());
+  return statement;
+}
+
+absl::StatusOr<bool> Store::Next(Statement& row) {
+  const absl::StatusOr<bool> more = row.Next();
+  if (!more.ok()) return Unreadable(more.status());
+  return more;
+}
+
 absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   JobRecord job;
   job.id = JobId(row.Text(0));
@@ -392,11 +413,10 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
 absl::Status Store::ReadRanks(JobRecord& job) {
   LYNX_ASSIGN_OR_RETURN(
       Statement row,
-      Statement::Prepare(db_.get(), "SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM ranks "
-                                    "WHERE job_id=? ORDER BY rank"));
+      Select("SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM ranks WHERE job_id=? ORDER BY rank"));
   row.Bind(job.id.value);
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool more, row.Next());
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) return absl::OkStatus();
     if (row.Int(0) != static_cast<int64_t>(job.ranks.size())) {
       return Damaged(absl::StrCat("job ", job.id.value, ": rank ", job.ranks.size(), " is missing"));
@@ -410,10 +430,10 @@ absl::Status Store::ReadRanks(JobRecord& job) {
 
 absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
   std::vector<StoredJob> jobs;
-  LYNX_ASSIGN_OR_RETURN(
-      Statement row, Statement::Prepare(db_.get(), absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
+  LYNX_ASSIGN_OR_RETURN(Statement row,
+                        Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool more, row.Next());
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) break;
     LYNX_ASSIGN_OR_RETURN(JobRecord record, ReadRecord(row));
     jobs.push_back({std::move(record), nullptr});
@@ -432,8 +452,8 @@ absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Statement::Prepare(db_.get(), "SELECT plan FROM plans WHERE job_id=?"));
-  LYNX_ASSIGN_OR_RETURN(const bool found, row.Bind(job.value).Next());
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT plan FROM plans WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::shared_ptr<const Plan>();
   v1::Plan message;
   if (!message.ParseFromString(row.Text(0))) {
@@ -445,8 +465,8 @@ absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
 }
 
 absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Statement::Prepare(db_.get(), "SELECT cluster FROM plans WHERE job_id=?"));
-  LYNX_ASSIGN_OR_RETURN(const bool found, row.Bind(job.value).Next());
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT cluster FROM plans WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found || row.Text(0).empty()) return std::shared_ptr<const ClusterTopology>();
   v1::ClusterTopology message;
   if (!message.ParseFromString(row.Text(0))) {
@@ -458,8 +478,8 @@ absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const 
 }
 
 absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement row, Statement::Prepare(db_.get(), "SELECT trace FROM traces WHERE job_id=?"));
-  LYNX_ASSIGN_OR_RETURN(const bool found, row.Bind(job.value).Next());
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT trace FROM traces WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
   if (!found) return std::nullopt;
   v1::StepTrace message;
   if (!message.ParseFromString(row.Text(0))) {
@@ -471,12 +491,12 @@ absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
 absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit) {
   LYNX_ASSIGN_OR_RETURN(
       Statement row,
-      Statement::Prepare(db_.get(), "SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE "
-                                    "job_id=? AND sequence>? ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
+      Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE job_id=? AND sequence>? "
+             "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
   row.Bind(job.value).Bind(after).Bind(limit);
   std::vector<JobEvent> events;
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool more, row.Next());
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
     if (!more) return events;
     JobEvent event{.sequence = row.Int(0), .time = Nanos(row.Int(1)), .kind = row.Text(3), .reason = row.Text(4)};
     if (!ParseJobState(row.Text(2), event.state)) {

@@ -35,7 +35,7 @@ class Store {
   // other program's, or it cannot be opened. DataLoss: it is damaged. Each names the file and says what to do.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& path);
 
-  // Durable effects, in order, all or none. ResourceExhausted: the disk is full.
+  // Durable effects, in order, all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
   absl::Status Commit(const std::vector<Effect>& effects);
 
   struct StoredJob {
@@ -61,7 +61,6 @@ class Store {
   Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)) {}
 
   absl::Status Prepare();
-  absl::Status Migrate(const std::string& version);
   absl::Status CheckIntegrity();
   absl::Status Write(const Effect& effect);
   absl::Status WriteNew(const InsertJob& insert);
@@ -76,6 +75,10 @@ class Store {
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);
   absl::Status ReadRanks(JobRecord& record);
   absl::Status Damaged(const std::string& what) const;
+  // With the file's name, and what to do where it is damaged.
+  absl::Status Unreadable(const absl::Status& status) const;
+  absl::StatusOr<Statement> Select(const std::string& sql);
+  absl::StatusOr<bool> Next(Statement& row);
 
   const std::string path_;
   SqliteHandle db_;

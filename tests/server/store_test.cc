@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/plan.h"
+#include "tests/server/stored_jobs.h"
 
 namespace lynx {
 namespace {
@@ -35,38 +35,6 @@ class StoreTest : public ::testing::Test {
 
   std::string directory_, path_;
 };
-
-JobSpec MakeSpec(const std::string& name) {
-  JobSpec spec;
-  spec.name = name;
-  spec.model = {.layers = 2, .hidden = 32, .heads = 2, .seq = 16};
-  spec.data.path = "/data/text";
-  spec.train.steps = 10;
-  spec.train.global_batch = 4;
-  spec.resources.max_ranks = 2;
-  Normalize(spec);
-  return spec;
-}
-
-JobRecord MakeJob(int64_t number) {
-  JobRecord job;
-  job.id = JobId("job" + std::to_string(number));
-  job.submission = number;
-  job.idempotency_key = "key" + std::to_string(number);
-  const JobSpec spec = MakeSpec("name" + std::to_string(number));
-  job.spec = std::make_shared<const JobSpec>(spec);
-  job.spec_digest = SpecDigest(spec);
-  job.submitted = Nanos(1000 + number);
-  job.reason = "waits";
-  return job;
-}
-
-std::shared_ptr<const Plan> MakeSmallPlan(const JobSpec& spec) {
-  PlanRequest request{.spec = spec, .cluster = UniformCluster(1, 2, StatedCpuProfile())};
-  absl::StatusOr<PlanResult> result = MakePlan(request);
-  EXPECT_TRUE(result.ok()) << result.status();
-  return std::make_shared<const Plan>(std::get<Plan>(*result));
-}
 
 TEST_F(StoreTest, EverythingComesBack) {
   JobRecord job = MakeJob(1);
