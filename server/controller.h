@@ -90,6 +90,10 @@ struct ControllerOptions {
   Nanos stop_timeout{10'000'000'000};
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
+  // Before the next generation after one that trained no step: a node that cannot begin ranks for a while, such as for a full disk,
+  // must not spend a job's restarts within a moment. Doubles with each in a row.
+  Nanos restart_pause{2'000'000'000};
+  Nanos most_restart_pause{60'000'000'000};
   Nanos progress_interval{1'000'000'000};  // between two writes of a job's progress
   // A job trains for so long before it is planned again for more devices.
   Nanos replan_after{5'000'000'000};
@@ -212,6 +216,8 @@ class Controller {
     // timers, monotonic; 0 = off
     Nanos measure_deadline, listen_deadline, stop_deadline, yield_deadline, persist_at;
     Nanos stopping_since;  // since when the ranks are to end at once
+    Nanos restart_at;      // all ranks are gone: when the next generation may begin
+    int32_t fruitless = 0;  // generations in a row that trained no step
     Nanos persisted;
     int64_t failures = 0;
   };
@@ -363,6 +369,8 @@ class Controller {
   void EndGeneration(Job& job);
   void ExcludeNode(Job& job, const NodeId& node);
   void Restart(Job& job, const std::string& reason);
+  // False: the generation that is over trained nothing, and the next one must wait a little.
+  bool PauseIsOver(Job& job, bool fruitless);
   void StartAgain(Job& job, const std::string& kind, std::string reason);
   bool NodesServe(const Job& job) const;
   bool RankGone(const Job& job, int32_t rank) const;

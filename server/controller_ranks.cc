@@ -380,14 +380,33 @@ void Controller::EndGeneration(Job& job) {
   }
   if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
   const bool fruitless = record.generation > Generation(1) && record.best_steps <= record.base_steps;
-  record.restart_charge += fruitless ? 2 : 1;
-  if (record.restart_charge > record.spec->max_restarts) {
+  const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
+  if (charge > record.spec->max_restarts) {
+    record.restart_charge = charge;
     EndJob(job, JobState::kFailed, "failed",
            absl::StrCat(reason, "; after ", record.restarts, " restarts the budget, max_restarts ",
                         record.spec->max_restarts, ", is spent (a restart without a new step counts twice)"));
     return;
   }
+  if (!PauseIsOver(job, fruitless)) return;
+  record.restart_charge = charge;
   Restart(job, reason);
+}
+
+bool Controller::PauseIsOver(Job& job, bool fruitless) {
+  if (!fruitless) {
+    job.fruitless = 0;
+    return true;
+  }
+  if (job.restart_at == Nanos(0)) {
+    Nanos pause = options_.restart_pause;
+    for (int32_t i = 0; i < job.fruitless && pause < options_.most_restart_pause; ++i) pause = pause + pause;
+    job.restart_at = now_ + std::min(pause, options_.most_restart_pause);
+    ++job.fruitless;
+  }
+  if (now_ < job.restart_at) return false;
+  job.restart_at = Nanos(0);
+  return true;
 }
 
 bool Controller::NodesServe(const Job& job) const {

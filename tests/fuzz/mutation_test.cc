@@ -129,7 +129,7 @@ TEST_P(Fuzz, NoInputIsTakenInAWrongWay) {
   if (seconds > 0) std::remove(kept.c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Fuzz, testing::Range<size_t>(0, 4),
+INSTANTIATE_TEST_SUITE_P(All, Fuzz, testing::Range<size_t>(0, kFuzzTargetCount),
                          [](const auto& info) { return FuzzTargets()[info.param].name; });
 
 }  // namespace

@@ -178,10 +178,13 @@ const std::vector<FuzzTarget>& FuzzTargets() {
     jobs.push_back(kLlamaJob);
     std::vector<std::string> clusters = FilesIn("examples/clusters");
     clusters.push_back(kCluster);
-    return std::vector<FuzzTarget>{{"job", RunJob, jobs},
+    std::vector<FuzzTarget> all = {{"job", RunJob, jobs},
                                    {"cluster", RunCluster, clusters},
                                    {"config", RunConfig, {kConfig, kGpt2Config, kMistralConfig}},
                                    {"profile", RunProfile, Profiles()}};
+    for (FuzzTarget& target : MachineTargets()) all.push_back(std::move(target));
+    LYNX_CHECK(all.size() == kFuzzTargetCount);
+    return all;
   }());
   return targets;
 }

@@ -16,9 +16,15 @@ struct FuzzTarget {
   std::vector<std::string> corpus;  // good inputs to begin from
 };
 
-// Job files; cluster files; config.json files of models; profiles as JSON. The first two also plan what they read,
-// where that is small.
+// Job files; cluster files; config.json files of models; profiles as JSON, of which the first two also plan what they read,
+// where that is small. Then what comes from other machines and disks: MachineTargets.
 const std::vector<FuzzTarget>& FuzzTargets();
+inline constexpr size_t kFuzzTargetCount = 16;
+
+// Messages of agents, worker daemons and clients, and of plans, as protobuf's JSON; programs; the index of a Megatron data set; headers of
+// safetensors files; the index of a checkpoint; what ranks report and are told, and what the daemon keeps of them; the log of a
+// run's figures.
+std::vector<FuzzTarget> MachineTargets();
 
 // Words that such inputs are made of.
 const std::vector<std::string>& FuzzWords();

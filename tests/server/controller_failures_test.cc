@@ -66,6 +66,7 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   EXPECT_EQ(cluster.Record(job).checkpoint_path, "/c/step-60");
   // That is where it began: it brought no step of its own, so this restart counts twice.
   cluster.Exit(job, 1, 137);
+  cluster.Advance(3);
   EXPECT_EQ(cluster.Record(job).restart_charge, 3);
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, 60);
   // A run that had come to its end has nothing left to do but to say so.
@@ -73,6 +74,39 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   cluster.FinishAll(job);
   EXPECT_EQ(cluster.State(job), JobState::kSucceeded);
   EXPECT_THAT(cluster.Record(job).reason, HasSubstr("100 steps done"));
+}
+
+// A node whose disk is full refuses every rank at once.
+TEST(ControllerFailuresTest, GenerationsThatTrainNothingFollowEachOtherEverMoreSlowly) {
+  Cluster cluster({.restart_pause = Nanos(2'000'000'000), .most_restart_pause = Nanos(5'000'000'000)});
+  JobId job;
+  FourRanks(cluster, job, 1000);
+  cluster.StepAll(job, 0);
+  const auto fail = [&] { cluster.Exit(job, 2, 1, "cannot write config.json: No space left on device"); };
+  fail();
+  EXPECT_EQ(cluster.Record(job).generation, Generation(2)) << "it had trained";
+  int64_t generation = 2;
+  for (const double pause : {2.0, 4.0, 5.0, 5.0}) {
+    fail();
+    EXPECT_THAT(cluster.Record(job).reason, HasSubstr("No space left on device"));
+    cluster.Advance(pause - 0.5);
+    EXPECT_EQ(cluster.Record(job).generation, Generation(generation));
+    cluster.Advance(1);
+    EXPECT_EQ(cluster.Record(job).generation, Generation(++generation));
+  }
+  // One that trains ends that.
+  cluster.AllReady(job, 0);
+  for (int64_t step = 0; step < 3; ++step) cluster.StepAll(job, step);
+  fail();
+  EXPECT_EQ(cluster.Record(job).generation, Generation(generation + 1));
+  fail();
+  cluster.Advance(3);
+  EXPECT_EQ(cluster.Record(job).generation, Generation(generation + 2)) << "the first pause again";
+  // A job that waits so can be cancelled.
+  fail();
+  cluster.Cancel(job);
+  cluster.Advance(0.25);
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
 }
 
 TEST(ControllerFailuresTest, NoRankStartsWhileAnOldOneLives) {
@@ -194,6 +228,7 @@ TEST(ControllerFailuresTest, RestartsWithoutANewStepCountTwice) {
   cluster.Exit(job, 1, 137);  // charge 1
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   cluster.Exit(job, 1, 137);  // charge 3
+  cluster.Advance(3);
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   cluster.StepAll(job, 0);    // a step, but no new one
   cluster.Exit(job, 1, 137);  // charge 5

@@ -51,7 +51,7 @@ bool ParseFolderName(const std::string& name, RankKey& key) {
 
 }  // namespace
 
-std::string RankRecordText(const RankRecord& record) {
+std::string StoredRankText(const StoredRank& record) {
   return json{{"job", record.key.job.value},
               {"generation", record.key.generation.value},
               {"rank", record.key.rank},
@@ -67,10 +67,10 @@ std::string RankRecordText(const RankRecord& record) {
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 
-absl::StatusOr<RankRecord> ParseRankRecord(const std::string& text) {
+absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
   try {
     const json value = json::parse(text);
-    RankRecord record;
+    StoredRank record;
     record.key = {JobId(value.at("job").get<std::string>()), Generation(value.at("generation").get<int64_t>()),
                   value.at("rank").get<int32_t>()};
     if (!ParsePhase(value.at("phase").get<std::string>(), record.phase)) {
@@ -103,13 +103,13 @@ std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory) {
   return keys;
 }
 
-absl::Status StoreRecord(const RankFolder& folder, const RankRecord& record) {
-  return WriteFileDurably(folder.state(), RankRecordText(record));
+absl::Status StoreRecord(const RankFolder& folder, const StoredRank& record) {
+  return WriteFileDurably(folder.state(), StoredRankText(record));
 }
 
-absl::StatusOr<RankRecord> LoadRecord(const RankFolder& folder, const RankKey& key) {
+absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& key) {
   LYNX_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.state(), 1 << 20));
-  absl::StatusOr<RankRecord> record = ParseRankRecord(text);
+  absl::StatusOr<StoredRank> record = ParseStoredRank(text);
   if (!record.ok()) return Annotate(record.status(), folder.state());
   if (record->key != key) {
     return absl::DataLossError(absl::StrCat(folder.state(), " is of ", RankKeyText(record->key)));

@@ -4,7 +4,7 @@
 //   report.jsonl   what it reports, one RankReport a line
 //   stderr.log     what it wrote to its standard error
 //   yield          while it is there, the rank is asked to give way when a step is done
-//   state.json     RankRecord, by which a restarted daemon recognises the process and its end
+//   state.json     StoredRank, by which a restarted daemon recognises the process and its end
 //
 // The state is written before the process starts (kStarting), after (kRunning), at its end (kExited) and when the
 // server wants nothing more of it (kReleased), each time durably, so that a daemon that is killed at any point
@@ -28,7 +28,7 @@ namespace lynx {
 
 enum class RecordedPhase : uint8_t { kStarting, kRunning, kExited, kReleased };
 
-struct RankRecord {
+struct StoredRank {
   RankKey key;
   RecordedPhase phase = RecordedPhase::kStarting;
   PeerAddress address;
@@ -37,11 +37,11 @@ struct RankRecord {
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
-  bool operator==(const RankRecord&) const = default;
+  bool operator==(const StoredRank&) const = default;
 };
 
-std::string RankRecordText(const RankRecord& record);
-absl::StatusOr<RankRecord> ParseRankRecord(const std::string& text);
+std::string StoredRankText(const StoredRank& record);
+absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text);
 
 struct RankFolder {
   std::string path;
@@ -57,9 +57,9 @@ RankFolder FolderOf(const std::string& ranks_directory, const RankKey& key);
 // Every rank that has a folder there. Other names are passed over.
 std::vector<RankKey> RanksOnDisk(const std::string& ranks_directory);
 
-absl::Status StoreRecord(const RankFolder& folder, const RankRecord& record);
+absl::Status StoreRecord(const RankFolder& folder, const StoredRank& record);
 // NotFound when there is none, DataLoss when it is damaged or of another rank.
-absl::StatusOr<RankRecord> LoadRecord(const RankFolder& folder, const RankKey& key);
+absl::StatusOr<StoredRank> LoadRecord(const RankFolder& folder, const RankKey& key);
 
 // Removes folders of ranks that are not in `kept`, but the `newest` youngest of them.
 void PruneRankFolders(const std::string& ranks_directory, const std::set<RankKey>& kept, size_t newest);

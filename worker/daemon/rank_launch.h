@@ -20,7 +20,7 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
 
 struct LaunchedRank {
   Child child;
-  RankRecord record;  // kRunning, as stored
+  StoredRank record;  // kRunning, as stored
 };
 
 // Writes the configuration and the record, starts `rank_binary` with the socket as descriptor 3, and records the

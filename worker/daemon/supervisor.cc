@@ -74,13 +74,13 @@ std::optional<ProcessIdentity> RankSupervisor::FindStarted(const RankKey& key) c
 }
 
 void RankSupervisor::Adopt(const RankKey& key) {
-  absl::StatusOr<RankRecord> record = LoadRecord(Folder(key), key);
+  absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;  // it was never started
   if (record.ok() && record->phase == RecordedPhase::kReleased) return;
   if (record.ok() && record->phase == RecordedPhase::kExited) return TakeUpEnded(key);
   if (!record.ok()) {
     Log(record.status());
-    record = RankRecord{.key = key};
+    record = StoredRank{.key = key};
   }
   std::optional<ProcessIdentity> process = record->process;
   if (record->phase == RecordedPhase::kStarting) process = FindStarted(key);
@@ -109,7 +109,7 @@ void RankSupervisor::Adopt(const RankKey& key) {
 // A rank that ended under an earlier daemon and that the server has not released, or still asks for: it is told of
 // again, and never started a second time.
 void RankSupervisor::TakeUpEnded(const RankKey& key) {
-  const absl::StatusOr<RankRecord> record = LoadRecord(Folder(key), key);
+  const absl::StatusOr<StoredRank> record = LoadRecord(Folder(key), key);
   if (absl::IsNotFound(record.status())) return;
   Rank& rank = Insert(key, RankPhase::kExited);
   rank.log.SkipExisting();

@@ -70,7 +70,7 @@ class RankSupervisor {
  private:
   struct Rank {
     RankPhase phase = RankPhase::kListening;
-    RankRecord record;
+    StoredRank record;
     UniqueFd socket;                    // kListening
     UniqueFd pidfd;                     // kRunning
     StopStage stop = StopStage::kNone;  // kRunning

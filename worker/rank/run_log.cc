@@ -85,7 +85,9 @@ absl::Status RunLog::Open(const RankConfig& config, int64_t first) {
   // An older generation that lives on somewhere keeps the file that is replaced here.
   const std::string csv = folder_ + "/metrics.csv", fresh = csv + ".new";
   LYNX_ASSIGN_OR_RETURN(csv_fd_, OpenNew(fresh));
-  LYNX_RETURN_IF_ERROR(WriteAll(csv_fd_, LinesUpTo(csv, first), fresh));
+  const std::string kept = LinesUpTo(csv, first);
+  LYNX_RETURN_IF_ERROR(WriteAll(csv_fd_, kept, fresh));
+  csv_bytes_ = static_cast<int64_t>(kept.size());
   fs::rename(fresh, csv, error);
   if (error) return absl::InternalError(absl::StrCat("cannot rename ", fresh, ": ", error.message()));
 
@@ -107,6 +109,7 @@ void RunLog::Add(const StepReport& step, const std::optional<EvaluationReport>& 
   if (evaluation) scalars.push_back({"validation_loss", evaluation->loss});
   absl::Status written = WriteAll(csv_fd_, line, folder_ + "/metrics.csv");
   if (written.ok()) {
+    csv_bytes_ += static_cast<int64_t>(line.size());
     written = WriteAll(events_fd_, EventRecord(ScalarsEvent(clock_.Wall(), done, scalars)), folder_ + "/events.out");
   }
   if (!written.ok()) GiveUp(written);
@@ -114,6 +117,8 @@ void RunLog::Add(const StepReport& step, const std::optional<EvaluationReport>& 
 
 void RunLog::GiveUp(const absl::Status& reason) {
   std::fprintf(stderr, "the run's metrics are no longer written: %s\n", std::string(reason.message()).c_str());
+  // Half a line would be read as a whole one with other numbers.
+  if (csv_fd_ >= 0 && ftruncate(csv_fd_, csv_bytes_) != 0) std::fprintf(stderr, "metrics.csv may end in half a line\n");
   if (csv_fd_ >= 0) close(std::exchange(csv_fd_, -1));
   if (events_fd_ >= 0) close(std::exchange(events_fd_, -1));
 }

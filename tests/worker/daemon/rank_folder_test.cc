@@ -28,7 +28,7 @@ class RankFolderTest : public testing::Test {
   std::string ranks_;
 };
 
-RankRecord SomeRecord() {
+StoredRank SomeRecord() {
   return {.key = {JobId("job-1"), Generation(3), 2},
           .phase = RecordedPhase::kExited,
           .address = {"10.0.0.1", 4711},
@@ -39,10 +39,10 @@ RankRecord SomeRecord() {
 }
 
 TEST_F(RankFolderTest, RecordsComeBack) {
-  RankRecord record = SomeRecord();
+  StoredRank record = SomeRecord();
   const RankFolder folder = Make(record.key);
   ASSERT_TRUE(StoreRecord(folder, record).ok());
-  const absl::StatusOr<RankRecord> loaded = LoadRecord(folder, record.key);
+  const absl::StatusOr<StoredRank> loaded = LoadRecord(folder, record.key);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   // What is no UTF-8 is replaced, all else is as it was.
   record.reason = "killed \"by\" signal 9\n\xEF\xBF\xBD";
@@ -52,9 +52,9 @@ TEST_F(RankFolderTest, RecordsComeBack) {
 TEST_F(RankFolderTest, EveryPhaseComesBack) {
   for (const RecordedPhase phase :
        {RecordedPhase::kStarting, RecordedPhase::kRunning, RecordedPhase::kExited, RecordedPhase::kReleased}) {
-    RankRecord record = SomeRecord();
+    StoredRank record = SomeRecord();
     record.phase = phase;
-    EXPECT_EQ(ParseRankRecord(RankRecordText(record))->phase, phase);
+    EXPECT_EQ(ParseStoredRank(StoredRankText(record))->phase, phase);
   }
 }
 
@@ -66,7 +66,7 @@ TEST_F(RankFolderTest, DamageIsToldFromAbsence) {
     ASSERT_TRUE(WriteFileDurably(folder.state(), text).ok());
     EXPECT_EQ(LoadRecord(folder, key).status().code(), absl::StatusCode::kDataLoss) << text;
   }
-  RankRecord other = SomeRecord();
+  StoredRank other = SomeRecord();
   other.key.rank = 7;
   ASSERT_TRUE(StoreRecord(folder, other).ok());
   EXPECT_EQ(LoadRecord(folder, key).status().code(), absl::StatusCode::kDataLoss);

@@ -198,7 +198,7 @@ TEST_F(WorkerRestartTest, ARankThatWasBeingStartedIsFoundByItsArguments) {
   StartDaemon();
   const pid_t pid = Run();
   KillDaemon();
-  RankRecord record = *LoadRecord(folder(), key());
+  StoredRank record = *LoadRecord(folder(), key());
   record.phase = RecordedPhase::kStarting;
   record.process = {};
   ASSERT_TRUE(StoreRecord(folder(), record).ok());
@@ -214,7 +214,7 @@ TEST_F(WorkerRestartTest, AProcessIdThatIsUsedAgainIsNotTrusted) {
   const pid_t pid = Run();
   KillDaemon();
   // As if the rank had ended and its id had gone to another process, which happens to be this very one.
-  RankRecord record = *LoadRecord(folder(), key());
+  StoredRank record = *LoadRecord(folder(), key());
   record.process.start_ticks -= 1;
   ASSERT_TRUE(StoreRecord(folder(), record).ok());
   WantOnly({});

@@ -1,0 +1,638 @@
+#!/usr/bin/env python3
+"""Breaks a cluster on this machine again and again while jobs train on it, and checks that no harm is done.
+
+    scripts/chaos.py [--faults 300] [--seed N] [--record FILE]
+
+Four nodes of one CPU device each train three kinds of job at once, each begun again when it ends. At random, from a printed seed,
+processes are killed (server, agent, worker daemon, rank, all of a node) or stopped for a while, nodes are cut off the network or
+get a slow one, and the disks of the server, of a node or of the checkpoints fill up. Network and disks need namespaces
+(`unshare`, as root or where users may make them); without, these faults are left out, and it says so. docs/promises.md says what
+is checked. Exit codes: 0 no violation; 1 violations, which are printed; 2 the cluster could not be set up.
+"""
+
+import argparse
+import collections
+import csv
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build" / "bin"))
+NODES = 4
+PATIENCE = 420  # seconds in which all jobs must end once everything is mended
+ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
+INSIDE = "LYNX_CHAOS_NAMESPACES"  # in the environment: this process runs in namespaces of its own
+
+# Kind -> parts of its job file. All jobs of a kind are the same run: in one layout they must end with the same bits. The layout of
+# the elastic one changes, and sums differ in their last bits then; it hardly learns, so that the loss of each step tells which
+# samples the step had.
+KINDS = {
+    "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1}", seed=1, lr="3e-3"),
+    "single": dict(ranks="1", parallel="{tp: 1, pp: 1, dp: 1}", seed=2, lr="3e-3"),
+    "elastic": dict(ranks="1..2", parallel="{tp: auto, pp: auto}", seed=3, lr="1e-12"),
+}
+SAME_LOSS = 2e-5  # relative; two steps' losses are further apart, but for few: see neighbours_differ
+SAME_LAYOUT = ("fixed", "single")
+JOB = """apiVersion: lynx/v1
+kind: TrainingJob
+name: {name}
+model: {{layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256, dropout: 0.1}}
+data: {{kind: text, path: {data}}}
+train: {{steps: {steps}, globalBatch: 8, microBatch: 2, seed: {seed}, optimizer: {{lr: {lr}}}}}
+resources: {{ranks: {ranks}, activationMemoryPerRank: 64MiB}}
+parallel: {parallel}
+checkpoint: {{everySteps: {every}}}
+maxRestarts: 1000
+"""
+
+
+def enter_namespaces():
+    """Starts this program again where network, mounts and process ids are its own; all it started ends with it. Returns if it
+    cannot, or is there already."""
+    if os.environ.get(INSIDE) is not None:
+        return
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.getuid() != 0:
+        command.append("--map-root-user")
+    try:
+        usable = subprocess.run([*command, "true"], capture_output=True).returncode == 0
+    except OSError:
+        usable = False
+    os.environ[INSIDE] = "1" if usable else ""
+    if usable:
+        os.execvp(command[0], [*command, sys.executable, *sys.argv])
+
+
+def shell(*command):
+    subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+class Network:
+    """A bridge with the server on it, and a network namespace with one cable for each node. Without namespaces: loopback."""
+
+    def __init__(self, real):
+        self.real = real
+        self.server = "10.77.0.1" if real else "127.0.0.1"
+        if not real:
+            return
+        shell("mount", "-t", "tmpfs", "none", "/run")
+        shell("ip", "link", "set", "lo", "up")
+        shell("ip", "link", "add", "bridge0", "type", "bridge")
+        shell("ip", "address", "add", "10.77.0.1/24", "dev", "bridge0")
+        shell("ip", "link", "set", "bridge0", "up")
+        for n in range(NODES):
+            shell("ip", "netns", "add", f"n{n}")
+            shell("ip", "link", "add", f"cable{n}", "type", "veth", "peer", "name", "eth0", "netns", f"n{n}")
+            shell("ip", "link", "set", f"cable{n}", "master", "bridge0", "up")
+            self._inside(n, "ip", "address", "add", f"{self.address(n)}/24", "dev", "eth0")
+            self._inside(n, "ip", "link", "set", "eth0", "up")
+            self._inside(n, "ip", "link", "set", "lo", "up")
+
+    def _inside(self, node, *command):
+        shell(*self.command(node), *command)
+
+    def address(self, node):
+        return f"10.77.0.{10 + node}" if self.real else "127.0.0.1"
+
+    def command(self, node):
+        """What runs a command on the node's network."""
+        return ["nsenter", f"--net=/run/netns/n{node}"] if self.real else []
+
+    def cut(self, node, off):
+        shell("ip", "link", "set", f"cable{node}", "down" if off else "up")
+
+    def slow(self, node, on):
+        shape = ["root", "tbf", "rate", "4mbit", "burst", "32kb", "latency", "400ms"]
+        self._inside(node, "tc", "qdisc", *(["add", "dev", "eth0", *shape] if on else ["del", "dev", "eth0", "root"]))
+
+
+class Disk:
+    """A folder on a file system of its own, which can be filled up. Without namespaces: a folder."""
+
+    def __init__(self, path, megabytes, real):
+        self.path = path
+        path.mkdir(parents=True)
+        if real:
+            shell("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path)
+
+    def fill(self, full):
+        ballast = self.path / ".ballast"
+        if not full:
+            ballast.unlink(missing_ok=True)
+            return
+        with open(ballast, "wb", buffering=0) as out:
+            size = 1 << 20
+            while size >= 512:
+                try:
+                    out.write(bytes(size))
+                except OSError:
+                    size //= 2
+
+
+def ranks_of_machine(home):
+    """(pid, node, job, generation, rank) of every live rank process of this cluster."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        match = re.search(re.escape(str(home)) + r"/node(\d+)/worker/ranks/([^/]+)\.g(\d+)\.r(\d+)/config\.json", command)
+        if match and state not in "ZX":
+            found.append((int(entry.name), int(match[1]), match[2], int(match[3]), int(match[4])))
+    return found
+
+
+class Cluster:
+    def __init__(self, home, real):
+        self.home = home
+        self.network = Network(real)
+        self.disks = {"server": Disk(home / "server", 64, real), "checkpoints": Disk(home / "checkpoints", 256, real)}
+        self.disks.update({f"node{n}": Disk(home / f"node{n}", 64, real) for n in range(NODES)})
+        self.lock = threading.RLock()
+        self.processes = {}  # name -> Popen
+        self.held = set()    # names of daemons that are meant to be down
+        (home / "logs").mkdir()
+
+    def arguments(self, name):
+        server = f"{self.network.server}:7470"
+        if name == "server":
+            return [BIN / "lynx-server", "--insecure", f"--listen={server}", f"--data-dir={self.home}/server/data",
+                    "--metrics-address=", "--node-timeout=8s"]
+        node = int(name.split(".")[0][4:])
+        common = [f"--node=node{node}", f"--server={server}", f"--address={self.network.address(node)}"]
+        if name.endswith("agent"):
+            cores = sorted(os.sched_getaffinity(0))
+            return [*self.network.command(node), BIN / "lynx-agent", *common, f"--data-dir={self.home}/node{node}/agent",
+                    "--devices=cpu:1", "--memory=1GiB", f"--cores={cores[node % len(cores)]}"]
+        return [*self.network.command(node), BIN / "lynx-worker", *common, f"--data-dir={self.home}/node{node}/worker"]
+
+    def names(self):
+        return ["server"] + [f"node{n}.{kind}" for n in range(NODES) for kind in ("agent", "worker")]
+
+    def start(self, name):
+        with self.lock, open(self.home / "logs" / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen([str(a) for a in self.arguments(name)], stdin=subprocess.DEVNULL, stdout=log,
+                                                    stderr=log, start_new_session=True)
+
+    def watch_over(self):
+        """What systemd does: starts again what has ended and is not held down."""
+        with self.lock:
+            for name in self.names():
+                if name not in self.held and (name not in self.processes or self.processes[name].poll() is not None):
+                    self.start(name)
+
+    def signal(self, name, number):
+        with self.lock:
+            if self.processes[name].poll() is None:
+                self.processes[name].send_signal(number)
+
+    def ctl(self, *arguments, timeout=15):
+        """Parsed output; None while the server does not answer."""
+        try:
+            result = subprocess.run([str(BIN / "lynxctl"), "--server", f"{self.network.server}:7470", "--timeout", "5",
+                                     *map(str, arguments), "-o", "json"], capture_output=True, text=True, timeout=timeout,
+                                    stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            return None
+        return json.loads(result.stdout) if result.returncode == 0 else None
+
+    def jobs(self):
+        page = self.ctl("list", "--limit", 1000)
+        return None if page is None else {job["id"]: job for job in page.get("jobs", [])}
+
+
+class Watch(threading.Thread):
+    """Looks at processes and checkpoints four times a second for what must never be."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster = cluster
+        self.violations = []
+        self.overlaps = 0        # looks that saw ranks of two generations of a job, on different nodes
+        self.checkpoints = {}    # job -> {step: generation}
+        self.fences = {}         # (job, generation) -> when it was first seen
+        self.done = threading.Event()
+
+    def run(self):
+        while not self.done.wait(0.25):
+            self.look_at_processes()
+            self.look_at_checkpoints()
+
+    def look_at_processes(self):
+        ranks = ranks_of_machine(self.cluster.home)
+        by_node = collections.defaultdict(set)
+        generations = collections.defaultdict(set)
+        for pid, node, job, generation, _ in ranks:
+            by_node[node].add((pid, job, generation))
+            generations[job].add(generation)
+        self.overlaps += any(len(g) > 1 for g in generations.values())
+        for node, there in by_node.items():
+            if len(there) < 2:
+                continue
+            alive = {pid for pid, *_ in ranks_of_machine(self.cluster.home)}
+            if sum(pid in alive for pid, *_ in there) > 1:
+                self.violations.append(f"node{node}'s one device trains for {sorted(there)}")
+
+    def look_at_checkpoints(self):
+        now = time.monotonic()
+        for folder in self.cluster.home.glob("checkpoints/*"):
+            for fence in folder.glob(".fence-*"):
+                match = re.fullmatch(r"\.fence-(.+)\.g(\d+)", fence.name)
+                if match:
+                    self.fences.setdefault((folder.name, int(match[2])), now)
+            for index in folder.glob("step-*/index.json"):
+                step = int(index.parent.name[5:])
+                known = self.checkpoints.setdefault(folder.name, {})
+                if step in known:
+                    continue
+                try:
+                    generation = int(re.search(r'"generation"\s*:\s*"?(\d+)', index.read_text())[1])
+                except (OSError, TypeError):
+                    continue  # removed meanwhile
+                known[step] = generation
+                newer = [g for (name, g), seen in self.fences.items()
+                         if name == folder.name and g > generation and now - seen > 5]
+                if newer:
+                    self.violations.append(f"{folder.name}: generation {generation} published step {step} long after "
+                                           f"generation {max(newer)} had raised its fence")
+
+
+class Jobs:
+    """Keeps one job of each kind under way and knows all that were acknowledged."""
+
+    def __init__(self, cluster, data, steps):
+        self.cluster = cluster
+        self.data = data
+        self.steps = steps
+        self.acknowledged = {}  # id -> (kind, name)
+        self.began = {}         # id -> time
+        self.ended = {}         # id -> time
+        self.pending = {}       # kind -> (name, key) that was not acknowledged yet
+        self.count = 0
+        self.last = {}          # newest list of jobs
+
+    def submit(self, kind):
+        if kind not in self.pending:
+            self.count += 1
+            self.pending[kind] = f"{kind}-{self.count}"
+        name = self.pending[kind]
+        folder = self.cluster.home / "checkpoints" / name
+        path = self.cluster.home / f"{name}.yaml"
+        text = JOB.format(name=name, data=self.data, steps=self.steps, every=max(self.steps // 12, 5), **KINDS[kind])
+        path.write_text(text.replace("checkpoint: {", "checkpoint: {directory: %s, " % folder))
+        answer = self.cluster.ctl("submit", "-f", path, "--idempotency-key", name)
+        if answer is not None:
+            self.acknowledged[answer["id"]] = (kind, name)
+            self.began.setdefault(answer["id"], time.monotonic())
+            del self.pending[kind]
+
+    def look(self):
+        """False while the server does not answer."""
+        jobs = self.cluster.jobs()
+        if jobs is None:
+            return False
+        self.last = jobs
+        for job in self.acknowledged:
+            if job in jobs and jobs[job]["state"] in ENDED:
+                self.ended.setdefault(job, time.monotonic())
+        return True
+
+    def keep_going(self):
+        for kind in KINDS:
+            if not any(k == kind and job not in self.ended for job, (k, _) in self.acknowledged.items()):
+                self.submit(kind)
+
+    def unfinished(self):
+        return [job for job in self.acknowledged if job not in self.ended]
+
+    def steps_done(self):
+        """Of unfinished jobs."""
+        return {job: int(self.last[job].get("progress", {}).get("stepsDone", 0)) for job in self.unfinished() if job in self.last}
+
+
+class Fault:
+    """Something that breaks and is mended after a while."""
+
+    def __init__(self, kind, target, seconds, begin, mend):
+        self.kind, self.target, self.seconds = kind, target, seconds
+        self.begin, self.mend = begin, mend
+
+    def __str__(self):
+        return f"{self.kind} {self.target} ({self.seconds:.1f} s)"
+
+
+KILLS_AND_STOPS = ("kill-server", "kill-agent", "kill-worker", "kill-rank", "kill-rank", "kill-node", "stop-server", "stop-agent",
+                   "stop-worker", "stop-rank")
+OF_NAMESPACES = ("cut-node", "cut-node", "slow-node", "full-server", "full-node", "full-checkpoints")
+
+
+def draw(cluster, rng, real, busy):
+    """A fault at random; none of a machine that is under another one. None where that leaves nothing."""
+    kind = rng.choice(KILLS_AND_STOPS + (OF_NAMESPACES if real else ()))
+    action, what = kind.split("-")
+    seconds = rng.choice([0.3, 1, 2, 4, 12]) * rng.uniform(0.7, 1.3)
+    node = rng.randrange(NODES)
+    place = what if what in ("server", "checkpoints") else f"node{node}"
+    if what == "rank":
+        there = sorted((pid, at) for pid, at, *_ in ranks_of_machine(cluster.home) if f"node{at}" not in busy)
+        if not there:
+            return None
+        pid, node = rng.choice(there)
+        place = f"node{node}"
+        if action == "kill":
+            return Fault(kind, place, 0, lambda: send(pid, signal.SIGKILL), lambda: None)
+        return Fault(kind, place, seconds, lambda: send(pid, signal.SIGSTOP), lambda: send(pid, signal.SIGCONT))
+    if place in busy:
+        return None
+    if action == "full":
+        disk = cluster.disks[place]
+        return Fault(kind, place, seconds, lambda: disk.fill(True), lambda: disk.fill(False))
+    if action in ("cut", "slow"):
+        change = cluster.network.cut if action == "cut" else cluster.network.slow
+        return Fault(kind, place, seconds, lambda: change(node, True), lambda: change(node, False))
+    names = {"server": ["server"], "node": [f"node{node}.agent", f"node{node}.worker"]}.get(what, [f"node{node}.{what}"])
+    if action == "stop":
+        return Fault(kind, place, seconds, lambda: cluster.signal(names[0], signal.SIGSTOP),
+                     lambda: cluster.signal(names[0], signal.SIGCONT))
+    return Fault(kind, place, seconds, lambda: kill(cluster, names, node if what == "node" else None),
+                 lambda: cluster.held.difference_update(names))
+
+
+def send(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def kill(cluster, names, node):
+    """Daemons, which are not started again before the fault is mended; of a node its ranks too."""
+    with cluster.lock:
+        cluster.held.update(names)
+        for name in names:
+            cluster.signal(name, signal.SIGKILL)
+    for pid, at, *_ in ranks_of_machine(cluster.home):
+        if at == node:
+            send(pid, signal.SIGKILL)
+
+
+class Chaos:
+    def __init__(self, cluster, jobs, watch, rng, real, log):
+        self.cluster, self.jobs, self.watch, self.rng, self.real, self.log = cluster, jobs, watch, rng, real, log
+        self.active = []                                  # (when it is mended, fault)
+        self.measuring = None                             # (fault, when, steps done of what ran then)
+        self.recoveries = collections.defaultdict(list)   # kind -> seconds
+        self.counts = collections.Counter()
+
+    def tend(self):
+        """One look: mends what is due, starts what has ended, submits what is missing. False while the server is away."""
+        now = time.monotonic()
+        for item in [item for item in self.active if item[0] <= now]:
+            self.active.remove(item)
+            item[1].mend()
+        self.cluster.watch_over()
+        answers = self.jobs.look()
+        if answers:
+            self.jobs.keep_going()
+            self.measure()
+        return answers
+
+    def measure(self):
+        if self.measuring is None:
+            return
+        fault, when, before = self.measuring
+        now = self.jobs.steps_done()
+        if not self.active and all(job not in now or now[job] > steps for job, steps in before.items()):
+            self.recoveries[fault.kind].append(time.monotonic() - when)
+            self.measuring = None
+
+    def inject(self):
+        fault = None
+        while fault is None:
+            fault = draw(self.cluster, self.rng, self.real, {f.target for _, f in self.active})
+        alone = not self.active and self.measuring is None
+        self.measuring = (fault, time.monotonic(), self.jobs.steps_done()) if alone else None
+        fault.begin()
+        self.active.append((time.monotonic() + fault.seconds, fault))
+        self.counts[fault.kind] += 1
+        self.log(f"{sum(self.counts.values()):4} {fault}")
+
+    def calm(self, patience):
+        """Until nothing is broken and the last fault's harm is over."""
+        deadline = time.monotonic() + patience
+        while (self.active or self.measuring is not None) and time.monotonic() < deadline:
+            self.tend()
+            time.sleep(0.2)
+        self.measuring = None
+
+    def run(self, faults):
+        for _ in range(faults):
+            if self.rng.random() < 0.5:
+                self.calm(45)
+                end = time.monotonic() + self.rng.uniform(0.5, 2)
+            else:
+                end = time.monotonic() + self.rng.uniform(0.2, 2)  # on top of what is broken
+            while time.monotonic() < end:
+                self.tend()
+                time.sleep(0.1)
+            self.inject()
+
+    def finish(self):
+        """Mends everything and waits for all jobs to end."""
+        for _, fault in self.active:
+            fault.mend()
+        self.active.clear()
+        self.jobs.keep_going = lambda: None
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if self.tend() and not self.jobs.unfinished():
+                return
+            time.sleep(0.3)
+
+
+def steps_of(cluster, name):
+    """[(step, loss, gradient norm)] of a job as its log has them, exactly."""
+    rows = []
+    for path in (cluster.home / "checkpoints" / name).glob("metrics-*/metrics.csv"):
+        with open(path, newline="") as lines:
+            rows += [(int(row["step"]), row["loss"], row["gradient_norm"]) for row in csv.DictReader(lines)]
+    return rows
+
+
+def weights_of(cluster, name, steps):
+    """Digest of all weights and moments in the last checkpoint; None: it is not there."""
+    digest = hashlib.sha256()
+    shards = sorted((cluster.home / "checkpoints" / name / f"step-{steps:08}").glob("*.safetensors"))
+    for shard in shards:
+        content = shard.read_bytes()
+        header = 8 + int.from_bytes(content[:8], "little")
+        tensors = json.loads(content[8:header])
+        tensors.pop("__metadata__")  # whose it is
+        digest.update(json.dumps(tensors, sort_keys=True).encode() + content[header:])
+    return digest.hexdigest() if shards else None
+
+
+def same_loss(a, b):
+    return abs(float(a) - float(b)) <= SAME_LOSS * float(a)
+
+
+def neighbours_differ(cluster, name):
+    """Share of steps whose loss is not the next one's."""
+    losses = [loss for _, loss, _ in steps_of(cluster, name)]
+    return sum(not same_loss(a, b) for a, b in zip(losses, losses[1:])) / max(len(losses) - 1, 1)
+
+
+def wrong_samples(jobs, name, kind, reference, whole):
+    """What is not as in the undisturbed run. `whole`: no line of the log may be missing."""
+    cluster = jobs.cluster
+    rows, expected = steps_of(cluster, name), {step: rest for step, *rest in steps_of(cluster, reference)}
+    steps = [step for step, *_ in rows]
+    if steps != sorted(set(steps)):
+        return [f"{name}: steps are not once each and in order: {[a for a, b in zip(steps, steps[1:]) if b <= a][:5]}"]
+    if whole and steps != list(range(1, jobs.steps + 1)):
+        return [f"{name}: the log has {len(steps)} of {jobs.steps} steps"]
+    if kind in SAME_LAYOUT:
+        bad = [step for step, *rest in rows if rest != expected[step]]
+        if weights_of(cluster, name, jobs.steps) != weights_of(cluster, reference, jobs.steps):
+            bad.append("the final weights")
+    else:
+        bad = [step for step, loss, _ in rows if not same_loss(loss, expected[step][0])]
+    return [f"{name}: not as in the undisturbed run: {bad[:5]} of {len(bad)}"] if bad else []
+
+
+def check(chaos, references):
+    jobs, found = chaos.jobs, list(chaos.watch.violations)
+    names = collections.Counter(job["spec"]["name"] for job in jobs.last.values())
+    found += [f"{name} is there {count} times" for name, count in names.items() if count > 1]
+    if neighbours_differ(jobs.cluster, references["elastic"][0]) < 0.95:
+        found.append("the losses of the elastic job do not tell its samples apart: this check checks nothing")
+    whole = not any(kind.startswith("full") for kind in chaos.counts)
+    for job, (kind, name) in jobs.acknowledged.items():
+        if job not in jobs.last:
+            found.append(f"job {job} ({name}) is lost")
+        elif jobs.last[job]["state"] != "JOB_STATE_SUCCEEDED":
+            found.append(f"job {job} ({name}) is {jobs.last[job]['state']}: {jobs.last[job].get('reason', '')}")
+        else:
+            found += wrong_samples(jobs, name, kind, references[kind][0], whole)
+    return found
+
+
+def undisturbed(chaos):
+    """Runs each kind once: kind -> (name, seconds)."""
+    deadline = time.monotonic() + PATIENCE
+    for kind in KINDS:
+        while kind in chaos.jobs.pending or not any(k == kind for k, _ in chaos.jobs.acknowledged.values()):
+            if time.monotonic() > deadline:
+                sys.exit("error: the cluster does not take jobs; its logs are in " + str(chaos.cluster.home / "logs"))
+            chaos.cluster.watch_over()
+            chaos.jobs.submit(kind)
+            time.sleep(0.3)
+    while not chaos.jobs.look() or chaos.jobs.unfinished():
+        if time.monotonic() > deadline:
+            sys.exit("error: undisturbed jobs do not end; the logs are in " + str(chaos.cluster.home / "logs"))
+        time.sleep(0.3)
+    return {kind: (name, chaos.jobs.ended[job] - chaos.jobs.began[job]) for job, (kind, name) in chaos.jobs.acknowledged.items()}
+
+
+def report(chaos, references, violations, seconds):
+    jobs = chaos.jobs
+    later = [(job, kind) for job, (kind, name) in jobs.acknowledged.items() if name != references[kind][0] and job in jobs.ended]
+    ideal = sum(references[kind][1] for _, kind in later)
+    taken = sum(jobs.ended[job] - jobs.began[job] for job, _ in later)
+    generations = sum(int(jobs.last[job].get("generation", 0)) for job, _ in later if job in jobs.last)
+    lines = [f"faults {sum(chaos.counts.values())} in {seconds:.0f} s; jobs {len(later)} beside {len(references)} undisturbed ones, "
+             f"{generations} generations", "", "| fault | times | recoveries measured | median s | most s |", "|---|---:|---:|---:|---:|"]
+    for kind, count in sorted(chaos.counts.items()):
+        times = chaos.recoveries[kind]
+        figures = f"{statistics.median(times):.1f} | {max(times):.1f}" if times else "- | -"
+        lines.append(f"| {kind} | {count} | {len(times)} | {figures} |")
+    lines += ["", f"goodput {100 * ideal / taken if taken else 0:.0f}% of undisturbed training; checkpoints seen "
+              f"{sum(len(c) for c in chaos.watch.checkpoints.values())}; looks with ranks of two generations of a job, on different "
+              f"nodes, {chaos.watch.overlaps}", f"violations {len(violations)}"]
+    return lines + [f"  {violation}" for violation in violations]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--faults", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--steps", type=int, default=2000, help="of each job")
+    parser.add_argument("--record", type=pathlib.Path, help="a file for the figures")
+    parser.add_argument("--keep", action="store_true", help="keep the cluster's folder with its logs")
+    arguments = parser.parse_args()
+    enter_namespaces()
+    real = os.environ[INSIDE] == "1"
+    print(f"seed {arguments.seed}" + ("" if real else "; no namespaces here: no network is cut or slowed and no disk fills up"), flush=True)
+    home = pathlib.Path(tempfile.mkdtemp(prefix="lynx-chaos-"))
+    try:
+        cluster = Cluster(home, real)
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(f"error: cannot set up network and disks: {error} {getattr(error, 'stderr', '')}", file=sys.stderr)
+        return 2
+    data = home / "corpus.txt"
+    data.write_text("".join(f"Line {i}: the quick brown fox jumps over {i * 7 % 13} lazy dogs.\n" for i in range(2000)))
+    watch = Watch(cluster)
+    watch.start()
+    jobs = Jobs(cluster, data, arguments.steps)
+    chaos = Chaos(cluster, jobs, watch, random.Random(arguments.seed), real, lambda text: print(text, flush=True))
+    violations = ["it was interrupted"]
+    try:
+        references = undisturbed(chaos)
+        print("undisturbed: " + ", ".join(f"{kind} {seconds:.1f} s" for kind, (_, seconds) in references.items()), flush=True)
+        begin = time.monotonic()
+        chaos.run(arguments.faults)
+        seconds = time.monotonic() - begin
+        chaos.finish()
+        watch.done.set()
+        violations = check(chaos, references)
+        text = "\n".join(report(chaos, references, violations, seconds))
+        print(text)
+        if arguments.record:
+            arguments.record.write_text(text + "\n")
+    finally:
+        stop_everything(cluster)
+        if violations or arguments.keep:
+            print(f"logs: {keep_logs(home)}")
+        if not real:
+            shutil.rmtree(home, ignore_errors=True)
+    return 1 if violations else 0
+
+
+def stop_everything(cluster):
+    """The cluster's own processes, by their ids."""
+    with cluster.lock:
+        for process in cluster.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    for pid, *_ in ranks_of_machine(cluster.home):
+        send(pid, signal.SIGKILL)
+
+
+def keep_logs(home):
+    kept = pathlib.Path(tempfile.mkdtemp(prefix="lynx-chaos-logs-"))
+    shutil.copytree(home / "logs", kept, dirs_exist_ok=True)
+    for n in range(NODES):
+        for log in home.glob(f"node{n}/worker/ranks/*/stderr.log"):
+            shutil.copy(log, kept / f"node{n}.{log.parent.name}.log")
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())
