@@ -286,6 +286,7 @@ class Jobs:
         self.pending = {}       # kind -> (name, key) that was not acknowledged yet
         self.count = 0
         self.last = {}          # newest list of jobs
+        self.closed = False     # none is begun any more
 
     def submit(self, kind):
         if kind not in self.pending:
@@ -315,7 +316,7 @@ class Jobs:
 
     def keep_going(self):
         for kind in KINDS:
-            if not any(k == kind and job not in self.ended for job, (k, _) in self.acknowledged.items()):
+            if not self.closed and not any(k == kind and job not in self.ended for job, (k, _) in self.acknowledged.items()):
                 self.submit(kind)
 
     def unfinished(self):
@@ -396,7 +397,7 @@ class Chaos:
     def __init__(self, cluster, jobs, watch, rng, real, log):
         self.cluster, self.jobs, self.watch, self.rng, self.real, self.log = cluster, jobs, watch, rng, real, log
         self.active = []                                  # (when it is mended, fault)
-        self.measuring = None                             # (fault, when, steps done of what ran then)
+        self.measuring = None                             # (fault, when, steps done of what ran then, killed generations)
         self.recoveries = collections.defaultdict(list)   # kind -> seconds
         self.counts = collections.Counter()
 
@@ -406,6 +407,8 @@ class Chaos:
         for item in [item for item in self.active if item[0] <= now]:
             self.active.remove(item)
             item[1].mend()
+            if self.measuring is not None:  # what runs must move from now on
+                self.measuring = (*self.measuring[:2], self.jobs.steps_done(), self.measuring[3])
         self.cluster.watch_over()
         answers = self.jobs.look()
         if answers:
@@ -416,9 +419,11 @@ class Chaos:
     def measure(self):
         if self.measuring is None:
             return
-        fault, when, before = self.measuring
+        fault, when, before, killed = self.measuring
         now = self.jobs.steps_done()
-        if not self.active and all(job not in now or now[job] > steps for job, steps in before.items()):
+        moved = all(job not in now or now[job] > steps for job, steps in before.items())
+        again = all(job not in now or int(self.jobs.last[job].get("generation", 0)) > old for job, old in killed.items())
+        if not self.active and moved and again:
             self.recoveries[fault.kind].append(time.monotonic() - when)
             self.measuring = None
 
@@ -427,7 +432,9 @@ class Chaos:
         while fault is None:
             fault = draw(self.cluster, self.rng, self.real, {f.target for _, f in self.active})
         alone = not self.active and self.measuring is None
-        self.measuring = (fault, time.monotonic(), self.jobs.steps_done()) if alone else None
+        killed = {job: generation for _, at, job, generation, _ in ranks_of_machine(self.cluster.home)
+                  if fault.kind in ("kill-rank", "kill-node") and f"node{at}" == fault.target}
+        self.measuring = (fault, time.monotonic(), self.jobs.steps_done(), killed) if alone else None
         fault.begin()
         self.active.append((time.monotonic() + fault.seconds, fault))
         self.counts[fault.kind] += 1
@@ -458,7 +465,7 @@ class Chaos:
         for _, fault in self.active:
             fault.mend()
         self.active.clear()
-        self.jobs.keep_going = lambda: None
+        self.jobs.closed = True
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if self.tend() and not self.jobs.unfinished():
@@ -534,29 +541,32 @@ def check(chaos, references):
 
 
 def undisturbed(chaos):
-    """Runs each kind once: kind -> (name, seconds)."""
+    """Runs each kind once, all at the same time: kind -> (name, seconds)."""
+    jobs = chaos.jobs
+    before = set(jobs.acknowledged)
     deadline = time.monotonic() + PATIENCE
-    for kind in KINDS:
-        while kind in chaos.jobs.pending or not any(k == kind for k, _ in chaos.jobs.acknowledged.values()):
-            if time.monotonic() > deadline:
-                sys.exit("error: the cluster does not take jobs; its logs are in " + str(chaos.cluster.home / "logs"))
-            chaos.cluster.watch_over()
-            chaos.jobs.submit(kind)
-            time.sleep(0.3)
-    while not chaos.jobs.look() or chaos.jobs.unfinished():
+    missing = list(KINDS)
+    while missing or not jobs.look() or jobs.unfinished():
         if time.monotonic() > deadline:
-            sys.exit("error: undisturbed jobs do not end; the logs are in " + str(chaos.cluster.home / "logs"))
+            sys.exit("error: undisturbed jobs do not begin or end; the logs are in " + str(chaos.cluster.home / "logs"))
+        chaos.cluster.watch_over()
+        for kind in missing[:1]:
+            jobs.submit(kind)
+            missing = [k for k in missing if k != kind or kind in jobs.pending]
         time.sleep(0.3)
-    return {kind: (name, chaos.jobs.ended[job] - chaos.jobs.began[job]) for job, (kind, name) in chaos.jobs.acknowledged.items()}
+    return {kind: (name, jobs.ended[job] - jobs.began[job])
+            for job, (kind, name) in jobs.acknowledged.items() if job not in before}
 
 
 def report(chaos, references, violations, seconds):
+    """`references`: before the faults and after them."""
     jobs = chaos.jobs
-    later = [(job, kind) for job, (kind, name) in jobs.acknowledged.items() if name != references[kind][0] and job in jobs.ended]
-    ideal = sum(references[kind][1] for _, kind in later)
+    undisturbed_names = {run[kind][0] for run in references for kind in KINDS}
+    later = [(job, kind) for job, (kind, name) in jobs.acknowledged.items() if name not in undisturbed_names and job in jobs.ended]
+    ideal = sum(statistics.mean(run[kind][1] for run in references) for _, kind in later)
     taken = sum(jobs.ended[job] - jobs.began[job] for job, _ in later)
     generations = sum(int(jobs.last[job].get("generation", 0)) for job, _ in later if job in jobs.last)
-    lines = [f"faults {sum(chaos.counts.values())} in {seconds:.0f} s; jobs {len(later)} beside {len(references)} undisturbed ones, "
+    lines = [f"faults {sum(chaos.counts.values())} in {seconds:.0f} s; jobs {len(later)} beside {len(undisturbed_names)} undisturbed ones, "
              f"{generations} generations", "", "| fault | times | recoveries measured | median s | most s |", "|---|---:|---:|---:|---:|"]
     for kind, count in sorted(chaos.counts.items()):
         times = chaos.recoveries[kind]
@@ -599,9 +609,10 @@ def main():
         chaos.run(arguments.faults)
         seconds = time.monotonic() - begin
         chaos.finish()
+        after = undisturbed(chaos) if not chaos.jobs.unfinished() else references
         watch.done.set()
         violations = check(chaos, references)
-        text = "\n".join(report(chaos, references, violations, seconds))
+        text = f"seed {arguments.seed}: " + "\n".join(report(chaos, [references, after], violations, seconds))
         print(text)
         if arguments.record:
             arguments.record.write_text(text + "\n")
