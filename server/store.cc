@@ -233,26 +233,6 @@ absl::Status Store::WriteQueue(const PutQueue& put) {
   return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
 }
 
-absl::StatusOr<Controller::Settings> Store::LoadSettings() {
-  Controller::Settings settings;
-  LYNX_ASSIGN_OR_RETURN(Statement cordons,
-                        Statement::Prepare(db_.get(), "SELECT node, reason, drain, deadline_ns, since_ns FROM cordons"));
-  while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool more, cordons.Next());
-    if (!more) break;
-    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1), .drain = cordons.Int(2) != 0,
-                                                 .deadline = Nanos(cordons.Int(3)), .since = Nanos(cordons.Int(4))};
-  }
-  LYNX_ASSIGN_OR_RETURN(Statement queues, Statement::Prepare(db_.get(), "SELECT name, weight, quota, may_borrow FROM queues"));
-  while (true) {
-    LYNX_ASSIGN_OR_RETURN(const bool more, queues.Next());
-    if (!more) break;
-    settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
-                               .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
-  }
-  return settings;
-}
-
 absl::Status Store::WriteTrace(const InsertTrace& insert) {
   LYNX_ASSIGN_OR_RETURN(Statement statement,
                         Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO traces VALUES(?, ?)"));
@@ -449,6 +429,25 @@ absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
     }
   }
   return jobs;
+}
+
+absl::StatusOr<Controller::Settings> Store::LoadSettings() {
+  Controller::Settings settings;
+  LYNX_ASSIGN_OR_RETURN(Statement cordons, Select("SELECT node, reason, drain, deadline_ns, since_ns FROM cordons"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(cordons));
+    if (!more) break;
+    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1), .drain = cordons.Int(2) != 0,
+                                                 .deadline = Nanos(cordons.Int(3)), .since = Nanos(cordons.Int(4))};
+  }
+  LYNX_ASSIGN_OR_RETURN(Statement queues, Select("SELECT name, weight, quota, may_borrow FROM queues"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
+    if (!more) break;
+    settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
+                               .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
+  }
+  return settings;
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
