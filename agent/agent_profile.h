@@ -1,9 +1,9 @@
 // AgentProfile: what the agent knows of its node's speed, what it is asked to know, and what it should measure next.
 // Pure state: it measures nothing itself. Not thread-safe.
 //
-// Order: the link, then those between the node's GPUs, if it has more than one, then the general rates, then the wanted shapes in the order in which the server named them. What
-// failed is not tried again while it stays wanted; when the server stops wanting a shape and later wants it again, it
-// is.
+// Order: the link, then those between the node's GPUs, if it has more than one, then the general rates, then the wanted
+// shapes in the order in which the server named them. What failed is not tried again while it stays wanted; when the server
+// stops wanting a shape and later wants it again, it is.
 #ifndef LYNX_AGENT_AGENT_PROFILE_H_
 #define LYNX_AGENT_AGENT_PROFILE_H_
 

@@ -135,8 +135,8 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
   LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
   const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
   return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory},
-                  devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake, setting.metrics,
-                  setting.signals, setting.clock);
+                  devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake,
+                  setting.metrics, setting.signals, setting.clock);
 }
 
 // GPUs as long as they hold, and CPUs when none is left and --devices allows that; or CPUs.
@@ -175,6 +175,7 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   LYNX_ASSIGN_OR_RETURN(const int64_t link_rate, RateFlag("link-rate", flags.link_rate));
   LYNX_ASSIGN_OR_RETURN(const int64_t inter_node_rate, RateFlag("inter-node-rate", flags.inter_node_rate));
   LYNX_ASSIGN_OR_RETURN(const DeviceWish wish, ParseDeviceWish(flags.devices));
+  LYNX_RETURN_IF_ERROR(SizeFlag("host-memory", flags.host_memory).status());
   if (flags.probe) return Probe(flags, wish);
 
   std::error_code error;

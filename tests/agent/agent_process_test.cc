@@ -257,9 +257,11 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
   EXPECT_EQ(WaitForAgent().code, 1);
   EXPECT_NE(Log().find("there is no file /no/such/lynx-rank; give the right one with --rank-binary"),
             std::string::npos);
-  StartAgent({"--memory", "lots"});
-  EXPECT_EQ(WaitForAgent().code, 2);
-  EXPECT_NE(Log().find("--memory: 'lots' is not a size"), std::string::npos);
+  for (const std::string flag : {"--memory", "--gpu-reserve", "--host-memory"}) {
+    StartAgent({flag, "lots"});
+    EXPECT_EQ(WaitForAgent().code, 2);
+    EXPECT_NE(Log().find(flag + ": 'lots' is not a size"), std::string::npos) << Log();
+  }
 
   StartAgent();
   cluster_.WaitUntil("attached", [](const Told& told) { return told.attached == 1; });
