@@ -66,8 +66,11 @@ def enter_namespaces():
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if os.getuid() != 0:
         command.append("--map-root-user")
+    needed = ("mount -t tmpfs none /run && ip netns add a && ip link add a type veth peer name b netns a && "
+              "nsenter --net=/run/netns/a tc qdisc add dev b root tbf rate 4mbit burst 32kb latency 400ms && "
+              "ip link add c type bridge")
     try:
-        usable = subprocess.run([*command, "true"], capture_output=True).returncode == 0
+        usable = subprocess.run([*command, "sh", "-c", needed], capture_output=True).returncode == 0
     except OSError:
         usable = False
     os.environ[INSIDE] = "1" if usable else ""
@@ -123,9 +126,14 @@ class Disk:
 
     def __init__(self, path, megabytes, real):
         self.path = path
+        self.real = real
         path.mkdir(parents=True)
         if real:
             shell("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", path)
+
+    def unmount(self):
+        if self.real:
+            shell("umount", "--lazy", self.path)
 
     def fill(self, full):
         ballast = self.path / ".ballast"
@@ -620,8 +628,9 @@ def main():
         stop_everything(cluster)
         if violations or arguments.keep:
             print(f"logs: {keep_logs(home)}")
-        if not real:
-            shutil.rmtree(home, ignore_errors=True)
+        for disk in cluster.disks.values():
+            disk.unmount()
+        shutil.rmtree(home, ignore_errors=True)
     return 1 if violations else 0
 
 

@@ -12,6 +12,7 @@
 #include "lynx/v1/jobs.pb.h"
 #include "proto/convert.h"
 #include "server/messages.h"
+#include "server/write_ahead_log.h"
 
 namespace lynx {
 namespace {
@@ -132,6 +133,9 @@ absl::Status Store::Prepare() {
   LYNX_RETURN_IF_ERROR(locked);
   LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA synchronous=FULL"));
   LYNX_RETURN_IF_ERROR(CheckIntegrity());
+  LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
+  if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
+  EmptyLog(db_.get());  // where it cannot, a later start or the next checkpoint does
   LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
   LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
   LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
@@ -162,12 +166,14 @@ absl::Status Store::CheckIntegrity() {
 
 absl::Status Store::Commit(const std::vector<Effect>& effects) {
   if (effects.empty()) return absl::OkStatus();
+  if (log_has_remains_) log_has_remains_ = !EmptyLog(db_.get());
   absl::Status status = Execute(db_.get(), "BEGIN IMMEDIATE");
   for (const Effect& effect : effects) {
     if (status.ok()) status = Write(effect);
   }
   if (status.ok()) status = Execute(db_.get(), "COMMIT");
   if (status.ok()) return status;
+  log_has_remains_ = true;
   if (sqlite3_get_autocommit(db_.get()) == 0) {
     // Fails only where SQLite has rolled back by itself.
     const absl::Status undone = Execute(db_.get(), "ROLLBACK");

@@ -82,6 +82,7 @@ class Store {
 
   const std::string path_;
   SqliteHandle db_;
+  bool log_has_remains_ = false;  // of a commit that failed
 };
 
 }  // namespace lynx

@@ -7,6 +7,11 @@
 #include <random>
 
 namespace lynx {
+namespace {
+
+constexpr size_t kSectorBytes = 512;
+
+}  // namespace
 
 // Begins with what SQLite keeps of any file; made and ended by xOpen and xClose in memory of SQLite's.
 struct FaultDisk::Handle {
@@ -96,7 +101,12 @@ FaultDisk::Files FaultDisk::AfterPowerFailure(uint64_t seed) const {
     for (Change change : content->unsynced) {
       const uint64_t fate = random() % 4;
       if (fate < 2) continue;
-      if (fate == 2) change.bytes.resize(static_cast<size_t>(random() % (change.bytes.size() + 1)));
+      if (fate == 2) {
+        // Sectors are whole.
+        const size_t end = static_cast<size_t>(change.offset) + random() % (change.bytes.size() + 1);
+        const size_t whole = end / kSectorBytes * kSectorBytes;
+        change.bytes.resize(whole > static_cast<size_t>(change.offset) ? whole - static_cast<size_t>(change.offset) : 0);
+      }
       Apply(change, bytes);
     }
     files[path] = std::move(bytes);
@@ -150,7 +160,7 @@ void FaultDisk::DescribeFiles() {
     return SQLITE_OK;
   };
   methods_.xFileControl = [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; };
-  methods_.xSectorSize = [](sqlite3_file*) { return 512; };
+  methods_.xSectorSize = [](sqlite3_file*) { return static_cast<int>(kSectorBytes); };
   methods_.xDeviceCharacteristics = [](sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; };
 }
 

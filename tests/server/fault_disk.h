@@ -3,7 +3,8 @@
 //
 // It keeps two states of a file: what a program reads, and what is durable. A sync makes the first the second. One that
 // fails has lost what was written since the one before, as Linux does: a later sync does not bring that back, though
-// programs still read it. A power failure leaves of each write that was not synced all, nothing or its first part.
+// programs still read it. A power failure leaves of each write that was not synced all, nothing or its first
+// sectors.
 #ifndef LYNX_TESTS_SERVER_FAULT_DISK_H_
 #define LYNX_TESTS_SERVER_FAULT_DISK_H_
 
