@@ -178,7 +178,6 @@ class Controller {
   // Planning beside the training, and what else changes a job's devices.
   struct Replanning {
     std::string trigger;                 // why; empty: it is not under way
-    double slowed = 1;                   // by what factor the plan that it has takes longer than predicted, for its slowest node
     std::shared_ptr<const Plan> plan;    // that the ranks give way to
     std::shared_ptr<const ClusterTopology> cluster;  // that it was made for
     std::vector<DeviceRef> placement;
@@ -197,6 +196,8 @@ class Controller {
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
     SpeedWatch speed;
+    // Of its nodes (Node::slowness): when the speeds began to be watched, when a plan was asked for, and of the plan that it has.
+    std::map<NodeId, double> slowness_watched, slowness_asked, slowness_planned;
     Nanos drift_not_before;                                 // monotonic: its nodes' speeds are not looked at before
     TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
@@ -208,6 +209,8 @@ class Controller {
     Replanning replanning;
     bool speculative = false;  // is planned to see whether it would end before the first in line begins
     bool structural = false;   // waits for more than there is: it holds up nobody
+    bool over_quota = false;   // its queue may not have more: it holds up nobody
+    bool makes_room = false;   // it was asked to give way to another job
     Nanos line_until;          // monotonic: until then it keeps its place in the line though there are too few devices; 0 = it does not
     Nanos spared_until;        // monotonic: its ranks have not given way, and are not asked again before
     Nanos trained_before;      // by the generations before this one
@@ -294,7 +297,8 @@ class Controller {
   bool Pass();
   std::vector<Turn> Turns() const;
   bool TryBegin(Job& job, const std::vector<NodeDevices>& free);
-  std::vector<NodeDevices> FreeFor(const Job& job, Line& line) const;
+  const std::vector<NodeDevices>& FreeFor(const Job& job, Line& line) const;
+  std::set<NodeId> UsableNodes(const Job& job) const;
   bool TryHead(Job& job, Line& line);
   bool TryBackfill(Job& job, Line& line);
   std::optional<std::vector<DeviceRef>> Fits(const Job& job, const std::vector<NodeDevices>& free) const;
@@ -308,6 +312,8 @@ class Controller {
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
   std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line) const;
   std::vector<PendingReason> WhyNotReady(const Job& job) const;
+  // Devices of the attached nodes, and those of cordoned ones among them.
+  std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
   void SetPending(Job& job, std::vector<PendingReason> pending);
   std::string NameText(const Job& job) const;
   void SettleDependencies();
@@ -317,12 +323,15 @@ class Controller {
   void OnRelease(const ReleaseRequested& event);
   void OnCordon(const CordonRequested& event);
   void OnQueue(const QueueRequested& event);
+  void StopMoving(const NodeId& name);
   void AskToGiveWay(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason, Nanos deadline = Nanos(0));
   void CheckWishes(Job& job);
   void Requeue(Job& job, const std::string& kind, std::string reason);
   void LeaveDevices(Job& job);
   void ForceOut(Job& job);
   Nanos Trained(const Job& job) const;
+  std::map<NodeId, double> SlownessOf(const Job& job) const;
+  double SlowedSincePlanned(const Job& job) const;
 
   // controller_replan.cc: other plans for jobs that have one
   static bool IsElastic(const Job& job);
@@ -407,6 +416,8 @@ class Controller {
   std::set<int64_t> queue_;        // submissions of QUEUED jobs
   // Of those, the ones that wait for nothing but their turn, by queue: in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
+  JobId favoured_;                 // to which others give way: it is the first in line; empty: none
+  Nanos next_pass_;                // monotonic: over the queue, whatever happens
   std::set<JobId> dependents_;     // QUEUED jobs that wait for others to succeed
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;

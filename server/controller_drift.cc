@@ -48,31 +48,48 @@ void Controller::CheckDrift(Job& job) {
     double& of_node = nodes.emplace(job.record.ranks[r].where.node, 1).first->second;
     if (std::abs(std::log(changes[r])) > std::abs(std::log(of_node))) of_node = changes[r];
   }
-  std::string text;
-  double slowest = 1;
-  for (const auto& [name, change] : nodes) {
-    if (std::max(change, 1 / change) < kDrift) continue;
-    Node& node = NodeOf(name);
-    node.slowness = std::clamp(node.slowness * change, 1 / kMostSlowness, kMostSlowness);
-    slowest = std::max(slowest, change);
-    absl::StrAppend(&text, text.empty() ? "" : ", ", "node ", name.value, " computes ",
-                    absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
-                    " than when the generation began, beside the others");
-  }
-  if (text.empty()) return;
-  job.speed.Rebase();
-  AddEvent(job, "drift", text);
-  Touch(job);
+  std::erase_if(nodes, [](const auto& node) { return std::max(node.second, 1 / node.second) < kDrift; });
+  if (nodes.empty()) return;
   std::vector<DeviceRef> had;
   for (const RankRecord& rank : job.record.ranks) had.push_back(rank.where);
   const int32_t ranks = job.plan->layout.ranks();
   std::optional<Reservation> own = Reserve(Among(FreeDevices(KindOf(job), &job), had),
                                            {.min_ranks = ranks, .max_ranks = ranks, .group = DemandOf(job).group});
-  if (!own.has_value()) return;
+  if (!own.has_value()) return;  // some are not to be used any more
+  std::string text;
+  for (const auto& [name, change] : nodes) {
+    // Two jobs that see the same do not count it twice.
+    NodeOf(name).slowness = std::clamp(job.slowness_watched[name] * change, 1 / kMostSlowness, kMostSlowness);
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "node ", name.value, " computes ",
+                    absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
+                    " than before, beside the others");
+  }
+  job.speed.Rebase();
+  job.slowness_watched = SlownessOf(job);
+  AddEvent(job, "drift", text);
+  Touch(job);
   job.replanning.trigger = text;
-  job.replanning.slowed = slowest;
   AddEvent(job, "replan", absl::StrCat("plans for the same ", ranks, " devices beside ", SummaryOf(*job.plan)));
   Prepare(job, *std::move(own));
+}
+
+std::map<NodeId, double> Controller::SlownessOf(const Job& job) const {
+  std::map<NodeId, double> slowness;
+  for (const RankRecord& rank : job.record.ranks) {
+    const auto node = nodes_.find(rank.where.node);
+    slowness[rank.where.node] = node == nodes_.end() ? 1 : node->second.slowness;
+  }
+  return slowness;
+}
+
+// By what factor the plan that it has takes longer than predicted, for the node that has become slower most.
+double Controller::SlowedSincePlanned(const Job& job) const {
+  double most = 1;
+  for (const auto& [name, slowness] : SlownessOf(job)) {
+    const auto planned = job.slowness_planned.find(name);
+    most = std::max(most, slowness / (planned == job.slowness_planned.end() ? 1 : planned->second));
+  }
+  return most;
 }
 
 }  // namespace lynx

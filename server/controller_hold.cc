@@ -36,6 +36,7 @@ void Controller::OnHold(const HoldRequested& event) {
     SetState(*job, JobState::kQueued, "held", reason);
   } else if (record.state == JobState::kQueued) {
     SetReady(*job);
+    record.expected_start = Nanos(0);
     AddEvent(*job, "held", reason);
     Touch(*job);
   } else {
@@ -69,6 +70,7 @@ void Controller::OnCordon(const CordonRequested& event) {
     cordons_.erase(known);
     effects_.push_back(PutCordon{event.node, std::nullopt});
     schedule_ = true;
+    StopMoving(event.node);
     return;
   }
   Cordon cordon = *event.cordon;
@@ -76,15 +78,28 @@ void Controller::OnCordon(const CordonRequested& event) {
   cordons_[event.node] = cordon;
   effects_.push_back(PutCordon{event.node, cordon});
   schedule_ = true;
+  StopMoving(event.node);
   const auto node = nodes_.find(event.node);
   if (node == nodes_.end()) return;
   const std::set<JobId> jobs = node->second.jobs;
-  for (const JobId& id : jobs) {
+  for (const JobId& id : jobs) CheckWishes(jobs_.at(id));
+}
+
+// What was asked of jobs there, by an earlier call, no longer holds; unless some of their ranks have left already.
+void Controller::StopMoving(const NodeId& name) {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end()) return;
+  for (const JobId& id : node->second.jobs) {
     Job& job = jobs_.at(id);
     job.spared_until = Nanos(0);
-    // One that is already asked to leave, by an earlier call with another deadline, is asked anew.
-    if (job.record.stop == StopKind::kMove && !IsStopping(job)) job.record.stop = StopKind::kNone;
-    CheckWishes(job);
+    const bool left = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& rank) { return rank.gave_way; });
+    if (job.record.stop != StopKind::kMove || IsStopping(job) || left) continue;
+    job.record.stop = StopKind::kNone;
+    job.record.stop_reason.clear();
+    job.record.reason = "goes on as planned";
+    job.yield_deadline = Nanos(0);
+    Touch(job);
+    TouchNodesOf(job);
   }
 }
 
@@ -103,7 +118,7 @@ Nanos Controller::Trained(const Job& job) const {
 void Controller::CheckWishes(Job& job) {
   const JobRecord& record = job.record;
   const bool placed = record.state == JobState::kRunning || record.state == JobState::kStarting;
-  if (!placed || record.stop != StopKind::kNone || now_ < job.spared_until) return;
+  if (!placed || record.stop != StopKind::kNone || (now_ < job.spared_until && !IsPastDeadline(job))) return;
   const Nanos limit = record.spec->scheduling.time_limit;
   if (limit > Nanos(0) && Trained(job) >= limit) {
     return AskToGiveWay(job, StopKind::kTimeLimit, "time-limit",
@@ -141,6 +156,7 @@ void Controller::ForceOut(Job& job) {
 void Controller::LeaveDevices(Job& job) {
   job.trained_before = Trained(job);
   LeaveNodes(job);
+  job.makes_room = false;
   job.record.ranks.clear();
   job.record.stop = StopKind::kNone;
   job.record.stop_reason.clear();

@@ -134,8 +134,16 @@ Demand Controller::DemandOf(const Job& job) const {
   const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
   const ParallelSpec& pinned = spec.parallel;
   const int32_t product = at_least_one(pinned.tp) * at_least_one(pinned.pp) * at_least_one(pinned.dp);
-  return {.min_ranks = std::max({spec.resources.min_ranks, product, job.min_devices}),
-          .max_ranks = spec.resources.max_ranks, .group = at_least_one(pinned.tp)};
+  Demand demand{.min_ranks = std::max({spec.resources.min_ranks, product, job.min_devices}),
+                .max_ranks = spec.resources.max_ranks, .group = at_least_one(pinned.tp)};
+  const auto queue = queues_.find(spec.scheduling.queue);
+  if (queue == queues_.end() || queue->second.may_borrow || !IsElastic(job)) return demand;
+  const int32_t own = static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
+  const std::map<std::string, int32_t> used = UsedByQueue();
+  const auto others = used.find(spec.scheduling.queue);
+  const int32_t left = queue->second.quota - (others == used.end() ? 0 : others->second) + (job.record.state == JobState::kQueued ? 0 : own);
+  demand.max_ranks = std::min(demand.max_ranks, std::max(0, left));
+  return demand;
 }
 
 // What the job's ranks run on. A job that leaves it open gets GPUs where the attached nodes have enough of them, free or
@@ -234,6 +242,8 @@ void Controller::AskForPlan(Job& job) {
     slowness.push_back(NodeOf(name).slowness);
     agent_dirty_.insert(name);  // nothing more to measure for this job
   }
+  job.slowness_asked.clear();
+  for (const DeviceRef& device : job.reservation.devices) job.slowness_asked[device.node] = NodeOf(device.node).slowness;
   profiles = ShareShapes(std::move(profiles));
   for (size_t i = 0; i < profiles.size(); ++i) {
     if (profiles[i] == nullptr || slowness[i] == 1) continue;
@@ -395,6 +405,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
   job.speed = SpeedWatch(job.plan->layout.ranks());
+  job.slowness_watched = SlownessOf(job);
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
   job.replanning.began = now_;

@@ -9,6 +9,7 @@
 namespace lynx {
 namespace {
 
+constexpr Nanos kPassEvery{5'000'000'000};
 constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for so long is no longer listed
 constexpr size_t kMaxShapes = 64;              // of one AgentDesired
 
@@ -179,6 +180,11 @@ void Controller::OnTick() {
   for (const NodeId& name : lost) LoseNode(NodeOf(name));
   const std::set<JobId> jobs = unfinished_;
   for (const JobId& id : jobs) JobTimers(jobs_.at(id));
+  // Jobs that could not be asked to give way may be asked now, and times of beginning move.
+  if (!ready_.empty() && now_ >= next_pass_) {
+    next_pass_ = now_ + kPassEvery;
+    schedule_ = true;
+  }
   for (const NodeId& name : idle) {
     const auto reserved = [&](const JobId& id) {
       const std::vector<DeviceRef>& devices = jobs_.at(id).reservation.devices;

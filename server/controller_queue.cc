@@ -13,6 +13,8 @@ namespace {
 
 // Jobs of each queue that are looked at; those behind them cannot be told more than their place.
 constexpr size_t kDepth = 100;
+// Devices of jobs of which nobody knows when they end.
+constexpr Nanos kUnknown{int64_t{1} << 60};
 
 std::pair<int32_t, int64_t> KeyOf(const JobRecord& record) {
   return {-record.spec->scheduling.priority, record.submission};
@@ -27,6 +29,8 @@ struct Controller::Line {
   std::string room;                        // who gives way to it
   int64_t ahead = 0;                       // jobs that wait and come before
   std::map<DeviceKind, std::vector<NodeDevices>> free;  // but for what single jobs do not use
+  std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and those of cordoned nodes among them
+  std::vector<NodeDevices> own;  // of the job that is looked at, if it is without some nodes
 };
 
 void Controller::SetReady(const Job& job) {
@@ -51,8 +55,9 @@ void Controller::Dequeue(Job& job) {
   queue_.erase(job.record.submission);
   dependents_.erase(job.record.id);
   SetReady(job);
-  job.structural = false;
+  job.structural = job.over_quota = false;
   job.line_until = Nanos(0);
+  if (favoured_ == job.record.id) favoured_ = JobId();
   job.record.pending.clear();
   job.record.expected_start = Nanos(0);
 }
@@ -124,10 +129,18 @@ std::vector<Turn> Controller::Turns() const {
 bool Controller::Pass() {
   if (ready_.empty()) return false;
   Line line;
-  for (const Turn& turn : Turns()) {
+  std::vector<Turn> turns = Turns();
+  if (const Job* favoured = FindJob(favoured_); favoured != nullptr) {
+    // Else what others gave back for it might be taken before its turn, again and again.
+    const auto turn = std::find_if(turns.begin(), turns.end(),
+                                   [&](const Turn& t) { return t.submission == favoured->record.submission; });
+    if (turn != turns.end()) std::rotate(turns.begin(), turn, turn + 1);
+  }
+  for (const Turn& turn : turns) {
     Job& job = jobs_.at(by_submission_.at(turn.submission));
     job.record.expected_start = Nanos(0);
-    if (turn.standing == Standing::kOverQuota) {
+    job.over_quota = turn.standing == Standing::kOverQuota;
+    if (job.over_quota) {
       SetPending(job, WhyWaits(job, turn.standing, line));
       continue;
     }
@@ -138,7 +151,12 @@ bool Controller::Pass() {
         line.head = &job;
         line.expectation = Expect(job);
         line.room = MakeRoomFor(job, turn.standing, line);
-        if (line.expectation.has_value()) job.record.expected_start = wall_ + (line.expectation->at - now_);
+        if (!line.room.empty()) {
+          favoured_ = job.record.id;
+        } else if (favoured_ == job.record.id) {
+          favoured_ = JobId();  // those who made room have left, and it was not enough
+        }
+        if (line.expectation.has_value() && line.expectation->at - now_ < kUnknown) job.record.expected_start = wall_ + (line.expectation->at - now_);
       }
     } else if (TryBackfill(job, line)) {
       return true;
@@ -153,7 +171,8 @@ bool Controller::Pass() {
 std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std::vector<NodeDevices>& free) const {
   if (job.plan != nullptr) {
     std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free);
-    if (placement.has_value() || !IsElastic(job)) return placement;
+    const bool too_many = IsElastic(job) && job.plan->layout.ranks() > DemandOf(job).max_ranks;
+    if ((placement.has_value() && !too_many) || !IsElastic(job)) return placement;
   }
   std::optional<Reservation> reservation = Reserve(free, DemandOf(job));
   if (!reservation.has_value() || (job.plan != nullptr && reservation->devices == job.replanning.considered)) {
@@ -172,7 +191,9 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
     return true;
   }
   const int32_t needed = job.plan->layout.ranks();
-  if (const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free)) {
+  const bool too_many = IsElastic(job) && needed > DemandOf(job).max_ranks;
+  const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free);
+  if (placement.has_value() && !too_many) {
     StartGeneration(job, *placement, "placed",
                     absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
     return true;
@@ -180,12 +201,13 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   return ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
 }
 
-// What it could have; found once for all jobs of a pass.
-std::vector<NodeDevices> Controller::FreeFor(const Job& job, Line& line) const {
+// What it could have; found once for all jobs of a pass. Until the next call.
+const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) const {
   const DeviceKind kind = KindOf(job);
   auto known = line.free.find(kind);
   if (known == line.free.end()) known = line.free.emplace(kind, FreeDevices(kind, nullptr)).first;
-  return WithoutNodes(known->second, job.record.excluded);
+  if (job.record.excluded.empty()) return known->second;
+  return line.own = WithoutNodes(known->second, job.record.excluded);
 }
 
 bool Controller::TryHead(Job& job, Line& line) {
@@ -199,11 +221,13 @@ bool Controller::MakeSpeculatorsLeave(const Job& job) {
   std::vector<JobId> speculators;
   for (const JobId& id : unfinished_) {
     const Job& other = jobs_.at(id);
-    if (!other.speculative || other.record.state != JobState::kPlanning) continue;
+    if (!other.speculative || other.record.state != JobState::kPlanning || KindOf(other) != KindOf(job)) continue;
     held.insert(held.end(), other.reservation.devices.begin(), other.reservation.devices.end());
     speculators.push_back(id);
   }
-  if (speculators.empty() || !Fits(job, With(FreeDevices(KindOf(job), &job), held)).has_value()) return false;
+  const std::set<NodeId> usable = UsableNodes(job);
+  std::erase_if(held, [&](const DeviceRef& device) { return !usable.contains(device.node); });
+  if (held.empty() || !Fits(job, With(FreeDevices(KindOf(job), &job), held)).has_value()) return false;
   for (const JobId& id : speculators) {
     Job& other = jobs_.at(id);
     other.speculative = false;
@@ -216,13 +240,17 @@ bool Controller::MakeSpeculatorsLeave(const Job& job) {
 
 // Behind one that waits: on devices that this one will not have, or if it ends before this one begins.
 bool Controller::TryBackfill(Job& job, Line& line) {
-  const std::vector<NodeDevices> free = FreeFor(job, line);
+  const std::vector<NodeDevices>& free = FreeFor(job, line);
+  if (KindOf(job) != KindOf(*line.head)) return TryBegin(job, free);
   if (!line.expectation.has_value() || !Fits(job, free).has_value()) return false;
   if (TryBegin(job, Without(free, line.expectation->devices))) return true;
   const Nanos window = line.expectation->at - now_;
+  if (window >= kUnknown) return false;
   const Nanos limit = job.record.spec->scheduling.time_limit;
   const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
-  if (limited || (job.plan != nullptr && Remaining(job) <= window)) return TryBegin(job, free);
+  if (limited) return TryBegin(job, free);
+  // With another plan than that it would take another time.
+  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanks(job.plan->layout, free).has_value()) return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
   job.speculative = true;  // its plan says how long it takes
   return TryBegin(job, free);
@@ -241,19 +269,32 @@ Nanos Controller::Remaining(const Job& job) const {
   return remaining;
 }
 
+// Not those that are cordoned, nor those that the job does not use.
+std::set<NodeId> Controller::UsableNodes(const Job& job) const {
+  std::set<NodeId> usable;
+  for (const NodeDevices& node : WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)) usable.insert(node.node);
+  return usable;
+}
+
 // When the job would begin if nobody passed it.
 std::optional<Expectation> Controller::Expect(const Job& job) const {
   std::vector<Release> releases;
   for (const JobId& id : unfinished_) {
     const Job& other = jobs_.at(id);
-    if (other.record.ranks.empty() || KindOf(other) != KindOf(job)) continue;
-    Release release{.at = IsStopping(other) || other.record.stop == StopKind::kPreempt ? now_ : now_ + Remaining(other)};
-    for (const RankRecord& rank : other.record.ranks) release.devices.push_back(rank.where);
+    if (other.record.state == JobState::kQueued || KindOf(other) != KindOf(job)) continue;
+    const StopKind stop = other.record.stop;
+    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit;
+    std::set<DeviceRef> own;
+    for (const RankRecord& rank : other.record.ranks) own.insert(rank.where);
+    Release release{.devices = {own.begin(), own.end()}}, planned{.at = now_ + kUnknown};
+    release.at = leaves ? now_ : own.empty() ? planned.at : now_ + Remaining(other);
+    for (const DeviceRef& device : other.reservation.devices) {
+      if (!own.contains(device)) planned.devices.push_back(device);
+    }
     releases.push_back(std::move(release));
+    releases.push_back(std::move(planned));
   }
-  // Cordoned nodes and those that the job does not use are of no use to it.
-  std::set<NodeId> usable;
-  for (const NodeDevices& node : WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)) usable.insert(node.node);
+  const std::set<NodeId> usable = UsableNodes(job);
   for (Release& release : releases) {
     std::erase_if(release.devices, [&](const DeviceRef& device) { return !usable.contains(device.node); });
   }
@@ -297,6 +338,7 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Li
     return key(*a) < key(*b);
   });
   const int32_t priority = head.record.spec->scheduling.priority;
+  const std::set<NodeId> usable = UsableNodes(head);
   std::vector<Job*> victims;
   std::vector<std::vector<DeviceRef>> holders;
   for (Job* job : candidates) {
@@ -304,11 +346,17 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Li
     const auto config = queues_.find(scheduling.queue);
     const bool borrows = standing == Standing::kWithinQuota && scheduling.queue != head.record.spec->scheduling.queue &&
                          config != queues_.end() && config->second.quota > 0 && used[scheduling.queue] > config->second.quota;
-    if (scheduling.priority >= priority && !borrows) continue;
+    const bool outranked = scheduling.priority < priority &&
+                           (standing == Standing::kWithinQuota || scheduling.queue == head.record.spec->scheduling.queue);
+    if (!outranked && !borrows) continue;
+    std::vector<DeviceRef> devices;
+    for (const RankRecord& rank : job->record.ranks) {
+      if (usable.contains(rank.where.node)) devices.push_back(rank.where);
+    }
+    if (devices.empty()) continue;
     used[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());
     victims.push_back(job);
-    holders.emplace_back();
-    for (const RankRecord& rank : job->record.ranks) holders.back().push_back(rank.where);
+    holders.push_back(std::move(devices));
   }
   const auto chosen =
       WhoMakesRoom(free, holders, [&](const std::vector<NodeDevices>& devices) { return Fits(head, devices); });
@@ -316,6 +364,7 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Li
   std::vector<std::string> names;
   for (const size_t i : *chosen) {
     names.push_back(NameText(*victims[i]));
+    victims[i]->makes_room = true;
     AskToGiveWay(*victims[i], StopKind::kPreempt, "preempted",
                  absl::StrCat("makes room for ", NameText(head), " of priority ", priority, " in queue ",
                               head.record.spec->scheduling.queue));
@@ -327,15 +376,18 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Li
 bool Controller::SomeoneIsBefore(const Job& job) const {
   return std::any_of(ready_.begin(), ready_.end(), [&](const auto& entry) {
     return std::any_of(entry.second.begin(), entry.second.end(), [&](const auto& key) {
-      return key < KeyOf(job.record) && !jobs_.at(by_submission_.at(key.second)).structural;
+      const Job& other = jobs_.at(by_submission_.at(key.second));
+      return key < KeyOf(job.record) && !other.structural && !other.over_quota;
     });
   });
 }
 
 bool Controller::SomeoneWaits() const {
   return std::any_of(ready_.begin(), ready_.end(), [&](const auto& entry) {
-    return std::any_of(entry.second.begin(), entry.second.end(),
-                       [&](const auto& key) { return !jobs_.at(by_submission_.at(key.second)).structural; });
+    return std::any_of(entry.second.begin(), entry.second.end(), [&](const auto& key) {
+      const Job& other = jobs_.at(by_submission_.at(key.second));
+      return !other.structural && !other.over_quota;
+    });
   });
 }
 
@@ -353,11 +405,7 @@ std::vector<PendingReason> Controller::WhyNotReady(const Job& job) const {
   return reasons;
 }
 
-// What no wait helps comes first.
-std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) const {
-  const JobRecord& record = job.record;
-  const DeviceKind kind = KindOf(job);
-  const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : DemandOf(job).min_ranks;
+std::pair<int32_t, int32_t> Controller::CountAttached(DeviceKind kind) const {
   int32_t all = 0, cordoned = 0;
   for (const auto& [name, node] : nodes_) {
     if (!node.worker_attached()) continue;
@@ -367,7 +415,17 @@ std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standin
       cordoned += cordons_.contains(name) ? 1 : 0;
     }
   }
-  const std::vector<NodeDevices> free = FreeFor(job, line);
+  return {all, cordoned};
+}
+
+// What no wait helps comes first.
+std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) const {
+  const JobRecord& record = job.record;
+  const DeviceKind kind = KindOf(job);
+  const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : DemandOf(job).min_ranks;
+  if (!line.attached.contains(kind)) line.attached[kind] = CountAttached(kind);
+  const auto [all, cordoned] = line.attached.at(kind);
+  const std::vector<NodeDevices>& free = FreeFor(job, line);
   const int32_t count = CountDevices(free);
   const std::string waits = absl::StrCat("waits for ", CountText(needed, kind));
   const std::string have = absl::StrCat("; of ", CountText(all, kind), " ", count, count == 1 ? " is free" : " are free",
@@ -383,7 +441,10 @@ std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standin
   }
   const std::string& queue = record.spec->scheduling.queue;
   const auto config = queues_.find(queue);
-  if (standing == Standing::kOverQuota) {
+  if (standing == Standing::kOverQuota && needed > config->second.quota) {
+    reasons.push_back({"structural", absl::StrCat("needs ", CountText(needed, kind), ", more than the quota of ", config->second.quota,
+                                                  " of queue ", queue, ", which does not borrow")});
+  } else if (standing == Standing::kOverQuota) {
     reasons.push_back({"quota", absl::StrCat("queue ", queue, " has a quota of ", CountText(config->second.quota, kind),
                                              " and does not borrow; waits for ", CountText(needed, kind), " of it")});
   } else if (standing == Standing::kBorrows) {

@@ -364,8 +364,8 @@ void Controller::EndGeneration(Job& job) {
   if (record.stop == StopKind::kReplan) return ChangePlan(job);
   if (record.stop == StopKind::kMove) return StartAgain(job, "moving", record.stop_reason);
   if (record.stop == StopKind::kPreempt) {
-    if (!record.held) ++record.preemptions;
-    return Requeue(job, record.held ? "held" : "preempted", record.stop_reason);
+    if (job.makes_room) ++record.preemptions;
+    return Requeue(job, job.makes_room ? "preempted" : "held", record.stop_reason);
   }
   int32_t rank = 0;
   const LiveRank* culprit = Culprit(job, rank);

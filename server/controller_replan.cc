@@ -154,7 +154,7 @@ Nanos Controller::CostOfChange(const Job& job) {
 // Why the job had better keep the plan it has; empty: it had not.
 std::string Controller::WhyNot(const Job& job, const Plan& plan) const {
   const JobRecord& record = job.record;
-  const double now = static_cast<double>(job.plan->step.value) * job.replanning.slowed;
+  const double now = static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
   const double then = static_cast<double>(plan.step.value);
   const std::string text = absl::StrCat(SummaryOf(plan), " beside ", SummaryOf(*job.plan));
   if (then * 100 > now * (100 - kLeastGainPercent)) {
@@ -229,7 +229,7 @@ bool Controller::IsPastDeadline(const Job& job) const {
 void Controller::ChangePlan(Job& job) {
   JobRecord& record = job.record;
   const std::string reason = record.stop_reason;
-  if (job.replanning.plan != nullptr) {
+  if (job.replanning.plan != nullptr && !record.held) {
     const std::shared_ptr<const Plan> plan = job.replanning.plan;
     const std::shared_ptr<const ClusterTopology> cluster = job.replanning.cluster;
     const std::vector<DeviceRef> devices = job.reservation.devices;
@@ -255,6 +255,7 @@ void Controller::TakeYieldBack(Job& job) {
   TouchNodesOf(job);
   if (stop == StopKind::kReplan) return KeepPlan(job, "the ranks have not given way in time");
   job.spared_until = now_ + options_.yield_timeout;
+  job.makes_room = false;
   AddEvent(job, "goes-on", absl::StrCat("the ranks have not given way in time, and are asked again in ", FormatDuration(options_.yield_timeout)));
   Touch(job);
 }
@@ -263,7 +264,6 @@ void Controller::EndReplanning(Job& job) {
   if (!IsPlanned(job)) return;
   Replanning& replanning = job.replanning;
   replanning.trigger.clear();
-  replanning.slowed = 1;
   replanning.plan.reset();
   replanning.cluster.reset();
   replanning.placement.clear();
@@ -275,6 +275,7 @@ void Controller::SetPlan(Job& job, std::shared_ptr<const Plan> plan,
                          const std::shared_ptr<const ClusterTopology>& cluster, std::vector<DeviceRef> considered) {
   job.replanning.considered = std::move(considered);
   job.plan = std::move(plan);
+  job.slowness_planned = job.slowness_asked;
   job.program_text = ProgramTextOf(*job.plan);
   job.record.plan_digest = job.plan->digest;
   effects_.push_back(InsertPlan{job.record.id, job.plan, cluster});

@@ -47,7 +47,13 @@ std::vector<Turn> OrderOfTurns(const std::map<std::string, std::vector<WaitingJo
   }
   std::vector<Turn> turns, over;
   InTurn(lines, [&](Line& line, const WaitingJob& job) {
-    if (line.config->quota > 0 && line.used + job.devices > line.config->quota) {
+    const int32_t quota = line.config->quota;
+    if (quota > 0 && !line.config->may_borrow && job.devices > quota) {  // whatever the others do
+      over.push_back({job.submission, Standing::kOverQuota});
+      return;
+    }
+    // Those behind one that has to wait for the quota do not pass it.
+    if (quota > 0 && (!line.beyond.empty() || line.used + job.devices > quota)) {
       line.beyond.push_back(job);
       return;
     }

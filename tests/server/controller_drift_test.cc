@@ -50,7 +50,7 @@ TEST(ControllerDrift, ANodeThatBecomesSlowerIsNamedAndPlannedAround) {
   pipeline.Train(1000, 2500);
   EXPECT_THAT(cluster.Kinds(pipeline.job), HasSubstr("running drift replan"));
   EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason,
-              HasSubstr("node n1 computes 2.5 times slower than when the generation began"));
+              HasSubstr("node n1 computes 2.5 times slower than before, beside the others"));
   ASSERT_EQ(cluster.plans().size(), 1u);
   const ClusterTopology& asked = cluster.plans().front().request.cluster;
   ASSERT_EQ(asked.groups.size(), 2u);
@@ -81,6 +81,22 @@ TEST(ControllerDrift, APlanThatIsNoBetterIsNotTakenAndNotAskedForAgain) {
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u) << "the nodes are alike again";
   EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason, HasSubstr("node n1 computes 2.0 times faster"));
+}
+
+// What the plan takes for granted is remembered, however the node became as slow as it is.
+TEST(ControllerDrift, SlownessIsThatOfTheNodeSinceThePlanWasMade) {
+  Pipeline pipeline;
+  Cluster& cluster = pipeline.cluster;
+  pipeline.Train(1000, 1500);
+  cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 148));
+  EXPECT_EQ(cluster.Events(pipeline.job).back().kind, "replan-kept");
+  pipeline.Train(1000, 1500);
+  pipeline.Train(1000, 3000);
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const ClusterTopology& asked = cluster.plans().front().request.cluster;
+  EXPECT_EQ(asked.groups.back().profile.flops_per_second, asked.groups.front().profile.flops_per_second / 3);
+  cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 250));
+  EXPECT_EQ(cluster.Record(pipeline.job).stop, StopKind::kReplan) << "the plan that it has takes 300 ms";
 }
 
 TEST(ControllerDrift, WhatSlowsAllNodesIsNoReasonToPlanAgain) {

@@ -175,6 +175,37 @@ TEST(ControllerHold, WhatHasNotLeftByTheDeadlineIsEnded) {
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
 }
 
+TEST(ControllerHold, ANodeThatIsToStayAfterAllKeepsItsJobs) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.SetCordon("n0", kDrain);
+  EXPECT_TRUE(cluster.RankOf(job, 0)->assignment.yield);
+  cluster.SetCordon("n0", Cordon{});
+  EXPECT_FALSE(cluster.RankOf(job, 0)->assignment.yield);
+  EXPECT_EQ(cluster.Record(job).reason, "goes on as planned");
+  cluster.SetCordon("n0", kDrain);
+  EXPECT_TRUE(cluster.RankOf(job, 0)->assignment.yield);
+  cluster.SetCordon("n0", std::nullopt);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone);
+  EXPECT_FALSE(cluster.RankOf(job, 0)->assignment.yield);
+}
+
+TEST(ControllerHold, AJobThatIsHeldWhileItGivesWayToAnotherPlanWaits) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Elastic(2, 4), kTwo, 6);
+  cluster.AddNode("n1");
+  cluster.Advance(10);
+  cluster.MeasureAll();
+  Answer(cluster, ParallelLayout{2, 2, 1}, 50);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kReplan);
+  cluster.Hold(job);
+  GiveWay(cluster, job, 7);
+  EXPECT_EQ(cluster.State(job), JobState::kQueued);
+  EXPECT_EQ(cluster.Record(job).generation, Generation(1));
+}
+
 TEST(ControllerHold, WithoutADeadlineTheRanksAreAskedAgain) {
   Cluster cluster;
   cluster.AddNode("n0");

@@ -244,8 +244,7 @@ TEST(ControllerQueue, RanksThatDoNotGiveWayAreAskedAgainLater) {
   EXPECT_EQ(cluster.Events(full.running).back().kind, "goes-on");
   cluster.Submit(Spec("another", 1));
   EXPECT_EQ(cluster.Record(full.running).stop, StopKind::kNone) << "not at once";
-  cluster.Advance(60);
-  cluster.Submit(Spec("third", 1));
+  cluster.Advance(65);
   EXPECT_EQ(cluster.Record(full.running).stop, StopKind::kPreempt);
 }
 
@@ -265,6 +264,85 @@ TEST(ControllerQueue, ThoseThatBorrowGiveWayToAQueueWithinItsQuota) {
   EXPECT_EQ(cluster.State(owner), JobState::kPlanning);
   EXPECT_THAT(Kind(cluster.Record(borrower)), HasSubstr("quota"));
   EXPECT_THAT(cluster.Record(borrower).reason, HasSubstr("would borrow: queue research has a quota of 2 devices"));
+}
+
+// The queue of the one that gave way then has the smaller share.
+TEST(ControllerQueue, ThoseForWhomOthersMadeRoomBeginBeforeThem) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  RunSteps(cluster, Spec("first", 2, 10, "a"), kTwo, 6);
+  const JobId victim = RunSteps(cluster, Spec("victim", 2, 0, "b"), kTwo, 6);
+  const JobId head = cluster.Submit(Spec("head", 2, 10, "a"));
+  EXPECT_EQ(cluster.Record(victim).stop, StopKind::kPreempt);
+  GiveWay(cluster, victim, 7);
+  EXPECT_EQ(cluster.State(head), JobState::kPlanning);
+  EXPECT_EQ(cluster.State(victim), JobState::kQueued);
+}
+
+TEST(ControllerQueue, OnlyThoseMakeRoomWhoseDevicesAreOfUse) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  const JobId low = RunSteps(cluster, Spec("low", 2), kTwo, 6);
+  const JobId other = RunSteps(cluster, Spec("other", 2, 20), kTwo, 6);
+  cluster.SetCordon(cluster.NodeOfRank(low, 0), Cordon{});
+  cluster.Submit(Spec("head", 2, 10));
+  EXPECT_EQ(cluster.Record(low).stop, StopKind::kNone) << "its node gets no new ranks";
+  EXPECT_EQ(cluster.Record(other).stop, StopKind::kNone);
+}
+
+TEST(ControllerQueue, AJobThatBeginsIsAskedToGiveWayOnceItTrains) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId low = cluster.Submit(Spec("low", 2));
+  cluster.MeasureAll();
+  const JobId high = cluster.Submit(Spec("high", 2, 10));
+  Answer(cluster, kTwo, 100);
+  cluster.AllReady(low);
+  for (int64_t step = 0; step < 4; ++step) cluster.StepAll(low, step);
+  cluster.Advance(6);
+  EXPECT_EQ(cluster.Record(low).stop, StopKind::kPreempt);
+  EXPECT_EQ(cluster.State(high), JobState::kQueued);
+}
+
+TEST(ControllerQueue, AnElasticJobKeepsToTheQuotaOfAQueueThatDoesNotBorrow) {
+  Cluster cluster;
+  cluster.SetQueue({.name = "guests", .quota = 3, .may_borrow = false});
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  JobSpec spec = testing::Elastic(1, 4);
+  spec.scheduling.queue = "guests";
+  const JobId job = cluster.Submit(spec);
+  cluster.MeasureAll();
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  EXPECT_EQ(cluster.plans().front().request.cluster.devices(), 2) << "alike on both nodes, at most 3";
+  Answer(cluster, kTwo, 100);
+  cluster.AllReady(job);
+  for (int64_t step = 0; step < 6; ++step) cluster.StepAll(job, step);
+  cluster.Advance(10);
+  cluster.MeasureAll();
+  for (const PlanJob& plan : cluster.plans()) EXPECT_LE(plan.request.cluster.devices(), 3);
+  const JobId large = cluster.Submit(Spec("large", 4, 0, "guests"));
+  EXPECT_THAT(Kind(cluster.Record(large)), HasSubstr("structural"));
+  EXPECT_THAT(cluster.Record(large).reason, HasSubstr("needs 4 devices, more than the quota of 3 of queue guests"));
+}
+
+TEST(ControllerQueue, AJobThatPassesDoesNotTakeLongerThanItsPlanSays) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  const JobId elastic = RunSteps(cluster, testing::Elastic(1, 2, 500), kTwo, 6);
+  cluster.Hold(elastic);
+  GiveWay(cluster, elastic, 7);
+  JobSpec spec = Spec("running", 3);
+  spec.train.steps = 1'000;
+  spec.scheduling.preemptible = false;
+  RunSteps(cluster, spec, ParallelLayout{1, 3, 1}, 6);
+  cluster.Submit(Spec("head", 4, 1));
+  cluster.Release(elastic);
+  EXPECT_EQ(cluster.State(elastic), JobState::kQueued) << "it would end before the first begins, but with two devices";
+  EXPECT_TRUE(cluster.plans().empty()) << "for one it would be planned anew, and take longer";
 }
 
 TEST(ControllerQueue, AQueueThatDoesNotBorrowKeepsToItsQuota) {

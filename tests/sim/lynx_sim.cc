@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
     sum.faults += outcome.faults;
     sum.generations += outcome.generations;
     sum.replans += outcome.replans;
+    sum.preemptions += outcome.preemptions;
     sum.commits += outcome.commits;
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
@@ -38,10 +39,10 @@ int main(int argc, char** argv) {
     sum.events += outcome.events;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld checkpoints, %lld jobs "
+  std::printf("%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld times room made, %lld checkpoints, %lld jobs "
               "succeeded, %lld failed, %lld cancelled, %lld events; %lld seeds with violations\n",
               static_cast<unsigned long long>(last - first + 1), seconds, static_cast<long long>(sum.faults),
-              static_cast<long long>(sum.generations), static_cast<long long>(sum.replans),
+              static_cast<long long>(sum.generations), static_cast<long long>(sum.replans), static_cast<long long>(sum.preemptions),
               static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded), static_cast<long long>(sum.failed),
               static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events), static_cast<long long>(violated));
   return violated == 0 ? 0 : 1;

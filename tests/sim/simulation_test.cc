@@ -35,7 +35,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.faults, static_cast<int64_t>(20 * kSeeds));
   EXPECT_GT(sum.generations, static_cast<int64_t>(5 * kSeeds));
   EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
-  EXPECT_GT(sum.preemptions, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(sum.preemptions, static_cast<int64_t>(kSeeds / 8));
   EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.succeeded, 4 * sum.failed);
 }
