@@ -8,6 +8,12 @@
 #include "common/check.h"
 
 namespace lynx {
+namespace {
+
+constexpr size_t kFewNodes = 256;
+constexpr Nanos kPassPerNode{100'000};
+
+}  // namespace
 
 const char* JobStateName(JobState state) {
   static constexpr std::array<const char*, kJobStateCount> kNames = {"queued",    "planning", "starting", "running",
@@ -45,7 +51,12 @@ std::vector<Effect> Controller::Step(const Event& event) {
 }
 
 std::vector<Effect> Controller::Finish() {
-  if (std::exchange(schedule_, false)) Schedule();
+  if (schedule_ && now_ >= next_schedule_) {
+    schedule_ = false;
+    Schedule();
+    // A pass over the queue looks at all nodes: with thousands of them not with every report.
+    if (nodes_.size() > kFewNodes) next_schedule_ = now_ + kPassPerNode * static_cast<int64_t>(nodes_.size());
+  }
   for (const JobId& id : std::exchange(touched_, {})) {
     Job* job = FindJob(id);
     if (job == nullptr) continue;

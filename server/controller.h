@@ -417,6 +417,7 @@ class Controller {
   // Of those, the ones that wait for nothing but their turn, by queue: in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
   JobId favoured_;                 // to which others give way: it is the first in line; empty: none
+  Nanos next_schedule_;            // monotonic: not before that, however much happens
   Nanos next_pass_;                // monotonic: over the queue, whatever happens
   std::set<JobId> dependents_;     // QUEUED jobs that wait for others to succeed
   std::map<NodeId, Cordon> cordons_;

@@ -366,6 +366,17 @@ TEST(ControllerQueue, AQueueThatDoesNotBorrowKeepsToItsQuota) {
   EXPECT_EQ(queues[1].waiting, 1);
 }
 
+TEST(ControllerQueue, AmongManyNodesJobsMayWaitForAMoment) {
+  Cluster cluster;
+  for (int i = 0; i < 300; ++i) cluster.AddNode("n" + std::to_string(i), 1);
+  cluster.Advance(1);
+  const JobId first = cluster.Submit(Spec("first", 2)), second = cluster.Submit(Spec("second", 2));
+  EXPECT_EQ(cluster.State(first), JobState::kPlanning) << "nothing has been looked at for a while";
+  EXPECT_EQ(cluster.State(second), JobState::kQueued);
+  cluster.Advance(0.25);
+  EXPECT_EQ(cluster.State(second), JobState::kPlanning);
+}
+
 TEST(ControllerQueue, QueuesOutliveTheServer) {
   Cluster cluster;
   cluster.SetQueue({.name = "guests", .weight = 3, .quota = 2, .may_borrow = false});

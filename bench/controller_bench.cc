@@ -1,0 +1,125 @@
+// The controller at scale: how long the decisions take that it makes on its one thread, for thousands of nodes and jobs. Times are of
+// single steps of the state machine, without store and network; percentiles over all steps of a kind.
+//
+//   controller_bench [NODES [DEVICES_PER_NODE]]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/controller.h"
+
+namespace lynx {
+namespace {
+
+constexpr int32_t kGang = 1024;
+
+JobSpec SpecOf(const std::string& name, int32_t ranks) {
+  JobSpec spec;
+  spec.name = name;
+  spec.model = {.layers = 8, .hidden = 64, .heads = 8, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 100'000;
+  spec.train.global_batch = 1024;
+  spec.resources.min_ranks = spec.resources.max_ranks = ranks;
+  Normalize(spec);
+  return spec;
+}
+
+class Scale {
+ public:
+  Scale(int nodes, int devices) : controller_(Options()), nodes_(nodes), devices_(devices) {}
+
+  void Attach() {
+    for (int i = 0; i < nodes_; ++i) {
+      const NodeId name(absl::StrCat("node", i));
+      AgentState agent{.node = name, .boot = "a"};
+      for (int d = 0; d < devices_; ++d) agent.devices.push_back({.index = d, .model = "bench", .memory = Bytes(int64_t{1} << 34), .cores = {d}});
+      agent.profile = std::make_shared<const HardwareProfile>(StatedCpuProfile());
+      Step("agent attaches", AgentReported{++stream_, "10.0.0.1", agent});
+      Step("worker attaches", WorkerReported{++stream_, "10.0.0.1", {.node = name, .boot = "w", .address = "10.0.0.1"}});
+    }
+  }
+
+  // What the planner is asked for, if the job begins.
+  void Submit(const std::string& kind, const std::string& name, int32_t ranks) {
+    const std::string id = absl::StrCat("j", ++jobs_);
+    Step(kind, JobSubmitted{jobs_, JobId(id), id, SpecOf(name, ranks), id});
+  }
+
+  void AnswerPlans(const std::string& kind) {
+    for (const PlanJob& ask : std::exchange(plans_, {})) {
+      Plan plan;
+      plan.model = ask.request.spec.model;
+      plan.layout = {8, 8, ask.request.spec.resources.max_ranks / 64};
+      if (ask.request.spec.resources.max_ranks < 64) plan.layout = {1, 1, ask.request.spec.resources.max_ranks};
+      plan.micro_batch = 1;
+      plan.microbatches = 1;
+      plan.step = Nanos(100'000'000);
+      plan.digest = std::string(64, 'd');
+      plan.stages.resize(static_cast<size_t>(plan.layout.pp));
+      Step(kind, PlanReady{ask.job, ask.attempt, std::make_shared<const Plan>(plan), nullptr});
+    }
+  }
+
+  void Tick(const std::string& kind) {
+    now_ += Nanos(6'000'000'000);
+    Step(kind, lynx::Tick{});
+  }
+
+  void Print() {
+    std::printf("%-34s %8s %10s %10s %10s\n", "step", "count", "p50 ms", "p99 ms", "most ms");
+    for (auto& [kind, times] : times_) {
+      std::sort(times.begin(), times.end());
+      const auto at = [&](double share) { return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))]; };
+      std::printf("%-34s %8zu %10.3f %10.3f %10.3f\n", kind.c_str(), times.size(), at(0.5), at(0.99), times.back());
+    }
+  }
+
+ private:
+  static ControllerOptions Options() {
+    ControllerOptions options;
+    options.wanted_shapes = [](const JobSpec&, const ClusterTopology&) { return std::vector<LayerShape>(); };
+    return options;
+  }
+
+  void Step(const std::string& kind, EventBody body) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::vector<Effect> effects = controller_.Step({now_, now_, std::move(body)});
+    times_[kind].push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    for (Effect& effect : effects) {
+      if (auto* plan = std::get_if<PlanJob>(&effect)) plans_.push_back(std::move(*plan));
+    }
+  }
+
+  Controller controller_;
+  const int nodes_, devices_;
+  Nanos now_{1'000'000'000'000};
+  int64_t stream_ = 0, jobs_ = 0;
+  std::vector<PlanJob> plans_;
+  std::map<std::string, std::vector<double>> times_;
+};
+
+}  // namespace
+}  // namespace lynx
+
+int main(int argc, char** argv) {
+  const int nodes = argc > 1 ? std::atoi(argv[1]) : 10'000;
+  const int devices = argc > 2 ? std::atoi(argv[2]) : 8;
+  lynx::Scale scale(nodes, devices);
+  scale.Attach();
+  for (int i = 0; i < nodes * devices / lynx::kGang; ++i) {
+    scale.Submit("gang is submitted", "gang", lynx::kGang);
+    scale.Tick("gang's devices are reserved");
+    scale.AnswerPlans("gang is placed");
+  }
+  // Then the cluster is full, and jobs wait.
+  for (int i = 0; i < 2'000; ++i) scale.Submit("gang is submitted", "waits", lynx::kGang);
+  for (int i = 0; i < 100; ++i) scale.Tick("2,000 waiting jobs are looked at");
+  scale.Print();
+  return 0;
+}
