@@ -129,7 +129,7 @@ TEST_F(LoopTest, WhatWasDecidedWhileTheStoreFailedIsWrittenLater) {
     std::lock_guard lock(mutex_);
     EXPECT_EQ(replies_.back().status.code(), absl::StatusCode::kUnavailable) << "not promised";
     const std::string said(replies_.back().status.message());
-    EXPECT_THAT(said, HasSubstr("the cancellation of job a is decided and takes effect when the server can write"));
+    EXPECT_THAT(said, HasSubstr("the change of job a is decided and takes effect when the server can write"));
     EXPECT_THAT(said, Not(HasSubstr("nothing was changed")));
     for (const Effect& effect : committed_) {
       const auto* update = std::get_if<UpdateJob>(&effect);
