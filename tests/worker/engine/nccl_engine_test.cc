@@ -249,7 +249,8 @@ TEST_P(NcclFault, AnErrorOfNcclAnywhereEndsAll) {
   EXPECT_GT(number, 400);
 }
 
-// Every call of CUDA, cuBLASLt and NCCL from the k-th on fails, on all ranks at once.
+// Every call of CUDA, cuBLASLt and NCCL from the k-th on fails, on all ranks at once. None ends before all have trained: a call
+// late in the last step would otherwise come after some have ended well.
 TEST_P(NcclFault, AnyCallMayFail) {
   int64_t calls = 1;
   for (;; calls += calls / 2 + 1) {
@@ -259,7 +260,10 @@ TEST_P(NcclFault, AnyCallMayFail) {
       absl::StatusOr<std::unique_ptr<Backend>> backend = MakeCudaBackend(0);
       return backend.ok() ? std::move(*backend) : MakeCpuBackend(1);  // the latter is refused
     };
-    const std::vector<absl::Status> statuses = OnRanks(job, RunSteps);
+    const std::vector<absl::Status> statuses = OnRanks(job, [](TinyRank& rank) -> absl::Status {
+      LYNX_RETURN_IF_ERROR(RunSteps(rank));
+      return rank.communicator->Barrier();
+    });
     cuda_on_host::FailFromCall(0);
     const auto failed = std::count_if(statuses.begin(), statuses.end(), [](const auto& status) { return !status.ok(); });
     if (failed == 0) break;
