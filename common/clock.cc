@@ -15,5 +15,6 @@ Nanos Read(clockid_t clock) {
 
 Nanos RealClock::Monotonic() const { return Read(CLOCK_MONOTONIC); }
 Nanos RealClock::Wall() const { return Read(CLOCK_REALTIME); }
+Nanos BootTime() { return Read(CLOCK_BOOTTIME); }
 
 }  // namespace lynx

@@ -24,6 +24,9 @@ class RealClock : public Clock {
   Nanos Wall() const override;
 };
 
+// Nanoseconds since the machine began: goes on while it sleeps, and is the same in all its processes. Thread-safe.
+Nanos BootTime();
+
 class SimulatedClock : public Clock {
  public:
   Nanos Monotonic() const override { return Nanos(now_.load()); }

@@ -91,7 +91,7 @@ std::vector<Effect> Controller::Finish() {
 std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall) {
   LYNX_CHECK(jobs_.empty());
   std::vector<JobId> restored;
-  now_ = now;
+  now_ = began_ = now;
   wall_ = wall;
   for (StoredJob& stored : jobs) {
     const JobId id = stored.record.id;

@@ -75,6 +75,7 @@ enum class Mistake : uint8_t {
   kForgetCordons,        // a restarted server gives ranks to nodes that are cordoned
   kForgetDependencies,   // a job does not wait for those that it is to come after
   kForgetHolds,          // a job that is held begins all the same
+  kForgetQuorum,         // a server that has lost most nodes gives their work to the others
 };
 
 struct ControllerOptions {
@@ -88,6 +89,8 @@ struct ControllerOptions {
   // A generation that is over does not wait longer for the ranks of a node without a worker daemon before the next one begins: they
   // have lost their peers, and what they might still commit is refused then.
   Nanos stop_timeout{10'000'000'000};
+  // Nodes that are cut off end their ranks by themselves, before their work is given away.
+  bool leases = true;
   // A rank that has exited with 0 may have reports on their way, and one that reports the end of its work be about to exit.
   Nanos exit_grace{10'000'000'000};
   // Before the next generation after one that trained no step: a node that cannot begin ranks for a while, such as for a full disk,
@@ -238,7 +241,18 @@ class Controller {
     double slowness = 1;       // what its measured times are to be multiplied with, as jobs show that train there
     bool heard = false;        // a worker has reported since this server began
     bool lost = false;
-    Nanos worker_gone_at;      // monotonic; while there is no worker
+    int32_t witness_port = 0;  // 0: its daemon cannot be asked
+    bool has_lease = false;    // its daemon knows of leases
+    // Whom it may ask: what it was told with its report of a number and after, oldest first; what it has certainly not got any more
+    // is left out. nullopt: this server does not know, another one told it.
+    struct Told {
+      int64_t report = 0;
+      std::optional<std::vector<NodeId>> witnesses;
+    };
+    std::vector<Told> told{{}};
+    // Monotonic: when its lease was last renewed; while there is no worker: since when that is, and since when, beside that, at least
+    // half of its witnesses have been in contact.
+    Nanos renewed_at, worker_gone_at, absent_since;
     Nanos seen;                // wall clock
     Nanos seen_monotonic;
 
@@ -389,6 +403,19 @@ class Controller {
   void JobTimers(Job& job);
   void RestoreGeneration(Job& job);
 
+  // controller_leases.cc: nodes that are cut off
+  Nanos CutOffAfter() const;
+  Nanos IsolatedAfter() const;
+  void TakeWitness(Node& node, const WorkerState& state);
+  std::vector<NodeId> WitnessesOf(const NodeId& name) const;
+  void Renew(Node& node, int64_t stream, const WorkerState& state);
+  static void Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses);
+  bool InContact(const Node& node) const;
+  bool HasQuorum(const std::vector<NodeId>& witnesses) const;
+  bool AlmostAllAreInContact() const;
+  void WatchQuorum();
+  bool AwayFor(const Node& node, Nanos timeout, Nanos since) const;
+
   // controller_nodes.cc: streams, nodes, what they should do
   void OnAgentReported(const AgentReported& event);
   void OnWorkerReported(const WorkerReported& event);
@@ -402,6 +429,7 @@ class Controller {
   bool HasStrays(const Node& node) const;
   void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
+  void ForgetNode(const NodeId& name);
   static bool Measures(const Node& node, const Job& job);
   WorkerWish WishOf(const Node& node) const;
   AgentWish ShapesFor(const Node& node) const;
@@ -426,6 +454,8 @@ class Controller {
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
   std::map<int64_t, NodeId> streams_;  // of admitted streams
+  std::map<uint64_t, NodeId> ring_;    // nodes that can be witnesses, scattered; those that follow a node are its own
+  Nanos began_;                        // monotonic: this server
   RankLogs logs_;
   int64_t last_submission_ = 0;
 

@@ -85,6 +85,8 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   node->address = state.address;
   node->heard = true;
   node->lost = false;
+  TakeWitness(*node, state);
+  Renew(*node, event.stream, state);
   std::map<RankKey, RankObservation> ranks;
   for (const RankObservation& rank : state.ranks) {
     ranks[rank.key] = rank;
@@ -168,11 +170,12 @@ void Controller::OnWorkerGone(const WorkerGone& event) {
 }
 
 void Controller::OnTick() {
+  WatchQuorum();
   std::vector<NodeId> lost, idle;
   for (const auto& [name, node] : nodes_) {
     if (node.worker_attached()) continue;
     if (!node.jobs.empty()) {
-      if (!node.lost && !Makes(Mistake::kNeverLoseNodes) && now_ - node.worker_gone_at >= options_.node_timeout) lost.push_back(name);
+      if (!node.lost && !Makes(Mistake::kNeverLoseNodes) && AwayFor(node, options_.node_timeout, Nanos(0))) lost.push_back(name);
     } else if (!node.agent_attached() && now_ - node.seen_monotonic >= kForgetNode) {
       idle.push_back(name);
     }
@@ -190,8 +193,13 @@ void Controller::OnTick() {
       const std::vector<DeviceRef>& devices = jobs_.at(id).reservation.devices;
       return std::any_of(devices.begin(), devices.end(), [&](const DeviceRef& d) { return d.node == name; });
     };
-    if (std::none_of(unfinished_.begin(), unfinished_.end(), reserved)) nodes_.erase(name);
+    if (std::none_of(unfinished_.begin(), unfinished_.end(), reserved)) ForgetNode(name);
   }
+}
+
+void Controller::ForgetNode(const NodeId& name) {
+  std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
+  nodes_.erase(name);
 }
 
 void Controller::LoseNode(Node& node) {

@@ -288,10 +288,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   if (node.lost) return true;
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
   const bool next_begins = job.record.stop != StopKind::kCancel && job.record.stop != StopKind::kTimeLimit;  // whose fence keeps out what is left of this one
-  if (next_begins && !node.worker_attached() && job.stopping_since != Nanos(0) &&
-      now_ - std::max(node.worker_gone_at, job.stopping_since) >= options_.stop_timeout) {
-    return true;
-  }
+  const bool stops = next_begins && job.stopping_since != Nanos(0);
+  if (stops && !node.worker_attached() && AwayFor(node, options_.stop_timeout, job.stopping_since)) return true;
   if (!node.heard) return false;
   const auto seen = node.ranks.find({job.record.id, job.record.generation, rank});
   return seen == node.ranks.end() || seen->second.phase == RankPhase::kExited;

@@ -103,6 +103,8 @@ void ServerCore::Carry(Effect& effect) {
     if (const auto stream = agents_.Find(agent->stream)) stream->Send(Encode(agent->wish, options_.heartbeat));
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
     if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.heartbeat));
+  } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
+    if (const auto stream = workers_.Find(renew->stream)) stream->SendBeside(Encode(renew->renewal));
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
     if (const auto stream = agents_.Find(close->stream)) stream->Close(close->reason);

@@ -310,6 +310,12 @@ absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {
   }
   LYNX_RETURN_IF_ERROR(CheckSize("version", message.version().size(), 0, kMaxShortText, "characters"));
   state.version = message.version();
+  LYNX_RETURN_IF_ERROR(CheckRange("number", message.number(), 0, INT64_MAX));
+  LYNX_RETURN_IF_ERROR(CheckRange("witness_port", message.witness_port(), 0, 65535));
+  LYNX_RETURN_IF_ERROR(CheckRange("renewed", message.renewed(), 0, message.number()));
+  state.number = message.number();
+  state.renewed = message.renewed();
+  state.witness_port = message.witness_port();
   return state;
 }
 

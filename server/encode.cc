@@ -75,6 +75,22 @@ v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat) {
   return m;
 }
 
+v1::WorkerDesired Encode(const LeaseRenewal& renewal) {
+  v1::WorkerDesired m;
+  v1::LeaseRenewal& to = *m.mutable_renewal();
+  to.set_report(renewal.report);
+  to.set_server_up_ns(renewal.server_up.value);
+  to.set_isolated_ns(renewal.isolated.value);
+  to.set_cut_off_ns(renewal.cut_off.value);
+  to.set_more_witnesses(renewal.more_witnesses);
+  for (const RankAddress& witness : renewal.witnesses) {
+    v1::PeerAddress& address = *to.add_witnesses();
+    address.set_host(witness.host);
+    address.set_port(witness.port);
+  }
+  return m;
+}
+
 v1::JobState Encode(JobState state) {
   return static_cast<v1::JobState>(static_cast<int>(state) + static_cast<int>(v1::JOB_STATE_QUEUED));
 }

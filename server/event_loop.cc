@@ -138,8 +138,8 @@ void EventLoop::Take(std::vector<Effect> effects) {
   for (Effect& effect : effects) {
     if (IsDurable(effect)) {
       Append(pending_, std::move(effect));
-    } else if (std::holds_alternative<StepRecorded>(effect)) {
-      carry_(effect);  // only counted: rests on nothing
+    } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
+      carry_(effect);  // rests on nothing
     } else {
       Append(held_, std::move(effect));
     }

@@ -153,6 +153,11 @@ struct SendWorker {
   int64_t stream = 0;
   WorkerWish wish;
 };
+// Rests on nothing that is stored: goes out at once.
+struct RenewLease {
+  int64_t stream = 0;
+  LeaseRenewal renewal;
+};
 struct CloseStream {
   int64_t stream = 0;
   absl::Status reason;
@@ -183,7 +188,7 @@ struct EvaluationRecorded {
 };
 
 using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob,
-                            PutCordon, PutQueue, PlanJob, SendAgent, SendWorker, CloseStream, NotifyWatchers, Reply, StepRecorded,
+                            PutCordon, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream, NotifyWatchers, Reply, StepRecorded,
                             EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {

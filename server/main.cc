@@ -36,6 +36,7 @@ struct Flags {
   int64_t keep_jobs = 10'000;
   std::string log_level = "info";
   bool insecure = false;
+  bool no_leases = false;
 };
 
 [[noreturn]] void Fail(int code, const absl::Status& status) {
@@ -73,6 +74,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
     return absl::InvalidArgumentError(absl::StrCat("--keep-jobs ", flags.keep_jobs, " is not between 1 and 1000000"));
   }
   controller.kept_jobs = static_cast<size_t>(flags.keep_jobs);
+  controller.leases = !flags.no_leases;
   controller.wanted_shapes = WantedShapes;
   options.core.planner = PlanWithSolver;
   return options;
@@ -87,6 +89,7 @@ int Main(int argc, char** argv) {
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the /metrics page; empty: none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
+       {"no-leases", &flags.no_leases, "nodes that are cut off go on training, though their work may be given to others"},
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
        {"insecure", &flags.insecure, "listen on addresses that other machines reach, without TLS"}});

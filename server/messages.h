@@ -23,6 +23,7 @@ absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
 
 v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat);
 v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat);
+v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
 v1::JobState Encode(JobState state);
 absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path);

@@ -133,6 +133,9 @@ struct WorkerState {
   std::vector<RankMessage> messages;
   std::vector<RankLogLines> logs;
   std::string version;
+  int64_t number = 0;        // 0: the daemon knows nothing of leases
+  int32_t witness_port = 0;  // 0: none
+  int64_t renewed = 0;       // the newest report that a renewal has come for
 };
 
 struct RankAddress {
@@ -166,6 +169,15 @@ struct ReportAck {
 struct WorkerWish {
   std::vector<RankAssignment> ranks;
   std::vector<ReportAck> acks;
+};
+
+// The answer to one report of a worker daemon.
+struct LeaseRenewal {
+  int64_t report = 0;
+  Nanos server_up;
+  Nanos isolated, cut_off;  // 0: the node's ranks go on whatever happens
+  std::vector<RankAddress> witnesses;
+  bool more_witnesses = false;
 };
 
 // No new ranks on a node; with `drain`, those that are there leave.

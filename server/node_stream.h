@@ -47,6 +47,15 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
     });
   }
 
+  // A message that is no desired state: it overtakes those that wait, and only a newer one of its kind takes its place.
+  void SendBeside(Desired message) {
+    Post([this, message = std::move(message)]() mutable {
+      if (closing_.has_value()) return;
+      beside_ = std::move(message);
+      WriteNext();
+    });
+  }
+
   void Close(absl::Status status) {
     Post([this, status = std::move(status)] {
       if (closing_.has_value()) return;
@@ -89,9 +98,10 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
   }
 
   void WriteNext() {
-    if (writing_ || !next_.has_value()) return;
+    std::optional<Desired>& first = beside_.has_value() ? beside_ : next_;
+    if (writing_ || !first.has_value()) return;
     writing_ = true;
-    desired_ = *std::exchange(next_, std::nullopt);
+    desired_ = *std::exchange(first, std::nullopt);
     this->StartWrite(&desired_);
   }
 
@@ -115,7 +125,7 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
   // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes.
   Report report_;
   Desired desired_;
-  std::optional<Desired> next_;
+  std::optional<Desired> next_, beside_;
   std::optional<absl::Status> closing_;
   bool writing_ = false;
   bool finished_ = false;

@@ -113,6 +113,7 @@ inline constexpr int kRankExitFailure = 1;     // its own fault: bad data, bad p
 inline constexpr int kRankExitPeerLost = 3;    // a peer is gone; nothing wrong here
 inline constexpr int kRankExitCancelled = 4;   // SIGTERM
 inline constexpr int kRankExitYielded = 5;     // gave way after a step, as asked: its checkpoint is there
+inline constexpr int kRankExitLeaseOver = 6;   // its node is cut off, and may not train any longer
 
 }  // namespace lynx
 

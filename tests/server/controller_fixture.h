@@ -66,9 +66,14 @@ struct FakeNode {
   AgentWish wanted;
   std::map<RankKey, FakeRank> ranks;
   bool obedient = true;  // applies wishes at once
+  bool leases = false;   // its daemon knows of them
+  bool hears = true;     // renewals come to it
+  int64_t reports = 0;
+  std::optional<LeaseRenewal> renewal;  // the newest
   std::optional<WorkerWish> last_wish;
   std::vector<WorkerWish> wishes;  // all
   std::vector<RankLogLines> logs;
+  int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
 };
 
 class Cluster {
@@ -162,6 +167,11 @@ class Cluster {
     }
     for (const RankMessage& message : strays_[name]) state.messages.push_back(message);
     state.logs = std::exchange(node.logs, {});
+    if (node.leases) {
+      state.number = ++node.reports;
+      state.witness_port = node.witness_port();
+      if (node.hears && node.renewal.has_value()) state.renewed = node.renewal->report;
+    }
     Send(WorkerReported{node.worker_stream, "10.0.0.1", state});
   }
 
@@ -415,6 +425,10 @@ class Cluster {
       } else if (auto* agent = std::get_if<SendAgent>(&effect)) {
         for (auto& [name, node] : nodes_) {
           if (node.agent_stream == agent->stream) node.wanted = agent->wish;
+        }
+      } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
+        for (auto& [name, node] : nodes_) {
+          if (node.worker_stream == renew->stream) node.renewal = renew->renewal;
         }
       } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
         for (auto& [name, node] : nodes_) {

@@ -119,7 +119,7 @@ void World::Mend() {
   if (controller_ == nullptr) StartServer();
   LetGo();
   for (auto& [name, node] : nodes_) {
-    node.cut_to_server = node.cut_from_server = node.isolated = false;
+    node.cut_to_server = node.cut_from_server = node.isolated = node.apart = false;
     name == doomed_ ? CrashNode(node) : StartDaemons(node);
   }
 }
@@ -195,6 +195,7 @@ Outcome World::Run() {
     node.devices = static_cast<int32_t>(1 + common_.random.Below(2));
     node.powered = false;
   }
+  leases_ = common_.random.Chance(0.75);
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
   if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; three devices at least are left

@@ -1,4 +1,5 @@
 // Training of a simulation: the ranks of one generation in lock step, and the checkpoint directories.
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -69,13 +70,8 @@ bool World::AllAlive(Gang& gang) {
 }
 
 bool World::AllReach(Gang& gang) {
-  std::set<const SimNode*> nodes;
-  bool isolated = false;
-  for (const auto& [rank, node] : gang.present) {
-    nodes.insert(node);
-    isolated = isolated || node->isolated;
-  }
-  return !isolated || nodes.size() == 1;
+  const SimNode* const first = gang.present.begin()->second;
+  return std::all_of(gang.present.begin(), gang.present.end(), [&](const auto& entry) { return first->Reaches(*entry.second); });
 }
 
 void World::Connect(Gang& gang) {
@@ -130,6 +126,7 @@ void World::TrainStep(Gang& gang) {
       });
     }
     CheckDevices(gang);
+    CheckGenerations(gang);
     const bool done = ++gang.step >= StepsOf(gang);
     bool yields = false;
     for (const auto& [rank, node] : gang.present) {
@@ -210,6 +207,19 @@ void World::CheckDevices(Gang& gang) {
       common_.Violation(absl::StrCat("device ", device, " of ", node->name.value, " trains for ", RankKeyText(key),
                                      " and for job ", gang.job.value, " generation ", gang.generation.value));
     }
+  }
+}
+
+// No newer generation trains beside this one, whose step is done. A node that was the only one when it was cut off, as far as it was
+// told, asks nobody.
+void World::CheckGenerations(const Gang& gang) {
+  for (const auto& [rank, node] : gang.present) {
+    if (node->terms.witnesses.empty()) return;
+  }
+  for (auto at = gangs_.upper_bound({gang.job, gang.generation.value}); at != gangs_.end() && at->first.first == gang.job; ++at) {
+    if (!at->second.connected) continue;
+    common_.Violation(absl::StrCat("job ", gang.job.value, ": generation ", gang.generation.value, " does a step beside generation ",
+                                   at->second.generation.value));
   }
 }
 

@@ -9,6 +9,8 @@ namespace {
 
 constexpr double kNodeTick = 0.2;
 constexpr Nanos kGrace{3'000'000'000};
+constexpr Nanos kHeartbeat{1'500'000'000};
+constexpr int32_t kExitLeaseOver = 6;
 constexpr size_t kMessagesPerReport = 500;
 
 // As the daemons': proto/lynx/v1/cluster.proto.
@@ -36,8 +38,33 @@ ActualRank ActualOf(const SimNode& node, const RankKey& key, const SimRank& rank
 
 }  // namespace
 
+// The daemon's lease, as in worker/daemon/lease_keeper.cc; a witness is named by its node.
+void World::KeepLease(SimNode& node) {
+  const Nanos now = common_.timeline.now();
+  if (node.lease->AsksWitnesses(now) && now - node.asked_at >= Lease::kAskEvery) {
+    node.asked_at = now;
+    for (const std::string& witness : node.lease->terms().witnesses) {
+      common_.timeline.After(Seconds(common_.random.Between(0.002, 0.2)), [this, &node, witness, boots = node.boots] {
+        const SimNode& other = nodes_.at(NodeId(witness));
+        if (!node.Reaches(other) || !other.powered || !other.worker_up) return;
+        const std::optional<Witnessed> own = other.lease->Own();
+        common_.timeline.After(Seconds(common_.random.Between(0.002, 0.2)), [this, &node, witness, boots, own] {
+          if (boots == node.boots && node.powered && node.worker_up) node.lease->Answered(witness, own, common_.timeline.now());
+        });
+      });
+    }
+  }
+  node.deadline = node.lease->Deadline(now);
+  node.terms = node.lease->terms();
+}
+
 void World::NodeTick(SimNode& node) {
   const int64_t boots = node.boots;
+  if (node.powered && node.worker_up) KeepLease(node);
+  const bool over = common_.timeline.now() >= node.deadline && common_.options.world_mistake != WorldMistake::kNoLease;
+  for (auto& [key, rank] : node.ranks) {
+    if (over) EndProcess(node, key, rank, kExitLeaseOver, "its node was cut off");
+  }
   if (node.powered && node.worker_up) {
     for (auto& [key, rank] : node.ranks) {
       if (rank.phase != RankPhase::kRunning || rank.alive) continue;
@@ -45,7 +72,7 @@ void World::NodeTick(SimNode& node) {
       node.news = true;
     }
     Obey(node);
-    if (node.news || common_.random.Chance(0.1)) Report(node);
+    if (node.news || common_.timeline.now() - node.reported_at >= kHeartbeat) Report(node);
   }
   common_.timeline.After(Seconds(kNodeTick), [this, &node, boots] {
     if (boots == node.boots) NodeTick(node);
@@ -137,7 +164,14 @@ void World::EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t
 void World::Report(SimNode& node) {
   if (node.worker_stream == 0) return;
   node.news = false;
+  node.reported_at = common_.timeline.now();
   WorkerState state{.node = node.name, .boot = absl::StrCat("w", node.boots), .address = node.name.value};
+  if (leases_) {
+    state.number = ++node.reports;
+    state.witness_port = 1;
+    state.renewed = node.lease->renewed();
+    node.lease->Sent(state.number, node.reported_at);
+  }
   for (auto& [key, rank] : node.ranks) {
     size_t taken = 0;
     for (const RankMessage& message : rank.messages) {
@@ -199,10 +233,12 @@ void World::CrashNode(SimNode& node) {
   StopAgent(node);
   StopWorker(node);
   node.powered = false;
+  node.deadline = Lease::kForever;  // of another boot
 }
 
 void World::StartDaemons(SimNode& node) {
   const bool news = !node.powered || !node.agent_up || !node.worker_up;
+  if (!node.powered || !node.worker_up) node.lease.emplace(common_.timeline.now(), node.deadline, node.terms);
   node.powered = node.agent_up = node.worker_up = true;
   if (!news) return;
   ++node.boots;

@@ -179,6 +179,14 @@ void World::CarryOne(Effect& effect) {
         common_.timeline.After(Seconds(common_.random.Between(0.2, 2)), [this, &node] { ReportAgent(node); });
       }
     });
+  } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
+    ToNode(renew->stream, [this, lease = renew->renewal](SimNode& node) {
+      if (!node.worker_up) return;
+      Renewal renewal{.report = lease.report, .server_up = lease.server_up, .isolated = lease.isolated, .cut_off = lease.cut_off,
+                      .more_witnesses = lease.more_witnesses};
+      for (const RankAddress& witness : lease.witnesses) renewal.witnesses.push_back(witness.host);
+      node.lease->Renewed(renewal, common_.timeline.now());
+    });
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     BreakStream(close->stream, false);
   } else if (auto* plan = std::get_if<PlanJob>(&effect)) {

@@ -22,6 +22,7 @@ enum class WorldMistake : uint8_t {
   kReplyBeforeCommit,  // a submission is acknowledged, then stored
   kOrderBeforeCommit,  // nodes are told what to do, then it is stored
   kNoFence,            // a checkpoint directory takes what older generations write
+  kNoLease,            // ranks of a node that is cut off go on
 };
 
 struct Options {

@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"ForgetHolds", Mistake::kForgetHolds},
                     Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
                     Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
-                    Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence}),
+                    Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},
+                    Seeded{"NoLease", Mistake::kNone, WorldMistake::kNoLease}),
     [](const testing::TestParamInfo<Seeded>& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
+#include "node/lease.h"
 #include "server/controller.h"
 #include "tests/sim/simulation.h"
 
@@ -103,11 +104,19 @@ struct SimNode {
   int64_t agent_stream = 0, worker_stream = 0;  // 0: none
   int64_t boots = 0;
   bool cut_to_server = false, cut_from_server = false;
-  bool isolated = false;  // from other nodes' ranks
+  bool isolated = false;  // from all other nodes
+  bool apart = false;     // in a part of the network that reaches neither the server nor the nodes that are not
+  bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
   std::optional<WorkerWish> wish;  // since the daemon began
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
+  std::optional<Lease> lease;  // of the daemon that runs
+  // What is in its files.
+  Nanos deadline = Lease::kForever;
+  LeaseTerms terms;
+  Nanos asked_at, reported_at;
+  int64_t reports = 0;
 };
 
 // A checkpoint directory.
@@ -175,6 +184,7 @@ class World {
   void NodeTick(SimNode& node);
   void Report(SimNode& node);
   void ReportAgent(SimNode& node);
+  void KeepLease(SimNode& node);
   void Obey(SimNode& node);
   void StartProcess(SimNode& node, const RankKey& key, SimRank& rank);
   void EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason = "",
@@ -200,6 +210,7 @@ class World {
   template <class Body>
   void Say(SimNode& node, const RankKey& key, Body body);
   void CheckDevices(Gang& gang);
+  void CheckGenerations(const Gang& gang);
 
   // faults.cc
   void Submit(size_t client);
@@ -239,6 +250,7 @@ class World {
   std::map<JobId, Disk> disks_;
   std::map<std::pair<JobId, int64_t>, Gang> gangs_;
   bool faults_over_ = false;
+  bool leases_ = true;  // false: the daemons are of a version without them
   NodeId doomed_;  // a node that is gone for ever when faults are over; empty: none
 };
 

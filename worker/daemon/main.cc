@@ -95,8 +95,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);
-  RunWorkerDaemon(options, *supervisor, metrics, signals, clock);
-  return absl::OkStatus();
+  return RunWorkerDaemon(options, *supervisor, metrics, signals, clock);
 }
 
 }  // namespace

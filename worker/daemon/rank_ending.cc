@@ -60,6 +60,10 @@ RankEnding Silent(const EndingFacts& facts) {
                     .peer_lost = facts.exit->code == kRankExitPeerLost,
                     .outcome = facts.exit->signal != 0 ? RankOutcome::kKilled : RankOutcome::kFailed};
   if (ending.peer_lost) ending.outcome = RankOutcome::kPeerLost;
+  if (ending.exit_code == kRankExitLeaseOver) {
+    ending.outcome = RankOutcome::kStopped;
+    ending.reason = "ended itself, since its node was cut off and its work might have been given to others";
+  }
   if (ending.exit_code == kRankExitOk) {
     ending.exit_code = kRankExitFailure;
     ending.reason = WithLastLine("ended with exit code 0 but never reported that it was done", facts.last_line);

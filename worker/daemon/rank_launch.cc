@@ -16,13 +16,13 @@
 namespace lynx {
 namespace {
 
-absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const std::string& rank_binary) {
+absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const std::string& rank_binary, const std::string& lease_file) {
   const UniqueFd log(::open(folder.log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) {
     return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
   }
   return SpawnInSession({rank_binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
-                         "--report-file", folder.report(), "--yield-file", folder.yield()},
+                         "--report-file", folder.report(), "--yield-file", folder.yield(), "--lease-file", lease_file},
                         {.out = log.get(), .error = log.get(), .passed = socket});
 }
 
@@ -44,7 +44,8 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
 }
 
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const std::string& rank_binary) {
+                                        const PeerAddress& address, int socket, const std::string& rank_binary,
+                                        const std::string& lease_file) {
   LaunchedRank launched;
   launched.record = {
       .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};
@@ -52,7 +53,7 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
   LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config)));
   // From here on a restarted daemon looks for the process by its arguments.
   LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
-  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, rank_binary));
+  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, rank_binary, lease_file));
   launched.record.phase = RecordedPhase::kRunning;
   launched.record.process.pid = launched.child.pid;
   // None if it has ended already, which the caller will see by its pidfd.

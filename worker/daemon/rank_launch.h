@@ -27,7 +27,8 @@ struct LaunchedRank {
 // process. The socket stays the caller's. On an error nothing runs; what the record then says is the caller's to
 // write.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const std::string& rank_binary);
+                                        const PeerAddress& address, int socket, const std::string& rank_binary,
+                                        const std::string& lease_file);
 
 }  // namespace lynx
 

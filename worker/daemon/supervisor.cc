@@ -296,7 +296,7 @@ void RankSupervisor::Start(const RankKey& key) {
   const absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
   absl::StatusOr<LaunchedRank> launched =
-      LaunchRank(folder, *config, rank.record.address, rank.socket.get(), options_.rank_binary);
+      LaunchRank(folder, *config, rank.record.address, rank.socket.get(), options_.rank_binary, options_.lease_file());
   if (!launched.ok()) return Refuse(key, std::string(launched.status().message()));
   rank.phase = RankPhase::kRunning;
   rank.record = std::move(launched->record);

@@ -38,6 +38,8 @@ struct SupervisorOptions {
   int64_t pacing_bytes_per_second = 0;
   Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
   size_t kept_folders = 50;    // of ranks that are over
+
+  std::string lease_file() const { return data_directory + "/lease"; }  // worker/lease_file.h
 };
 
 class RankSupervisor {
@@ -64,6 +66,8 @@ class RankSupervisor {
   bool HasNews() const;
   // All ranks, and as many reports and log lines as one message may hold.
   void Fill(v1::WorkerReport& report);
+
+  std::string lease_file() const { return options_.lease_file(); }
 
   static constexpr Nanos kTick{100'000'000};
 

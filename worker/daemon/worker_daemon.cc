@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "common/rng.h"
+#include "common/status.h"
 #include "common/version.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/daemon.h"
 #include "node/heartbeat.h"
 #include "node/stream.h"
 #include "spdlog/spdlog.h"
+#include "worker/daemon/lease_keeper.h"
 
 namespace lynx {
 namespace {
@@ -28,12 +30,15 @@ void WaitFor(std::vector<int> fds, Nanos limit) {
 
 class Loop {
  public:
-  Loop(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics, const Clock& clock)
+  Loop(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics, const Clock& clock,
+       WakeEvent& wake, LeaseKeeper& lease)
       : options_(options),
         boot_id_(NewBootId()),
         supervisor_(supervisor),
         metrics_(metrics),
         clock_(clock),
+        wake_(wake),
+        lease_(lease),
         stream_(
             {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
             [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
@@ -45,16 +50,22 @@ class Loop {
   void Round(int signal_fd) {
     wake_.Clear();
     for (const v1::WorkerDesired& desired : stream_.TakeDesired()) {
+      if (desired.has_renewal()) {
+        lease_.Renewed(desired.renewal());
+        continue;
+      }
       supervisor_.SetDesired(desired);
       heartbeat_.SetInterval(Nanos(desired.heartbeat_ns()));
     }
+    lease_.Step();
     supervisor_.Step();
     Report();
 
     std::vector<int> fds = supervisor_.WatchedFds();
     fds.push_back(wake_.fd());
     fds.push_back(signal_fd);
-    const Nanos idle = stream_.attachment() != 0 ? heartbeat_.Left(clock_.Monotonic()) : Nanos(1'000'000'000);
+    const Nanos idle =
+        std::min(stream_.attachment() != 0 ? heartbeat_.Left(clock_.Monotonic()) : Lease::kAskEvery, Lease::kAskEvery);
     WaitFor(std::move(fds), supervisor_.Busy() ? std::min(idle, RankSupervisor::kTick) : idle);
   }
 
@@ -77,7 +88,11 @@ class Loop {
     report.set_boot_id(boot_id_);
     report.set_address(options_.address);
     report.set_version(kVersion);
+    report.set_number(++reports_);
+    report.set_witness_port(lease_.witness_port());
+    report.set_renewed(lease_.renewed());
     supervisor_.Fill(report);
+    lease_.Sent(reports_);
     // If the stream has just ended, the next one sends everything again.
     stream_.TrySend(report);
     heartbeat_.Sent(now);
@@ -90,15 +105,20 @@ class Loop {
   const Clock& clock_;
   Heartbeat heartbeat_;
   int64_t attachment_ = 0;
-  WakeEvent wake_;
+  int64_t reports_ = 0;
+  WakeEvent& wake_;
+  LeaseKeeper& lease_;
   WorkerStream stream_;  // last: it uses wake_
 };
 
 }  // namespace
 
-void RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
-                     StopSignals& signals, const Clock& clock) {
-  Loop loop(options, supervisor, metrics, clock);
+absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
+                             StopSignals& signals, const Clock& clock) {
+  WakeEvent wake;
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseKeeper> lease,
+                        LeaseKeeper::Open(supervisor.lease_file(), options.address, wake));
+  Loop loop(options, supervisor, metrics, clock, wake, *lease);
   bool stopping = false;
   while (!stopping || (options.stop_ranks_on_exit && supervisor.AnyRuns())) {
     loop.Round(signals.fd());
@@ -110,6 +130,7 @@ void RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervi
     }
   }
   loop.Stop();
+  return absl::OkStatus();
 }
 
 void StopAllRanks(RankSupervisor& supervisor) {

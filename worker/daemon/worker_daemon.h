@@ -18,9 +18,9 @@ struct WorkerDaemonOptions {
 };
 
 // Runs until a stop signal. Ranks stay running, or with stop_ranks_on_exit are ended first (SIGTERM, after the grace
-// SIGKILL), which takes a little more than the grace at most.
-void RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
-                     StopSignals& signals, const Clock& clock);
+// SIGKILL), which takes a little more than the grace at most. An error: it cannot begin.
+absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor& supervisor, WorkerMetrics& metrics,
+                             StopSignals& signals, const Clock& clock);
 
 // Ends all ranks that the supervisor has taken up and returns when they are gone.
 void StopAllRanks(RankSupervisor& supervisor);

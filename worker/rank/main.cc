@@ -1,6 +1,6 @@
 // lynx-rank: one rank of a training job, or a measurement.
 //
-//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE]
+//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE]
 //                                                    trains; the worker daemon starts it so (cancellation.h: yield)
 //   lynx-rank --measure FILE | --measure-link FILE   measures; the agent starts it so (see measure.h)
 //   lynx-rank --measure-gpu-links FILE               the same, of the links between a node's GPUs
@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/rank/cancellation.h"
+#include "worker/rank/lease_watch.h"
 #include "worker/rank/measure.h"
 #include "worker/rank/measure_device.h"
 #include "worker/rank/measure_gpu_links.h"
@@ -48,6 +50,7 @@ struct Arguments {
   int listen_fd = -1;
   std::string report_file;
   std::string yield_file;
+  std::string lease_file;
   std::string measure;
   std::string measure_link;
   std::string measure_gpu_links;
@@ -61,6 +64,7 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
       {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
       {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
       {"yield-file", required_argument, nullptr, 'y'},   {"measure-gpu-links", required_argument, nullptr, 'g'},
+      {"lease-file", required_argument, nullptr, 'e'},
       {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
@@ -75,6 +79,9 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
         break;
       case 'y':
         arguments.yield_file = optarg;
+        break;
+      case 'e':
+        arguments.lease_file = optarg;
         break;
       case 'm':
         arguments.measure = optarg;
@@ -190,6 +197,12 @@ int RunTraining(const Arguments& arguments, char** argv) {
   if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
       !started.ok()) {
     return fail(started);
+  }
+  std::optional<LeaseWatch> lease;
+  if (!arguments.lease_file.empty()) {
+    absl::StatusOr<LeaseFile> file = LeaseFile::OpenToRead(arguments.lease_file);
+    if (!file.ok()) return fail(file.status());
+    lease.emplace(*std::move(file));
   }
   Cancellation cancellation(arguments.yield_file);
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);

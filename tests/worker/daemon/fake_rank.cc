@@ -27,7 +27,9 @@
 #include <string>
 #include <thread>
 
+#include "common/clock.h"
 #include "planner/report/step_trace.h"
+#include "worker/lease_file.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
 
@@ -124,8 +126,9 @@ class Rank {
 int main(int argc, char** argv) {
   ::signal(SIGTERM, EndOnTerm);
   ::alarm(170);  // a test that was killed leaves no rank for ever
-  if (argc != 9 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
-      std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file") {
+  if (argc != 11 || std::string(argv[1]) != "--config" || std::string(argv[3]) != "--listen-fd" ||
+      std::string(argv[5]) != "--report-file" || std::string(argv[7]) != "--yield-file" ||
+      std::string(argv[9]) != "--lease-file") {
     Fail("wrong flags");
   }
   const char* folder = std::getenv("LYNX_FAKE_RANK");
@@ -138,10 +141,13 @@ int main(int argc, char** argv) {
   std::ofstream(std::string(folder) + "/started" + suffix, std::ios::app)
       << ::getpid() << " " << PortOf(std::stoi(argv[4])) << std::endl;
 
+  const absl::StatusOr<LeaseFile> lease = LeaseFile::OpenToRead(argv[10]);
+  if (!lease.ok()) Fail(std::string(lease.status().message()));
   Rank rank(*config, argv[6]);
   std::ifstream script;
   std::string line;
   while (true) {
+    if (BootTime() >= lease->Deadline()) ::_exit(kRankExitLeaseOver);
     if (!script.is_open()) script.open(std::string(folder) + "/rank" + suffix);
     // A line counts when its end is there: the test writes whole lines at once.
     while (script.is_open() && std::getline(script, line)) rank.Do(line);

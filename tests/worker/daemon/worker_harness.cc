@@ -123,6 +123,16 @@ void FakeCluster::ReleaseEnded() {
   }
 }
 
+void FakeCluster::Renew(const v1::LeaseRenewal& terms) {
+  std::lock_guard lock(mutex_);
+  terms_ = terms;
+}
+
+void FakeCluster::StopRenewing() {
+  std::lock_guard lock(mutex_);
+  terms_.reset();
+}
+
 void FakeCluster::EndStream() {
   std::lock_guard lock(mutex_);
   ++end_streams_;
@@ -146,6 +156,8 @@ void FakeCluster::Record(const v1::WorkerReport& report) {
   ++told_.messages;
   told_.largest_message = std::max(told_.largest_message, report.ByteSizeLong());
   told_.boot_id = report.boot_id();
+  told_.witness_port = report.witness_port();
+  reported_ = report.number();
   for (const v1::RankReport& rank : report.reports()) {
     for (const v1::RankStatus& status : told_.ranks) {
       const bool same = status.job_id() == rank.job_id() && status.generation() == rank.generation() &&
@@ -172,7 +184,7 @@ grpc::Status FakeCluster::AttachWorker(grpc::ServerContext* context,
   told_.stream_reports.clear();
   told_.end_before_report = false;
   const int64_t ends = end_streams_;
-  int64_t sent_version = 0;
+  int64_t sent_version = 0, renewed = 0;
   bool over = false;
   lock.unlock();
   std::thread reader([&] {
@@ -189,6 +201,17 @@ grpc::Status FakeCluster::AttachWorker(grpc::ServerContext* context,
       sent_version = desired_version_;
       lock.unlock();
       stream->Write(desired);
+      lock.lock();
+      continue;
+    }
+    if (terms_.has_value() && reported_ > renewed) {
+      renewed = reported_;
+      v1::WorkerDesired answer;
+      *answer.mutable_renewal() = *terms_;
+      answer.mutable_renewal()->set_report(renewed);
+      answer.mutable_renewal()->set_server_up_ns((BootTime() - began_).value);
+      lock.unlock();
+      stream->Write(answer);
       lock.lock();
       continue;
     }

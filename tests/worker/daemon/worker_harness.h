@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/clock.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/process.h"
 
@@ -33,6 +34,7 @@ struct Told {
   std::vector<v1::RankReport> reports;         // all, in order of arrival, over all streams
   std::vector<v1::RankReport> stream_reports;  // of the newest stream
   std::vector<std::string> lines;              // of standard error
+  int32_t witness_port = 0;
   int messages = 0;
   size_t largest_message = 0;  // in bytes
   bool end_before_report = false;  // an EXITED rank had reports that came in a later message
@@ -47,6 +49,10 @@ class FakeCluster : public v1::Cluster::Service {
 
   // The newest desired state; sent to the stream at once, and first to every new stream.
   void Want(const v1::WorkerDesired& desired);
+  // From now on, answers each report with these terms; its number is filled in, and how long it has been there.
+  void Renew(const v1::LeaseRenewal& terms);
+  // Answers no report any more.
+  void StopRenewing();
   // Ends the present stream.
   void EndStream();
   // Whether ranks that have ended and are not wanted are released, as the server does. At first they are.
@@ -67,6 +73,9 @@ class FakeCluster : public v1::Cluster::Service {
   Told told_;
   v1::WorkerDesired desired_;
   int64_t desired_version_ = 0;
+  std::optional<v1::LeaseRenewal> terms_;
+  int64_t reported_ = 0;  // number of the newest report
+  const Nanos began_ = BootTime();
   int64_t end_streams_ = 0;
   bool releases_ = true;
   int port_ = 0;

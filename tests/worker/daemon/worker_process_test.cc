@@ -219,11 +219,10 @@ TEST_F(WorkerTest, ARankBinaryThatVanishesIsTheRanksFailure) {
   EXPECT_NE(reason.find("cannot start " + binary), std::string::npos) << reason;
 }
 
-TEST_F(WorkerTest, AnAddressThatIsNotOfThisMachineIsTheRanksFailure) {
+TEST_F(WorkerTest, AnAddressThatIsNotOfThisMachineIsRefusedAtTheStart) {
   StartDaemon({"--address", "192.0.2.1"});
-  WantOnly({MakeAssignment("j1", 1, 0)});
-  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
-  EXPECT_NE(StatusOf(cluster_.told(), 1, 0)->reason().find("192.0.2.1"), std::string::npos);
+  EXPECT_EQ(WaitForDaemon().code, 1);
+  EXPECT_NE(DaemonLog().find("cannot listen on 192.0.2.1 for the daemons of other nodes; check --address"), std::string::npos);
 }
 
 TEST_F(WorkerTest, WrongFlagsEndWithCodeTwoAndASentence) {

@@ -166,6 +166,7 @@ pid_t RankProcesses::Start(int rank, int listen_fd, const std::map<int, RankFaul
     arguments.push_back(absl::StrCat(fault->second.step));
   } else {
     arguments.insert(arguments.end(), {"--yield-file", FileOf("yield", rank)});
+    if (std::filesystem::exists(LeaseOf(folder_))) arguments.insert(arguments.end(), {"--lease-file", LeaseOf(folder_)});
   }
   return Spawn(fault == faults.end() ? kLynxRank : kFaultyBinary, arguments, FileOf("out", rank), FileOf("err", rank),
                listen_fd);

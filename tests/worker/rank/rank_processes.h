@@ -27,6 +27,8 @@ std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
                                 const ParallelLayout& layout = kSmallLayout);
 // A directory in which a short name can be made and a long one cannot: the fence, but no shard.
 std::string DirectoryForShortNames(const TestFolder& folder);
+// The lease file that the ranks are given if it is there when they start.
+inline std::string LeaseOf(const TestFolder& folder) { return folder.path() + "/lease"; }
 // Steps that no test sees the end of.
 inline constexpr int64_t kEndless = 1'000'000;
 

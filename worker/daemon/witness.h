@@ -1,0 +1,84 @@
+// Witnesses: daemons that tell one another when the server last answered them (node/lease.h, proto/lynx/v1/witness.proto).
+#ifndef LYNX_WORKER_DAEMON_WITNESS_H_
+#define LYNX_WORKER_DAEMON_WITNESS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/witness.grpc.pb.h"
+#include "node/lease.h"
+#include "node/wake.h"
+
+namespace lynx {
+
+// Answers others. Thread-safe.
+class WitnessServer {
+ public:
+  // Listens on a free port of the numeric address. Unavailable when it cannot.
+  static absl::StatusOr<std::unique_ptr<WitnessServer>> Start(const std::string& address);
+  WitnessServer(const WitnessServer&) = delete;
+  WitnessServer& operator=(const WitnessServer&) = delete;
+  ~WitnessServer();
+
+  int port() const { return port_; }
+  // On the clock of BootTime.
+  void Set(std::optional<Witnessed> witnessed);
+
+ private:
+  class Service final : public v1::Witness::CallbackService {
+   public:
+    grpc::ServerUnaryReactor* WhenRenewed(grpc::CallbackServerContext* context, const v1::WhenRenewedRequest* request,
+                                          v1::WhenRenewedResponse* response) override;
+    std::mutex mutex;
+    std::optional<Witnessed> witnessed;  // guarded by mutex
+  };
+
+  WitnessServer() = default;
+
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+// Asks others. Calls from one thread; the WakeEvent is raised when answers have come.
+class WitnessClient {
+ public:
+  struct Answer {
+    std::string witness;
+    std::optional<Witnessed> witnessed;  // on the clock of BootTime; nullopt: the server has not answered it
+  };
+
+  explicit WitnessClient(WakeEvent& wake);
+  WitnessClient(const WitnessClient&) = delete;
+  WitnessClient& operator=(const WitnessClient&) = delete;
+  ~WitnessClient();
+
+  // Asks each that has no question open; those that do not answer within a second are passed over. `witnesses`: host:port.
+  void Ask(const std::vector<std::string>& witnesses);
+  // Since the last call.
+  std::vector<Answer> Take();
+
+ private:
+  struct Call;
+  void Finish(Call* call, const grpc::Status& status);
+
+  WakeEvent& wake_;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::map<std::string, std::unique_ptr<Call>> open_;
+  std::vector<Answer> answers_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_DAEMON_WITNESS_H_
