@@ -79,6 +79,8 @@ enum class Mistake : uint8_t {
 };
 
 struct ControllerOptions {
+  // How often nodes report when nothing has changed.
+  Nanos heartbeat{2'000'000'000};
   // Absence of a worker daemon after which its node counts as lost. After a start of the server, too: no node is lost
   // earlier.
   Nanos node_timeout{60'000'000'000};

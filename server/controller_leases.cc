@@ -27,7 +27,9 @@ uint64_t PlaceOnRing(std::string_view name) {
 
 // Of a node that hears nothing more: before its work is given away (OnTick, RankGone) even if the loss of its peers is what
 // ended the generation.
-Nanos Controller::CutOffAfter() const { return std::min(Nanos(options_.stop_timeout.value * 3 / 5), IsolatedAfter()); }
+Nanos Controller::CutOffAfter() const {
+  return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)), IsolatedAfter());
+}
 Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
 void Controller::TakeWitness(Node& node, const WorkerState& state) {
@@ -122,6 +124,7 @@ void Controller::WatchQuorum() {
 
 // Whether a node without a worker daemon has been away for so long, since `since` or later, that its ranks have ended.
 bool Controller::AwayFor(const Node& node, Nanos timeout, Nanos since) const {
+  if (options_.leases) timeout = std::max(timeout, Nanos(CutOffAfter().value * 5 / 3));
   if (now_ - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;
   return now_ - std::max(node.worker_gone_at, since) >= Nanos(timeout.value * kTimesWithoutQuorum);
 }

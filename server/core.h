@@ -34,7 +34,6 @@ struct CoreOptions {
   EventLoopOptions loop;
   PlanningPool::Planner planner;
   int planning_threads = 2;
-  Nanos heartbeat{2'000'000'000};  // that nodes are asked for
 };
 
 class ServerCore {

@@ -26,6 +26,7 @@ namespace {
 
 constexpr int kExitStore = 1;
 constexpr int kExitUsage = 2;
+constexpr Nanos kLongestHeartbeat{60'000'000'000};
 
 struct Flags {
   std::string listen = "127.0.0.1:7470";
@@ -33,6 +34,7 @@ struct Flags {
   std::string metrics_address = "127.0.0.1:7471";
   std::string node_timeout = "60s";
   std::string measure_timeout = "60s";
+  std::string heartbeat = "2s";
   int64_t keep_jobs = 10'000;
   std::string log_level = "info";
   bool insecure = false;
@@ -70,6 +72,10 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ControllerOptions& controller = options.core.controller;
   LYNX_ASSIGN_OR_RETURN(controller.node_timeout, ParseTime(flags.node_timeout, "--node-timeout"));
   LYNX_ASSIGN_OR_RETURN(controller.measure_timeout, ParseTime(flags.measure_timeout, "--measure-timeout"));
+  LYNX_ASSIGN_OR_RETURN(controller.heartbeat, ParseTime(flags.heartbeat, "--heartbeat"));
+  if (controller.heartbeat > kLongestHeartbeat) {
+    return absl::InvalidArgumentError(absl::StrCat("--heartbeat ", flags.heartbeat, " is longer than 60s"));
+  }
   if (flags.keep_jobs < 1 || flags.keep_jobs > 1'000'000) {
     return absl::InvalidArgumentError(absl::StrCat("--keep-jobs ", flags.keep_jobs, " is not between 1 and 1000000"));
   }
@@ -88,6 +94,7 @@ int Main(int argc, char** argv) {
        {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the /metrics page; empty: none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
+       {"heartbeat", &flags.heartbeat, "how often nodes report when nothing has changed; longer for thousands of them"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
        {"no-leases", &flags.no_leases, "nodes that are cut off go on training, though their work may be given to others"},
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},

@@ -1,0 +1,93 @@
+// Fleet: thousands of nodes in one process, each with an agent's and a worker daemon's stream over real gRPC, and ranks that are only
+// told of. A node dials again with the daemons' backoff when a stream ends, and reports at the heartbeat that the server asks for.
+//
+// Thread-safe. What happens to a node happens under its own lock.
+#ifndef LYNX_BENCH_SCALE_FLEET_H_
+#define LYNX_BENCH_SCALE_FLEET_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/units.h"
+
+namespace lynx::scale {
+
+// Times in milliseconds, gathered from many threads.
+class Samples {
+ public:
+  void Add(double millis);
+  // Sorted; leaves none.
+  std::vector<double> Take();
+
+ private:
+  std::mutex mutex_;
+  std::vector<double> values_;
+};
+// Of sorted values; 0 if there are none.
+double Quantile(const std::vector<double>& sorted, double share);
+
+struct FleetOptions {
+  std::string server;  // host:port
+  int nodes = 0;
+  int devices = 1;     // of each
+  Nanos train{1'000'000'000};  // that a short job's rank runs; one of more than kShortSteps steps runs until it is told to end
+};
+inline constexpr int64_t kShortSteps = 100;
+
+class Node;
+
+class Fleet {
+ public:
+  explicit Fleet(FleetOptions options);
+  ~Fleet();
+
+  // Nodes whose both streams the present server has answered.
+  int attached() const;
+  // Why streams have ended, and how many.
+  std::map<std::string, int64_t> ended();
+  // Between two reports of a daemon that were answered, and from a report to its answer.
+  Samples& intervals() { return intervals_; }
+  Samples& answers() { return answers_; }
+  // Ranks that have been told to begin (their sockets), and that run.
+  int64_t told() const { return told_; }
+  int64_t running() const { return running_; }
+
+ private:
+  friend class Node;
+  // In the fleet's own thread.
+  void At(Nanos time, std::function<void()> action);
+  void Main();
+  void Ended(const std::string& reason);
+
+  const FleetOptions options_;
+  Samples intervals_, answers_;
+  std::atomic<int64_t> told_{0}, running_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  struct Item {
+    Nanos time;
+    std::function<void()> action;
+    bool operator<(const Item& other) const { return other.time < time; }
+  };
+  std::priority_queue<Item> items_;
+  std::map<std::string, int64_t> ended_;
+  bool stop_ = false;
+
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::thread thread_;
+};
+
+}  // namespace lynx::scale
+
+#endif  // LYNX_BENCH_SCALE_FLEET_H_
