@@ -37,7 +37,7 @@ grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* ClusterService::Atta
       [this, id, host = HostOfPeer(context->peer())](const v1::AgentReport& report, std::function<void()> next) {
         absl::StatusOr<AgentState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().Post(AgentReported{id, host, *std::move(state)}, std::move(next));
+        const bool posted = core_.loop().PostReport(AgentReported{id, host, *std::move(state)}, std::move(next));
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {
@@ -56,7 +56,7 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
       [this, id, host = HostOfPeer(context->peer())](const v1::WorkerReport& report, std::function<void()> next) {
         absl::StatusOr<WorkerState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().Post(WorkerReported{id, host, *std::move(state)}, std::move(next));
+        const bool posted = core_.loop().PostReport(WorkerReported{id, host, *std::move(state)}, std::move(next));
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {

@@ -261,6 +261,15 @@ std::vector<NodeView> Controller::Nodes() const {
   return views;
 }
 
+std::pair<int64_t, int64_t> Controller::CountAttached() const {
+  std::pair<int64_t, int64_t> counts;
+  for (const auto& [name, node] : nodes_) {
+    counts.first += node.agent_attached() ? 1 : 0;
+    counts.second += node.worker_attached() ? 1 : 0;
+  }
+  return counts;
+}
+
 std::array<int64_t, kJobStateCount> Controller::JobCounts() const {
   std::array<int64_t, kJobStateCount> counts{};
   for (const auto& [id, job] : jobs_) ++counts.at(static_cast<size_t>(job.record.state));

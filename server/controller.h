@@ -155,6 +155,8 @@ class Controller {
   // Newest first; `states` empty = all.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
   std::vector<NodeView> Nodes() const;
+  // Nodes with an agent, and with a worker daemon.
+  std::pair<int64_t, int64_t> CountAttached() const;
   NodeView ViewOf(const NodeId& name) const;
   struct QueueView {
     QueueConfig config;
@@ -285,6 +287,7 @@ class Controller {
   void PlanRefused(Job& job, const std::string& reason);
   void BeginPlanning(Job& job, Reservation reservation);
   void Prepare(Job& job, Reservation reservation);
+  void AdvanceAllPlanning();
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
@@ -295,6 +298,9 @@ class Controller {
   std::vector<NodeDevices> FreeDevices(DeviceKind kind, const Job* for_job) const;
   // Of cordoned nodes only if told.
   std::vector<NodeDevices> AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned = false) const;
+  std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const Job& job) const;
+  bool TakesRanks(const Node& node, bool cordoned) const;
+  static NodeDevices DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted);
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
   std::vector<NodeShare> SharesOf(const Job& job, size_t first, int32_t nodes) const;
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
@@ -313,20 +319,21 @@ class Controller {
   bool Pass();
   std::vector<Turn> Turns() const;
   bool TryBegin(Job& job, const std::vector<NodeDevices>& free);
-  const std::vector<NodeDevices>& FreeFor(const Job& job, Line& line) const;
+  const std::vector<NodeDevices>& FreeFor(const Job& job, Line& line);
+  void TakeFromFree(const Job& job);
   std::set<NodeId> UsableNodes(const Job& job) const;
   bool TryHead(Job& job, Line& line);
   bool TryBackfill(Job& job, Line& line);
   std::optional<std::vector<DeviceRef>> Fits(const Job& job, const std::vector<NodeDevices>& free) const;
-  bool MakeSpeculatorsLeave(const Job& job);
+  bool MakeSpeculatorsLeave(const Job& job, Line& line);
   bool SomeoneIsBefore(const Job& job) const;
   bool SomeoneWaits() const;
-  std::optional<Expectation> Expect(const Job& job) const;
+  std::optional<Expectation> Expect(const Job& job, Line& line);
   Nanos Remaining(const Job& job) const;
   std::map<std::string, int32_t> UsedByQueue() const;
-  std::string MakeRoomFor(const Job& head, Standing standing, const Line& line);
+  std::string MakeRoomFor(const Job& head, Standing standing, Line& line);
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
-  std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line) const;
+  std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line);
   std::vector<PendingReason> WhyNotReady(const Job& job) const;
   // Devices of the attached nodes, and those of cordoned ones among them.
   std::pair<int32_t, int32_t> CountAttached(DeviceKind kind) const;
@@ -446,6 +453,9 @@ class Controller {
   std::set<int64_t> queue_;        // submissions of QUEUED jobs
   // Of those, the ones that wait for nothing but their turn, by queue: in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
+  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in name order, as found when it was
+  // asked for, without what has been given since.
+  std::map<DeviceKind, std::vector<NodeDevices>> free_;
   JobId favoured_;                 // to which others give way: it is the first in line; empty: none
   Nanos next_schedule_;            // monotonic: not before that, however much happens
   Nanos next_pass_;                // monotonic: over the queue, whatever happens
@@ -453,9 +463,11 @@ class Controller {
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
+  std::set<JobId> measuring_;  // of those, the ones that wait for agents to measure; perhaps some that do not any more
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
   std::map<int64_t, NodeId> streams_;  // of admitted streams
+  std::set<NodeId> gpu_nodes_;         // that have reported GPUs
   std::map<uint64_t, NodeId> ring_;    // nodes that can be witnesses, scattered; those that follow a node are its own
   Nanos began_;                        // monotonic: this server
   RankLogs logs_;

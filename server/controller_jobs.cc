@@ -99,6 +99,7 @@ void Controller::OnSubmissionLost(const SubmissionLost& event) {
   unfinished_.erase(event.job);
   ended_.erase({job->record.ended, job->record.submission});  // it may have been cancelled at once
   notices_.erase(event.job);
+  measuring_.erase(event.job);
   jobs_.erase(event.job);
   schedule_ = true;
 }
@@ -154,6 +155,7 @@ DeviceKind Controller::KindOf(const Job& job) const {
   if (job.tried_kind != DeviceKind::kAny) return job.tried_kind;
   const DeviceKind asked = job.record.spec->resources.device;
   if (asked != DeviceKind::kAny) return asked;
+  if (gpu_nodes_.empty()) return DeviceKind::kCpu;
   const bool enough = Reserve(AttachedDevices(DeviceKind::kCuda, {}, true), DemandOf(job)).has_value();
   return enough ? DeviceKind::kCuda : DeviceKind::kCpu;
 }
@@ -170,22 +172,50 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
   return for_job == nullptr ? free : WithoutNodes(std::move(free), for_job->record.excluded);
 }
 
+// Those of one kind that `wanted` names.
+NodeDevices Controller::DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
+  NodeDevices devices{.node = node.name};
+  for (const Device& device : node.agent.devices) {
+    if (device.kind != kind || !wanted(DeviceRef{node.name, device.index})) continue;
+    devices.free.push_back(device.index);
+    const bool first = devices.free.size() == 1;
+    devices.memory_per_device = first ? device.memory : std::min(devices.memory_per_device, device.memory);
+  }
+  std::sort(devices.free.begin(), devices.free.end());
+  return devices;
+}
+
+bool Controller::TakesRanks(const Node& node, bool cordoned) const {
+  return node.worker_attached() && !HasStrays(node) && (cordoned || !cordons_.contains(node.name));
+}
+
 // Those of one kind of the attached nodes, but the used ones.
 std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std::set<DeviceRef>& used, bool cordoned) const {
   std::vector<NodeDevices> free;
   for (const auto& [name, node] : nodes_) {
-    if (!node.worker_attached() || HasStrays(node) || (!cordoned && cordons_.contains(name))) continue;
-    NodeDevices devices{.node = name};
-    for (const Device& device : node.agent.devices) {
-      if (device.kind != kind || used.contains(DeviceRef{name, device.index})) continue;
-      devices.free.push_back(device.index);
-      const bool first = devices.free.size() == 1;
-      devices.memory_per_device = first ? device.memory : std::min(devices.memory_per_device, device.memory);
-    }
-    std::sort(devices.free.begin(), devices.free.end());
+    if (!TakesRanks(node, cordoned)) continue;
+    NodeDevices devices = DevicesOf(node, kind, [&](const DeviceRef& device) { return used.empty() || !used.contains(device); });
     if (!devices.free.empty()) free.push_back(std::move(devices));
   }
   return free;
+}
+
+// What the job holds, or held until now, and can have ranks: nobody else has it.
+std::vector<NodeDevices> Controller::StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const Job& job) const {
+  const std::set<DeviceRef> wanted(held.begin(), held.end());
+  const std::vector<NodeId>& excluded = job.record.excluded;
+  std::vector<NodeDevices> there;
+  for (auto at = wanted.begin(); at != wanted.end();) {
+    const NodeId& name = at->node;
+    const auto node = nodes_.find(name);
+    const bool takes = node != nodes_.end() && TakesRanks(node->second, false) &&
+                       std::find(excluded.begin(), excluded.end(), name) == excluded.end();
+    NodeDevices devices;
+    if (takes) devices = DevicesOf(node->second, kind, [&](const DeviceRef& device) { return wanted.contains(device); });
+    if (!devices.free.empty()) there.push_back(std::move(devices));
+    while (at != wanted.end() && at->node == name) ++at;
+  }
+  return there;
 }
 
 void Controller::BeginPlanning(Job& job, Reservation reservation) {
@@ -205,12 +235,23 @@ void Controller::Prepare(Job& job, Reservation reservation) {
   job.plan_asked = false;
   ++job.attempt;
   job.measure_deadline = now_ + options_.measure_timeout;
+  measuring_.insert(job.record.id);
   for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
   AdvancePlanning(job);
 }
 
+void Controller::AdvanceAllPlanning() {
+  const std::set<JobId> jobs = measuring_;  // planning may end, and with it the job
+  for (const JobId& id : jobs) {
+    if (Job* job = FindJob(id); job != nullptr) AdvancePlanning(*job);
+  }
+}
+
 void Controller::AdvancePlanning(Job& job) {
-  if (!IsPlanned(job) || job.plan_asked) return;
+  if (!IsPlanned(job) || job.plan_asked) {
+    measuring_.erase(job.record.id);
+    return;
+  }
   if (now_ < job.measure_deadline) {
     for (const DeviceRef& device : job.reservation.devices) {
       const Node& node = NodeOf(device.node);
@@ -231,6 +272,7 @@ void Controller::AdvancePlanning(Job& job) {
 
 void Controller::AskForPlan(Job& job) {
   job.plan_asked = true;
+  measuring_.erase(job.record.id);
   job.measure_deadline = Nanos(0);
   const ClusterTopology& nodes = job.reservation.topology;
   const size_t per_node = static_cast<size_t>(nodes.groups.front().devices_per_node);
@@ -283,6 +325,7 @@ std::vector<NodeShare> Controller::SharesOf(const Job& job, size_t first, int32_
 void Controller::EndPlanning(Job& job) {
   for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
   job.reservation = {};
+  measuring_.erase(job.record.id);
   job.wanted.clear();
   job.plan_asked = false;
   job.measure_deadline = Nanos(0);
@@ -312,10 +355,10 @@ void Controller::OnPlanReady(const PlanReady& event) {
     return;
   }
   const std::vector<DeviceRef> reserved = job->reservation.devices;
+  const DeviceKind kind = KindOf(*job);
+  std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, StillThere(reserved, kind, *job));
   EndPlanning(*job);
-  const std::vector<NodeDevices> free = FreeDevices(KindOf(*job), job);
-  std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, Among(free, reserved));
-  if (!placement.has_value()) placement = PlaceRanks(plan->layout, free);
+  if (!placement.has_value()) placement = PlaceRanks(plan->layout, FreeDevices(kind, job));
   const bool speculative = std::exchange(job->speculative, false);
   if (!placement.has_value()) {
     job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind

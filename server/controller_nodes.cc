@@ -69,11 +69,10 @@ void Controller::OnAgentReported(const AgentReported& event) {
   }
   if (node->agent.boot != event.state.boot) node->slowness = 1;  // it may measure anew
   node->agent = event.state;
-  const std::set<JobId> jobs = unfinished_;  // planning may end, and with it the job
-  for (const JobId& id : jobs) {
-    Job& job = jobs_.at(id);
-    AdvancePlanning(job);
-  }
+  const bool gpus = std::any_of(node->agent.devices.begin(), node->agent.devices.end(),
+                                [](const Device& device) { return device.kind == DeviceKind::kCuda; });
+  gpus ? void(gpu_nodes_.insert(node->name)) : void(gpu_nodes_.erase(node->name));
+  AdvanceAllPlanning();
 }
 
 void Controller::OnWorkerReported(const WorkerReported& event) {
@@ -156,8 +155,7 @@ void Controller::OnAgentGone(const AgentGone& event) {
   const NodeId name = known->second;
   streams_.erase(known);
   NodeOf(name).agent_link = {};
-  const std::set<JobId> jobs = unfinished_;
-  for (const JobId& id : jobs) AdvancePlanning(jobs_.at(id));  // nothing more to wait for there
+  AdvanceAllPlanning();  // nothing more to wait for there
 }
 
 void Controller::OnWorkerGone(const WorkerGone& event) {
@@ -199,6 +197,7 @@ void Controller::OnTick() {
 
 void Controller::ForgetNode(const NodeId& name) {
   std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
+  gpu_nodes_.erase(name);
   nodes_.erase(name);
 }
 
@@ -229,7 +228,7 @@ bool Controller::Measures(const Node& node, const Job& job) {
 
 AgentWish Controller::ShapesFor(const Node& node) const {
   AgentWish wish;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : measuring_) {
     const Job& job = jobs_.at(id);
     if (!IsPlanned(job) || job.plan_asked || !Measures(node, job)) continue;
     const std::vector<DeviceRef>& devices = job.reservation.devices;

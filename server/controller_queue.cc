@@ -28,7 +28,6 @@ struct Controller::Line {
   std::optional<Expectation> expectation;  // of it
   std::string room;                        // who gives way to it
   int64_t ahead = 0;                       // jobs that wait and come before
-  std::map<DeviceKind, std::vector<NodeDevices>> free;  // but for what single jobs do not use
   std::map<DeviceKind, std::pair<int32_t, int32_t>> attached;  // devices, and those of cordoned nodes among them
   std::vector<NodeDevices> own;  // of the job that is looked at, if it is without some nodes
 };
@@ -95,8 +94,10 @@ void Controller::SettleDependencies() {
 
 void Controller::Schedule() {
   SettleDependencies();
+  free_.clear();
   while (Pass()) {
   }
+  free_.clear();
   LookForMore();
 }
 
@@ -145,11 +146,14 @@ bool Controller::Pass() {
       continue;
     }
     if (line.head == nullptr) {
-      if (TryHead(job, line)) return true;
+      if (TryHead(job, line)) {
+        TakeFromFree(job);
+        return true;
+      }
       job.structural = !Fits(job, WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)).has_value();
       if (!job.structural || now_ < job.line_until) {
         line.head = &job;
-        line.expectation = Expect(job);
+        line.expectation = Expect(job, line);
         line.room = MakeRoomFor(job, turn.standing, line);
         if (!line.room.empty()) {
           favoured_ = job.record.id;
@@ -159,6 +163,7 @@ bool Controller::Pass() {
         if (line.expectation.has_value() && line.expectation->at - now_ < kUnknown) job.record.expected_start = wall_ + (line.expectation->at - now_);
       }
     } else if (TryBackfill(job, line)) {
+      TakeFromFree(job);
       return true;
     }
     SetPending(job, WhyWaits(job, turn.standing, line));
@@ -201,22 +206,39 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   return ReplanForLess(job, free, absl::StrCat("of the ", needed, " devices of its plan not all are free"));
 }
 
-// What it could have; found once for all jobs of a pass. Until the next call.
-const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) const {
+// What it could have; found once for all jobs that wait. Until the next call.
+const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) {
   const DeviceKind kind = KindOf(job);
-  auto known = line.free.find(kind);
-  if (known == line.free.end()) known = line.free.emplace(kind, FreeDevices(kind, nullptr)).first;
+  auto known = free_.find(kind);
+  if (known == free_.end()) known = free_.emplace(kind, FreeDevices(kind, nullptr)).first;
   if (job.record.excluded.empty()) return known->second;
   return line.own = WithoutNodes(known->second, job.record.excluded);
 }
 
+// A job that waited has devices now.
+void Controller::TakeFromFree(const Job& job) {
+  std::vector<DeviceRef> taken = job.reservation.devices;
+  for (const RankRecord& rank : job.record.ranks) taken.push_back(rank.where);
+  for (auto& [kind, free] : free_) {
+    for (const DeviceRef& device : taken) {
+      const auto node = std::lower_bound(free.begin(), free.end(), device.node,
+                                         [](const NodeDevices& one, const NodeId& name) { return one.node < name; });
+      if (node == free.end() || node->node != device.node) continue;
+      std::erase(node->free, device.device);
+      if (node->free.empty()) free.erase(node);
+    }
+  }
+}
+
 bool Controller::TryHead(Job& job, Line& line) {
   if (TryBegin(job, FreeFor(job, line))) return true;
-  return MakeSpeculatorsLeave(job) && TryBegin(job, FreeDevices(KindOf(job), &job));
+  if (!MakeSpeculatorsLeave(job, line)) return false;
+  free_.clear();
+  return TryBegin(job, FreeFor(job, line));
 }
 
 // Jobs behind it that are only planned, to see whether they would pass, keep nobody waiting.
-bool Controller::MakeSpeculatorsLeave(const Job& job) {
+bool Controller::MakeSpeculatorsLeave(const Job& job, Line& line) {
   std::vector<DeviceRef> held;
   std::vector<JobId> speculators;
   for (const JobId& id : unfinished_) {
@@ -227,7 +249,7 @@ bool Controller::MakeSpeculatorsLeave(const Job& job) {
   }
   const std::set<NodeId> usable = UsableNodes(job);
   std::erase_if(held, [&](const DeviceRef& device) { return !usable.contains(device.node); });
-  if (held.empty() || !Fits(job, With(FreeDevices(KindOf(job), &job), held)).has_value()) return false;
+  if (held.empty() || !Fits(job, With(FreeFor(job, line), held)).has_value()) return false;
   for (const JobId& id : speculators) {
     Job& other = jobs_.at(id);
     other.speculative = false;
@@ -277,11 +299,12 @@ std::set<NodeId> Controller::UsableNodes(const Job& job) const {
 }
 
 // When the job would begin if nobody passed it.
-std::optional<Expectation> Controller::Expect(const Job& job) const {
+std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
+  const DeviceKind kind = KindOf(job);
   std::vector<Release> releases;
   for (const JobId& id : unfinished_) {
     const Job& other = jobs_.at(id);
-    if (other.record.state == JobState::kQueued || KindOf(other) != KindOf(job)) continue;
+    if (other.record.state == JobState::kQueued || KindOf(other) != kind) continue;
     const StopKind stop = other.record.stop;
     const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit;
     std::set<DeviceRef> own;
@@ -298,7 +321,7 @@ std::optional<Expectation> Controller::Expect(const Job& job) const {
   for (Release& release : releases) {
     std::erase_if(release.devices, [&](const DeviceRef& device) { return !usable.contains(device.node); });
   }
-  return WhenFits(FreeDevices(KindOf(job), &job), std::move(releases),
+  return WhenFits(FreeFor(job, line), std::move(releases),
                   [&](const std::vector<NodeDevices>& free) { return Fits(job, free); });
 }
 
@@ -317,10 +340,10 @@ std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const
 
 // Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it is
 // within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
-std::string Controller::MakeRoomFor(const Job& head, Standing standing, const Line& line) {
+std::string Controller::MakeRoomFor(const Job& head, Standing standing, Line& line) {
   if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon) return WhoGivesWay(line.expectation->devices);
   std::map<std::string, int32_t> used = UsedByQueue();
-  std::vector<NodeDevices> free = FreeDevices(KindOf(head), &head);
+  const std::vector<NodeDevices>& free = FreeFor(head, line);
   std::vector<Job*> candidates;
   for (const JobId& id : unfinished_) {
     Job& job = jobs_.at(id);
@@ -419,7 +442,7 @@ std::pair<int32_t, int32_t> Controller::CountAttached(DeviceKind kind) const {
 }
 
 // What no wait helps comes first.
-std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) const {
+std::vector<PendingReason> Controller::WhyWaits(const Job& job, Standing standing, Line& line) {
   const JobRecord& record = job.record;
   const DeviceKind kind = KindOf(job);
   const int32_t needed = job.plan != nullptr && !IsElastic(job) ? job.plan->layout.ranks() : DemandOf(job).min_ranks;

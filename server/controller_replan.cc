@@ -127,7 +127,7 @@ void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   }
   if (const std::string why_not = WhyNot(job, plan); !why_not.empty()) return KeepPlan(job, why_not);
   std::optional<std::vector<DeviceRef>> placement =
-      PlaceRanks(plan.layout, Among(FreeDevices(KindOf(job), &job), job.reservation.devices));
+      PlaceRanks(plan.layout, StillThere(job.reservation.devices, KindOf(job), job));
   if (!placement.has_value()) {
     job.replanning.considered = before;
     return KeepPlan(job, "devices went away while it was planned");

@@ -154,12 +154,7 @@ void ServerCore::Complete(const Reply& reply) {
 
 void ServerCore::OnTick() {
   metrics_.SetJobs(controller_.JobCounts());
-  int64_t agents = 0;
-  int64_t workers = 0;
-  for (const NodeView& node : controller_.Nodes()) {
-    agents += node.agent_attached ? 1 : 0;
-    workers += node.worker_attached ? 1 : 0;
-  }
+  const auto [agents, workers] = controller_.CountAttached();
   metrics_.SetAttached(agents, workers);
   metrics_.SetQueue(loop_->QueueLength());
   metrics_.Prune(clock_.Monotonic());

@@ -12,28 +12,6 @@
 namespace lynx {
 namespace {
 
-// Two states of the same thing: only the newer is of use to whom it is sent.
-bool Supersedes(const Effect& newer, const Effect& older) {
-  if (newer.index() != older.index()) return false;
-  if (const auto* a = std::get_if<SendAgent>(&newer)) return a->stream == std::get<SendAgent>(older).stream;
-  if (const auto* a = std::get_if<SendWorker>(&newer)) return a->stream == std::get<SendWorker>(older).stream;
-  if (const auto* a = std::get_if<UpdateJob>(&newer)) return a->job.id == std::get<UpdateJob>(older).job.id;
-  return false;
-}
-
-void Append(std::vector<Effect>& to, Effect effect) {
-  if (auto* notice = std::get_if<NotifyWatchers>(&effect)) {
-    for (Effect& older : to) {
-      auto* same = std::get_if<NotifyWatchers>(&older);
-      if (same == nullptr || same->job != notice->job) continue;
-      same->events.insert(same->events.end(), notice->events.begin(), notice->events.end());
-      return;
-    }
-  }
-  std::erase_if(to, [&](const Effect& older) { return Supersedes(effect, older); });
-  to.push_back(std::move(effect));
-}
-
 JobId JobOf(const Effect& durable) {
   if (const auto* insert = std::get_if<InsertJob>(&durable)) return insert->job.id;
   if (const auto* update = std::get_if<UpdateJob>(&durable)) return update->job.id;
@@ -77,6 +55,9 @@ bool EventLoop::Enqueue(Item item, bool always) {
 
 bool EventLoop::Post(EventBody event, Task after) {
   return Enqueue({.event = std::move(event), .is_event = true, .task = std::move(after)}, false);
+}
+bool EventLoop::PostReport(EventBody event, Task after) {
+  return Enqueue({.event = std::move(event), .is_event = true, .task = std::move(after)}, true);
 }
 void EventLoop::PostAlways(EventBody event) { Enqueue({.event = std::move(event), .is_event = true}, true); }
 bool EventLoop::Run(Task task) { return Enqueue({.task = std::move(task)}, false); }
@@ -137,11 +118,11 @@ bool EventLoop::Refused(const EventBody& event) {
 void EventLoop::Take(std::vector<Effect> effects) {
   for (Effect& effect : effects) {
     if (IsDurable(effect)) {
-      Append(pending_, std::move(effect));
+      pending_.Append(std::move(effect));
     } else if (std::holds_alternative<StepRecorded>(effect) || std::holds_alternative<RenewLease>(effect)) {
       carry_(effect);  // rests on nothing
     } else {
-      Append(held_, std::move(effect));
+      held_.Append(std::move(effect));
     }
   }
 }
@@ -149,7 +130,7 @@ void EventLoop::Take(std::vector<Effect> effects) {
 void EventLoop::Flush() {
   if (!pending_.empty()) {
     if (!failing_.ok() && clock_.Monotonic() < retry_at_) return;
-    if (const absl::Status status = commit_(pending_); !status.ok()) {
+    if (const absl::Status status = commit_(pending_.Get()); !status.ok()) {
       CommitFailed(status);
       return;
     }
@@ -157,7 +138,7 @@ void EventLoop::Flush() {
   }
   if (!failing_.ok()) spdlog::info("the store writes again");
   failing_ = absl::OkStatus();
-  for (Effect& effect : std::exchange(held_, {})) carry_(effect);
+  for (Effect& effect : held_.Take()) carry_(effect);
 }
 
 void EventLoop::CommitFailed(const absl::Status& status) {
@@ -168,10 +149,10 @@ void EventLoop::CommitFailed(const absl::Status& status) {
                                                       "; nothing was changed: try again when the server can write"));
   retry_at_ = clock_.Monotonic() + options_.retry;
   std::set<JobId> lost;
-  for (const Effect& effect : pending_) {
+  for (const Effect& effect : pending_.Get()) {
     if (std::holds_alternative<InsertJob>(effect)) lost.insert(JobOf(effect));
   }
-  std::erase_if(pending_, [&](const Effect& effect) { return lost.contains(JobOf(effect)); });
+  pending_.EraseIf([&](const Effect& effect) { return lost.contains(JobOf(effect)); });
   AnswerUnwritten(status, lost);
   for (const JobId& job : lost) Handle(SubmissionLost{job});
 }
@@ -179,10 +160,13 @@ void EventLoop::CommitFailed(const absl::Status& status) {
 // What was asked for in this round is answered now: nobody knows when the store will write.
 void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost) {
   std::set<JobId> unwritten;
-  for (const Effect& effect : pending_) unwritten.insert(JobOf(effect));
-  for (Effect& effect : held_) {
+  for (const Effect& effect : pending_.Get()) unwritten.insert(JobOf(effect));
+  for (Effect& effect : held_.Take()) {
     auto* reply = std::get_if<Reply>(&effect);
-    if (reply == nullptr) continue;
+    if (reply == nullptr) {
+      held_.Append(std::move(effect));
+      continue;
+    }
     if (reply->status.ok() && lost.contains(reply->job)) {
       reply->status = failing_;
     } else if (reply->status.ok() && !reply->existed && unwritten.contains(reply->job)) {
@@ -194,7 +178,6 @@ void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId
     }
     carry_(effect);
   }
-  std::erase_if(held_, [](const Effect& effect) { return std::holds_alternative<Reply>(effect); });
 }
 
 }  // namespace lynx

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "server/controller.h"
+#include "server/effect_list.h"
 #include "server/events.h"
 
 namespace lynx {
@@ -50,6 +51,9 @@ class EventLoop {
   // False, and nothing happens, when the queue is full or the loop stops. `after` runs when the event has been handled,
   // and what it decided is durable unless the store fails.
   bool Post(EventBody event, Task after = nullptr);
+  // Of a node, which sends no other before this one is handled: not held to the queue's limit, so that what people ask for is refused
+  // first where there is too much. False when the loop stops.
+  bool PostReport(EventBody event, Task after);
   // For events that must not be lost, of which there are few: not held to the queue's limit.
   void PostAlways(EventBody event);
   // Runs `task` on the owner thread when everything that was posted before has been handled. False as Post.
@@ -86,8 +90,8 @@ class EventLoop {
   bool stopping_ = false;    // guarded by mutex_
 
   // Of the owner thread.
-  std::vector<Effect> pending_;  // durable, not yet written
-  std::vector<Effect> held_;     // to be carried out when pending_ is written
+  EffectList pending_;  // durable, not yet written
+  EffectList held_;     // to be carried out when pending_ is written
   absl::Status failing_;         // why the store does not write; OK: it does
   Nanos retry_at_;
 

@@ -190,10 +190,15 @@ TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {
   EXPECT_FALSE(loop_.Run([] {}));
   EXPECT_FALSE(loop_.Post(AgentGone{1}));
   loop_.PostAlways(AgentGone{1});
-  EXPECT_EQ(loop_.QueueLength(), 5u);
+  bool handled = false;
+  EXPECT_TRUE(loop_.PostReport(AgentGone{2}, [&] { handled = true; }));
+  EXPECT_EQ(loop_.QueueLength(), 6u);
   loop_.Start({}, nullptr);
   OnLoop([] {});
+  EXPECT_TRUE(handled);
   EXPECT_TRUE(loop_.Run([] {}));
+  loop_.Stop();
+  EXPECT_FALSE(loop_.PostReport(AgentGone{2}, nullptr));
 }
 
 TEST_F(LoopTest, StopHandlesWhatIsQueuedAndRefusesTheRest) {
