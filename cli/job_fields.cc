@@ -75,6 +75,22 @@ JobField OffloadShareField() {
           [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); }};
 }
 
+JobField CopyEveryField() {
+  return {"checkpoint.copyEverySteps",
+          "copy the states to the memory of two nodes every so many steps; auto: as often as it costs little; 0: never "
+          "(docs/checkpoints.md)",
+          false,
+          [](const std::string& text, JobSpec& spec) {
+            if (text != "auto") return ReadInt(text, spec.checkpoint.copy_every_steps);
+            spec.checkpoint.copy_every_steps = kCopiesAuto;
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            const int64_t every = spec.checkpoint.copy_every_steps;
+            return every == kCopiesAuto ? "auto" : absl::StrCat(every);
+          }};
+}
+
 constexpr char kOffloadWord[] = "offload";
 
 JobField ForbiddenField() {
@@ -398,6 +414,7 @@ const std::vector<JobField>& JobFields() {
                   [](JobSpec& s) -> std::string& { return s.checkpoint.directory; }),
         IntField("checkpoint.everySteps", "0: only at the end; the last one is always written", false, checkpoint,
                  &CheckpointSpec::every_steps),
+        CopyEveryField(),
         IntField("checkpoint.keep", "newest checkpoints kept", false, checkpoint, &CheckpointSpec::keep),
         TextField("checkpoint.from",
                   "begin with this checkpoint, or the newest whole one of this directory, whatever layout wrote it; relative to "

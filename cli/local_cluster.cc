@@ -162,6 +162,7 @@ LocalCluster Describe(const LocalOptions& options) {
     add(node + ".agent", "lynx-agent", agent);
     std::vector<std::string> worker = common;
     worker.push_back("--data-dir=" + home + "/worker");
+    worker.push_back("--copies-dir=" + home + "/copies");
     add(node + ".worker", "lynx-worker", worker);
   }
   return cluster;

@@ -24,6 +24,8 @@ inline constexpr Metric kJobRestarts{"lynx_job_restarts_total", "Automatic resta
 inline constexpr Metric kJobReplans{"lynx_job_replans_total",
                                     "Times that the job, which had a plan, was planned again (label decision: kept, the plan "
                                     "that it had; adopted, a better one for more devices; forced, one for fewer or others)."};
+inline constexpr Metric kJobResumesFromCopies{"lynx_job_resumes_from_copies_total",
+                                              "Times that the job went on from copies of its states in the memory of nodes."};
 inline constexpr Metric kJobSteps{"lynx_job_steps_total", "Training steps that the job has done."};
 inline constexpr Metric kJobTokens{"lynx_job_tokens_total", "Tokens that the job has trained on."};
 inline constexpr Metric kJobLoss{"lynx_job_loss", "Loss of the newest step, in nats per token."};

@@ -350,6 +350,10 @@ absl::Status ValidateJobSpec(const JobSpec& spec) {
     return Bad("checkpoint.weightsOnly", "true", "says what to take of checkpoint.from, which is missing");
   }
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.everySteps", spec.checkpoint.every_steps, 0, kMaxSteps));
+  if (spec.checkpoint.copy_every_steps < kCopiesAuto || spec.checkpoint.copy_every_steps > kMaxSteps) {
+    return Bad("checkpoint.copyEverySteps", absl::StrCat(spec.checkpoint.copy_every_steps),
+               absl::StrCat("must be auto, or from 0 to ", int64_t{kMaxSteps}));
+  }
   LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
   LYNX_RETURN_IF_ERROR(InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts));
   LYNX_RETURN_IF_ERROR(ValidateScheduling(spec.scheduling));

@@ -163,6 +163,9 @@ struct RecomputeOptions {
   bool operator==(const RecomputeOptions&) const = default;
 };
 
+// Copies in memory are made as often as they cost little: a twentieth of the time waited, a tenth beside training.
+inline constexpr int64_t kCopiesAuto = -1;
+
 struct CheckpointSpec {
   std::string directory;     // "" = below the server's data directory
   int64_t every_steps = 0;   // 0 = only at the end
@@ -172,6 +175,8 @@ struct CheckpointSpec {
   // `weights_only`.
   std::string from;
   bool weights_only = false;
+  // Steps between copies of the states in the memory of nodes (docs/checkpoints.md); kCopiesAuto; 0 = none.
+  int64_t copy_every_steps = kCopiesAuto;
 
   bool operator==(const CheckpointSpec&) const = default;
 };

@@ -320,6 +320,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   *message.mutable_recompute_options() = OptionsToProto(spec.recompute_options);
   message.mutable_checkpoint()->set_directory(spec.checkpoint.directory);
   message.mutable_checkpoint()->set_every_steps(spec.checkpoint.every_steps);
+  message.mutable_checkpoint()->set_copy_every_steps(spec.checkpoint.copy_every_steps);
   message.mutable_checkpoint()->set_keep(spec.checkpoint.keep);
   message.mutable_checkpoint()->set_from(spec.checkpoint.from);
   message.mutable_checkpoint()->set_weights_only(spec.checkpoint.weights_only);
@@ -348,6 +349,7 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
   LYNX_ASSIGN_OR_RETURN(spec.recompute_options, OptionsFromProto(message.recompute_options()));
   spec.checkpoint.directory = message.checkpoint().directory();
   spec.checkpoint.every_steps = message.checkpoint().every_steps();
+  spec.checkpoint.copy_every_steps = message.checkpoint().copy_every_steps();
   spec.checkpoint.keep = message.checkpoint().keep();
   spec.checkpoint.from = message.checkpoint().from();
   spec.checkpoint.weights_only = message.checkpoint().weights_only();

@@ -38,15 +38,20 @@ void SetStep(const StepReport& step, v1::StepReport& m) {
   m.set_arena_peak_bytes(step.arena_peak.value);
   m.set_bytes_sent(step.bytes_sent);
   m.set_communication_cpu_ns(step.communication_cpu.value);
+  m.set_copied_steps(step.copied_steps);
+  m.set_copies_skipped(step.copies_skipped);
 }
 
 absl::StatusOr<StepReport> StepOf(const v1::StepReport& m, const std::string& path) {
   StepReport step{.step = m.step(), .loss = m.loss(), .gradient_norm = m.gradient_norm(), .lr = m.lr(),
-                  .tokens = m.tokens(), .bytes_sent = m.bytes_sent()};
+                  .tokens = m.tokens(), .bytes_sent = m.bytes_sent(), .copied_steps = m.copied_steps(),
+                  .copies_skipped = m.copies_skipped()};
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "step"), m.step(), 0, kMaxWireSteps));
   LYNX_RETURN_IF_ERROR(CheckFinite(FieldPath(path, "lr"), m.lr()));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tokens"), m.tokens(), 0, kMaxTokens));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "bytes_sent"), m.bytes_sent(), 0, kMaxWireBytes));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copied_steps"), m.copied_steps(), 0, kMaxWireSteps));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copies_skipped"), m.copies_skipped(), 0, kMaxWireSteps));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_peak_bytes"), m.arena_peak_bytes(), 0, kMaxWireBytes));
   step.arena_peak = Bytes(m.arena_peak_bytes());
   struct Time {
@@ -81,7 +86,8 @@ absl::StatusOr<RankReady> ReadyOf(const v1::RankReady& m, const std::string& pat
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_bytes"), m.arena_bytes(), 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "state_bytes"), m.state_bytes(), 0, kMaxWireBytes));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "backend"), m.backend().size(), 0, 256, "characters"));
-  return RankReady{m.next_step(), Bytes(m.arena_bytes()), Bytes(m.state_bytes()), m.backend()};
+  return RankReady{m.next_step(), Bytes(m.arena_bytes()), Bytes(m.state_bytes()), m.backend(),
+                   m.from_copies()};
 }
 
 absl::StatusOr<CheckpointReport> CheckpointOf(const v1::CheckpointReport& m, const std::string& path) {
@@ -158,6 +164,7 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     m.set_arena_bytes(ready->arena.value);
     m.set_state_bytes(ready->states.value);
     m.set_backend(ready->backend);
+    m.set_from_copies(ready->from_copies);
   } else if (const auto* step = std::get_if<StepReport>(&report)) {
     SetStep(*step, *message.mutable_step());
   } else if (const auto* skipped = std::get_if<StepSkipped>(&report)) {
@@ -187,6 +194,8 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     message.mutable_done()->set_steps(done->steps);
   } else if (const auto* yielded = std::get_if<RankYielded>(&report)) {
     message.mutable_yielded()->set_steps(yielded->steps);
+  } else if (const auto* copies = std::get_if<CopiesNotice>(&report)) {
+    message.mutable_copies()->set_reason(copies->reason);
   } else if (const auto* failure = std::get_if<RankFailure>(&report)) {
     message.mutable_failure()->set_reason(failure->reason);
     message.mutable_failure()->set_peer_lost(failure->peer_lost);
@@ -241,6 +250,10 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.reason"), message.failure().reason().size(), 0,
                                      kMaxReasonLength, "characters"));
       return RankFailure{message.failure().reason(), message.failure().peer_lost()};
+    case v1::RankReport::kCopies:
+      LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "copies.reason"), message.copies().reason().size(), 0,
+                                     kMaxReasonLength, "characters"));
+      return CopiesNotice{message.copies().reason()};
     case v1::RankReport::REPORT_NOT_SET:
       break;
   }

@@ -188,7 +188,8 @@ class Cluster:
             cores = sorted(os.sched_getaffinity(0))
             return [*self.network.command(node), BIN / "lynx-agent", *common, f"--data-dir={self.home}/node{node}/agent",
                     "--devices=cpu:1", "--memory=1GiB", f"--cores={cores[node % len(cores)]}"]
-        return [*self.network.command(node), BIN / "lynx-worker", *common, f"--data-dir={self.home}/node{node}/worker"]
+        return [*self.network.command(node), BIN / "lynx-worker", *common, f"--data-dir={self.home}/node{node}/worker",
+                f"--copies-dir={self.home}/node{node}/copies"]
 
     def names(self):
         return ["server"] + [f"node{n}.{kind}" for n in range(NODES) for kind in ("agent", "worker")]
@@ -391,7 +392,7 @@ def send(pid, number):
 
 
 def kill(cluster, names, node):
-    """Daemons, which are not started again before the fault is mended; of a node its ranks too."""
+    """Daemons, which are not started again before the fault is mended; of a node its ranks and its memory too."""
     with cluster.lock:
         cluster.held.update(names)
         for name in names:
@@ -399,6 +400,8 @@ def kill(cluster, names, node):
     for pid, at, *_ in ranks_of_machine(cluster.home):
         if at == node:
             send(pid, signal.SIGKILL)
+    if node is not None:
+        shutil.rmtree(cluster.home / f"node{node}" / "copies", ignore_errors=True)
 
 
 class Chaos:

@@ -208,6 +208,7 @@ class Controller {
     Nanos drift_not_before;                                 // monotonic: its nodes' speeds are not looked at before
     TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
+    bool from_copies = false;  // in memory, not from a checkpoint
     // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
@@ -242,6 +243,7 @@ class Controller {
     std::string address;       // of the worker, for peers
     std::set<JobId> jobs;      // that have ranks of a live generation here
     std::map<RankKey, RankObservation> ranks;  // of the last report
+    std::set<JobId> copies;    // of whose states it keeps copies in memory; of the last report
     double slowness = 1;       // what its measured times are to be multiplied with, as jobs show that train there
     bool heard = false;        // a worker has reported since this server began
     bool lost = false;
@@ -441,6 +443,11 @@ class Controller {
   void ForgetNode(const NodeId& name);
   static bool Measures(const Node& node, const Job& job);
   WorkerWish WishOf(const Node& node) const;
+
+  // controller_copies.cc: copies of states in the memory of nodes
+  void NoteCopies(Node& node, const std::set<JobId>& copies);
+  std::vector<JobId> EndedOf(const Node& node) const;
+  void TouchHoldersOf(const Job& job);
   AgentWish ShapesFor(const Node& node) const;
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
   void HoldBack(WorkerWish& wish) const;

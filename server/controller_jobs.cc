@@ -451,6 +451,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.slowness_watched = SlownessOf(job);
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;
+  job.from_copies = false;
   job.replanning.began = now_;
   job.replanning.steps_done = 0;
   job.failures = 0;
@@ -491,6 +492,7 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   record.ended = wall_;
   ended_.insert({record.ended, record.submission});
   SetState(job, state, kind, reason);
+  TouchHoldersOf(job);
   schedule_ = true;
 }
 

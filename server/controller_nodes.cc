@@ -86,6 +86,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   node->lost = false;
   TakeWitness(*node, state);
   Renew(*node, event.stream, state);
+  NoteCopies(*node, state.copies);
   std::map<RankKey, RankObservation> ranks;
   for (const RankObservation& rank : state.ranks) {
     ranks[rank.key] = rank;
@@ -294,6 +295,7 @@ WorkerWish Controller::WishOf(const Node& node) const {
   for (const auto& [key, rank] : node.ranks) {
     if (rank.phase == RankPhase::kExited && !IsLive(key, node)) wish.acks.push_back({.key = key, .released = true});
   }
+  wish.ended = EndedOf(node);
   return wish;
 }
 

@@ -64,6 +64,9 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
                               ? "; training goes on"
                               : "; it is the last one, so the ranks keep what they have and try again for a while"));
     Touch(job);
+  } else if (const auto* copies = std::get_if<RankCopiesNotice>(&message.body)) {
+    AddEvent(job, "copies", copies->reason);
+    Touch(job);
   } else if (std::holds_alternative<RankFinished>(message.body)) {
     job.record.ranks[r].finished = true;
     job.ranks[r].finished_at = now_;
@@ -82,6 +85,7 @@ void Controller::FoldStarted(Job& job, int32_t rank, const RankStarted& started)
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStarted(rank, started);
   job.first_step = started.next_step;
+  job.from_copies = started.from_copies;
   record.progress.steps_done = std::max(record.progress.steps_done, started.next_step);
   record.best_steps = std::max(record.best_steps, started.next_step);
   record.base_steps = std::max(record.base_steps, started.next_step);
@@ -275,8 +279,12 @@ void Controller::CheckRunning(Job& job) {
   job.replanning.start_took = now_ - job.replanning.began;
   job.replanning.not_before = now_ + options_.replan_after;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
+  if (job.from_copies) {
+    AddEvent(job, "resumed", absl::StrCat("at step ", first_step, ", from copies of the states in the memory of nodes"));
+  }
   SetState(job, JobState::kRunning, "running",
-           first_step > 0                        ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
+           job.from_copies                       ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")
+           : first_step > 0                        ? absl::StrCat("all ranks run, from the checkpoint of step ", first_step)
            : record.spec->checkpoint.from.empty() ? "all ranks run, from initial weights"
                                                   : absl::StrCat("all ranks run, from the weights in ", record.spec->checkpoint.from));
 }

@@ -131,6 +131,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
     if (event.kind == "replan-kept") metrics_.Replanned(job->id, job->spec->name, "kept");
     if (event.kind == "replanned") metrics_.Replanned(job->id, job->spec->name, "adopted");
     if (event.kind == "replan-forced") metrics_.Replanned(job->id, job->spec->name, "forced");
+    if (event.kind == "resumed") metrics_.ResumedFromCopies(job->id, job->spec->name);
     if (event.kind == "planned") metrics_.Planned(job->id, job->spec->name, *controller_.PlanOf(job->id));
   }
   metrics_.Restarted(job->id, job->spec->name, job->restarts);

@@ -148,7 +148,7 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
       LYNX_RETURN_IF_ERROR(
           CheckSize(FieldPath(path, "ready.backend"), ready.backend().size(), 0, kMaxShortText, "characters"));
       message.body = RankStarted{ready.next_step(), Bytes(ready.arena_bytes()), Bytes(ready.state_bytes()),
-                                 ready.backend()};
+                                 ready.backend(), ready.from_copies()};
       return absl::OkStatus();
     }
     case v1::RankReport::kStep: {
@@ -189,6 +189,11 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
       message.body = RankCheckpointFailed{failed.step(), failed.reason()};
       return absl::OkStatus();
     }
+    case v1::RankReport::kCopies:
+      LYNX_RETURN_IF_ERROR(
+          CheckSize(FieldPath(path, "copies.reason"), m.copies().reason().size(), 0, kMaxReason, "characters"));
+      message.body = RankCopiesNotice{m.copies().reason()};
+      return absl::OkStatus();
     case v1::RankReport::kDone:
       LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "done.steps"), m.done().steps(), 0, kMaxWireSteps));
       message.body = RankFinished{m.done().steps()};
@@ -316,6 +321,11 @@ absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message) {
   state.number = message.number();
   state.renewed = message.renewed();
   state.witness_port = message.witness_port();
+  LYNX_RETURN_IF_ERROR(CheckSize("copies_of_jobs", message.copies_of_jobs().size(), 0, kMaxRanksOfDaemon, "entries"));
+  for (int i = 0; i < message.copies_of_jobs_size(); ++i) {
+    LYNX_RETURN_IF_ERROR(CheckName(FieldPath("", "copies_of_jobs", i), message.copies_of_jobs(i)));
+    state.copies.insert(JobId(message.copies_of_jobs(i)));
+  }
   return state;
 }
 

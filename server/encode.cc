@@ -71,6 +71,7 @@ v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat) {
     to.set_sequence(ack.sequence);
     to.set_released(ack.released);
   }
+  for (const JobId& job : wish.ended) m.add_ended_jobs(job.value);
   m.set_heartbeat_ns(heartbeat.value);
   return m;
 }

@@ -27,6 +27,7 @@ ServerMetrics::ServerMetrics()
       plan_seconds_(Register(prometheus::BuildHistogram(), metric::kPlanSeconds, *registry_)),
       restarts_(Register(prometheus::BuildCounter(), metric::kJobRestarts, *registry_)),
       replans_(Register(prometheus::BuildCounter(), metric::kJobReplans, *registry_)),
+      resumes_from_copies_(Register(prometheus::BuildCounter(), metric::kJobResumesFromCopies, *registry_)),
       steps_(Register(prometheus::BuildCounter(), metric::kJobSteps, *registry_)),
       tokens_(Register(prometheus::BuildCounter(), metric::kJobTokens, *registry_)),
       loss_(Register(prometheus::BuildGauge(), metric::kJobLoss, *registry_)),
@@ -127,6 +128,11 @@ void ServerMetrics::Restarted(const JobId& job, const std::string& name, int32_t
 void ServerMetrics::Replanned(const JobId& job, const std::string& name, const std::string& decision) {
   std::lock_guard lock(mutex_);
   CounterOf(SeriesOf(job, name), replans_, {{"decision", decision}}).Increment();
+}
+
+void ServerMetrics::ResumedFromCopies(const JobId& job, const std::string& name) {
+  std::lock_guard lock(mutex_);
+  CounterOf(SeriesOf(job, name), resumes_from_copies_).Increment();
 }
 
 void ServerMetrics::Planned(const JobId& job, const std::string& name, const Plan& plan) {

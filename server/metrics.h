@@ -38,6 +38,7 @@ class ServerMetrics {
   void Restarted(const JobId& job, const std::string& name, int32_t restarts);
   // `decision`: kept, adopted, forced.
   void Replanned(const JobId& job, const std::string& name, const std::string& decision);
+  void ResumedFromCopies(const JobId& job, const std::string& name);
   void Planned(const JobId& job, const std::string& name, const Plan& plan);
   void Ended(const JobId& job, Nanos now);
   // Drops the series of jobs that ended long before `now` (monotonic, as Ended's).
@@ -65,6 +66,7 @@ class ServerMetrics {
   Histograms& plan_seconds_;
   Counters& restarts_;
   Counters& replans_;
+  Counters& resumes_from_copies_;
   Counters& steps_;
   Counters& tokens_;
   Gauges& loss_;

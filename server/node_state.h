@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -67,6 +68,10 @@ struct RankStarted {
   int64_t next_step = 0;
   Bytes arena, states;
   std::string backend;
+  bool from_copies = false;  // in the memory of nodes
+};
+struct RankCopiesNotice {
+  std::string reason;
 };
 struct RankStep {
   int64_t step = 0;
@@ -116,7 +121,7 @@ struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
   std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankTrace, RankCheckpoint, RankCheckpointFailed,
-               RankFinished, RankGaveWay, RankFault>
+               RankFinished, RankGaveWay, RankFault, RankCopiesNotice>
       body;
 };
 
@@ -136,6 +141,7 @@ struct WorkerState {
   int64_t number = 0;        // 0: the daemon knows nothing of leases
   int32_t witness_port = 0;  // 0: none
   int64_t renewed = 0;       // the newest report that a renewal has come for
+  std::set<JobId> copies;  // jobs of whose states it keeps copies in memory
 };
 
 struct RankAddress {
@@ -169,6 +175,7 @@ struct ReportAck {
 struct WorkerWish {
   std::vector<RankAssignment> ranks;
   std::vector<ReportAck> acks;
+  std::vector<JobId> ended;  // whose copies are to go
 };
 
 // The answer to one report of a worker daemon.

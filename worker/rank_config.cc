@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 5;
+constexpr int32_t kFormat = 6;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -98,6 +98,7 @@ static void Describe(Fields& fields, CheckpointSpec& checkpoint) {
   fields.Field("keep", checkpoint.keep);
   fields.Field("from", checkpoint.from);
   fields.Field("weights_only", checkpoint.weights_only);
+  fields.Field("copy_every_steps", checkpoint.copy_every_steps);
 }
 
 template <class Fields>
@@ -177,6 +178,8 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Objects("peers", config.peers);
   fields.Field("checkpoint_directory", config.checkpoint_directory);
   fields.Field("resume_step", config.resume_step);
+  fields.Field("copies_directory", config.copies_directory);
+  fields.Field("copies_limit_bytes", config.copies_limit);
   fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
   fields.Object("device", config.device);
   fields.Field("threads", config.threads);
@@ -235,6 +238,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   if (config.last_checkpoint_patience < Nanos(0)) {
     fields.Fail("last_checkpoint_patience_ns",
                 absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
+  }
+  if (config.copies_limit < Bytes(0)) {
+    fields.Fail("copies_limit_bytes", absl::StrCat("is ", config.copies_limit.value, "; 0 for none"));
   }
   if (config.pacing_bytes_per_second < 0) {
     fields.Fail("pacing_bytes_per_second", absl::StrCat("is ", config.pacing_bytes_per_second, "; 0 for none"));

@@ -42,6 +42,10 @@ struct RankConfig {
   // Step of the newest checkpoint that the server knows of; -1: none. The rank looks for itself and resumes from the
   // newest whole one that there is (see rank/resume.h); where there is one or should be, it never starts afresh.
   int64_t resume_step = -1;
+  // Where this node keeps copies of states in memory, absolute: one for each worker daemon, so it tells nodes of one host
+  // apart. Empty: it keeps none. `copies_limit`: of all jobs' copies together; 0: what the memory has room for.
+  std::string copies_directory;
+  Bytes copies_limit;
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the last step's checkpoint is tried again
   RankDevice device;
   int32_t threads = 1;             // of the compute library

@@ -19,6 +19,7 @@ const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
 const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
 const char* TypeName(const RankDone&) { return "done"; }
 const char* TypeName(const RankYielded&) { return "yielded"; }
+const char* TypeName(const CopiesNotice&) { return "copies"; }
 const char* TypeName(const RankFailure&) { return "failure"; }
 
 }  // namespace
@@ -31,6 +32,12 @@ static void Describe(Fields& fields, RankReady& ready) {
   fields.Field("arena_bytes", ready.arena);
   fields.Field("states_bytes", ready.states);
   fields.Field("backend", ready.backend);
+  fields.Field("from_copies", ready.from_copies);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, CopiesNotice& notice) {
+  fields.Field("reason", notice.reason);
 }
 
 template <class Fields>
@@ -55,6 +62,8 @@ static void Describe(Fields& fields, StepReport& step) {
   fields.Field("arena_peak_bytes", step.arena_peak);
   fields.Field("bytes_sent", step.bytes_sent);
   fields.Field("communication_cpu_ns", step.communication_cpu);
+  fields.Field("copied_steps", step.copied_steps);
+  fields.Field("copies_skipped", step.copies_skipped);
 }
 
 template <class Fields>

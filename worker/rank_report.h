@@ -19,7 +19,14 @@ struct RankReady {
   Bytes arena;             // allocated
   Bytes states;            // weights, gradients, optimizer, allocated
   std::string backend;
+  bool from_copies = false;  // the states are those of copies in memory; else of a checkpoint, or initial
   bool operator==(const RankReady&) const = default;
+};
+
+// From rank 0: copies in memory are not made, or are not what they should be. Training goes on.
+struct CopiesNotice {
+  std::string reason;
+  bool operator==(const CopiesNotice&) const = default;
 };
 
 struct StepReport {
@@ -33,10 +40,12 @@ struct StepReport {
   Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
   Nanos optimizer;
-  Nanos checkpoint;        // that training waited for checkpoints since the last report
+  Nanos checkpoint;        // that training waited for checkpoints and copies since the last report
   Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
   int64_t bytes_sent = 0;  // in this step
   Nanos communication_cpu; // of the communication thread in this step
+  int64_t copied_steps = 0;    // steps done of the newest copy in memory that all ranks know to be whole; 0: none yet
+  int64_t copies_skipped = 0;  // of this generation: due while the one before was under way, or failed
   bool operator==(const StepReport&) const = default;
 };
 
@@ -102,7 +111,7 @@ struct RankFailure {
 };
 
 using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, TraceReport, CheckpointReport,
-                                CheckpointFailure, RankDone, RankYielded, RankFailure>;
+                                CheckpointFailure, RankDone, RankYielded, RankFailure, CopiesNotice>;
 
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);

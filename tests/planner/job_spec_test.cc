@@ -125,6 +125,7 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
       {[](JobSpec& s) { s.checkpoint.from = std::string(5000, 'd'); }, "checkpoint.from is 5000 char"},
       {[](JobSpec& s) { s.checkpoint.weights_only = true; }, "checkpoint.weightsOnly is true"},
       {[](JobSpec& s) { s.checkpoint.every_steps = -1; }, "checkpoint.everySteps is -1"},
+      {[](JobSpec& s) { s.checkpoint.copy_every_steps = -2; }, "checkpoint.copyEverySteps is -2: must be auto"},
       {[](JobSpec& s) { s.checkpoint.keep = 0; }, "checkpoint.keep is 0"},
       {[](JobSpec& s) { s.max_restarts = -1; }, "maxRestarts is -1"},
   };

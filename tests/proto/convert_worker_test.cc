@@ -21,13 +21,16 @@ StepReport SomeStep() {
                   .recompute_hidden = Nanos(10), .recompute_exposed = Nanos(20), .tensor_wait = Nanos(30),
                   .stall = Nanos(40), .data_parallel_wait = Nanos(50), .norm_wait = Nanos(60),
                   .optimizer = Nanos(70), .checkpoint = Nanos(80), .arena_peak = Bytes(1 << 20),
-                  .bytes_sent = 12345, .communication_cpu = Nanos(90)};
+                  .bytes_sent = 12345, .communication_cpu = Nanos(90),
+                  .copied_steps = 6, .copies_skipped = 2};
   return step;
 }
 
 TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
   const RankReport reports[] = {
       RankReady{3, Bytes(100), Bytes(200), "cpu"},
+      RankReady{3, Bytes(100), Bytes(200), "cpu", true},
+      CopiesNotice{"no room"},
       SomeStep(),
       StepSkipped{7, "the loss is nan"},
       EvaluationReport{8, 2.25, 65536, Nanos(12)},

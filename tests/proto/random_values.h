@@ -91,6 +91,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
     spec.checkpoint.weights_only = Pick(random, 0, 1) == 0;
   }
   spec.checkpoint.every_steps = Pick(random, 0, 1000);
+  spec.checkpoint.copy_every_steps = Pick(random, -1, 1000);
   spec.checkpoint.keep = static_cast<int32_t>(Pick(random, 1, 9));
   spec.max_restarts = static_cast<int32_t>(Pick(random, 0, 9));
   spec.scheduling = {.queue = "q-" + std::to_string(Pick(random, 0, 9)),

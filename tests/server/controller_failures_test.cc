@@ -436,6 +436,44 @@ TEST(ControllerFailuresTest, ACheckpointFailureIsAnEvent) {
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("No space left on device"));
 }
 
+TEST(ControllerFailuresTest, ResumingFromCopiesInMemoryIsAnEventAndSoAreTheirTroubles) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.Exit(job, 3, 137);
+  cluster.ReportAll();
+  cluster.SayAll(job, [](int32_t) { return RankMessage{.body = RankStarted{.next_step = 17, .from_copies = true}}; });
+  EXPECT_EQ(cluster.State(job), JobState::kRunning);
+  const auto events = cluster.Events(job);
+  EXPECT_EQ(events.back().reason, "all ranks run, from copies of step 17 in memory");
+  EXPECT_EQ(events[events.size() - 2].kind, "resumed");
+  EXPECT_EQ(events[events.size() - 2].reason, "at step 17, from copies of the states in the memory of nodes");
+  cluster.Say(job, 0, RankCopiesNotice{"a node has no room for them"});
+  EXPECT_EQ(cluster.Events(job).back().kind, "copies");
+  EXPECT_EQ(cluster.Events(job).back().reason, "a node has no room for them");
+}
+
+// Between generations a job's copies stay; those of a job that has ended, or that nobody knows, are to go.
+TEST(ControllerFailuresTest, CopiesOfEndedAndUnknownJobsAreToGo) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  const std::string node = cluster.NodeOfRank(job, 0);
+  cluster.Node(node).copies = {job};
+  cluster.ReportAll();
+  cluster.Exit(job, 3, 137);
+  cluster.ReportAll();
+  for (const WorkerWish& wish : cluster.Node(node).wishes) EXPECT_TRUE(wish.ended.empty());
+  cluster.Node(node).copies = {job, JobId("unknown")};
+  cluster.ReportAll();
+  EXPECT_EQ(cluster.Node(node).wishes.back().ended, std::vector<JobId>{JobId("unknown")});
+  cluster.AllReady(job);
+  cluster.Send(CancelRequested{0, job});
+  cluster.ReportAll();
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_THAT(cluster.Node(node).wishes.back().ended, ::testing::UnorderedElementsAre(job, JobId("unknown")));
+}
+
 TEST(ControllerFailuresTest, AStepWithoutItsUpdateIsAnEvent) {
   Cluster cluster;
   JobId job;

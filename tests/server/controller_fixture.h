@@ -71,6 +71,7 @@ struct FakeNode {
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest
   std::optional<WorkerWish> last_wish;
+  std::set<JobId> copies;  // in its memory
   std::vector<WorkerWish> wishes;  // all
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
@@ -172,6 +173,7 @@ class Cluster {
       state.witness_port = node.witness_port();
       if (node.hears && node.renewal.has_value()) state.renewed = node.renewal->report;
     }
+    state.copies = node.copies;
     Send(WorkerReported{node.worker_stream, "10.0.0.1", state});
   }
 

@@ -46,6 +46,8 @@ TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
   metrics.Planned(JobId("j1"), "gpt", plan);
   EXPECT_THAT(Page(metrics), Not(HasSubstr("stage=\"1\"")));
   EXPECT_THAT(Page(metrics), HasSubstr("stage=\"0\""));
+  metrics.ResumedFromCopies(JobId("j1"), "gpt");
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_resumes_from_copies_total{job=\"j1\",name=\"gpt\"} 1\n"));
   EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_replans_total{decision=\"forced\",job=\"j1\",name=\"gpt\"} 1\n"));
 }
 

@@ -43,6 +43,9 @@ RankConfig SomeConfig() {
   config.peers = {{"127.0.0.1", 4000}, {"10.0.0.2", 4001}, {"::1", 4002}, {"127.0.0.1", 65535}};
   config.checkpoint_directory = "/var/lib/lynx/job-12";
   config.resume_step = 250;
+  config.copies_directory = "/dev/shm/copies";
+  config.copies_limit = Bytes(7 << 20);
+  config.spec.checkpoint.copy_every_steps = 3;
   config.last_checkpoint_patience = Nanos(77);
   config.device = {DeviceKind::kCuda, 3, "GPU-3"};
   config.threads = 2;
@@ -127,8 +130,9 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"arena_bytes\": 1", "\"arena_bytes\": -1"), "arena_bytes");
   ExpectRejected(Changed("\"resume_step\": 250", "\"resume_step\": -2"), "resume_step");
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
+  ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 5", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 6", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }
@@ -205,6 +209,8 @@ StepReport SomeStep() {
 TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
   const std::vector<RankReport> reports = {
       RankReady{100, Bytes(1 << 20), Bytes(int64_t{3} << 32), "cpu: OpenBLAS 0.3.21 Zen"},
+      RankReady{100, Bytes(1 << 20), Bytes(int64_t{3} << 32), "cpu", true},
+      CopiesNotice{"a node has no room for copies"},
       SomeStep(),
       StepSkipped{41, "the loss is nan"},
       EvaluationReport{42, 5.25, int64_t{1} << 45, Nanos(17)},

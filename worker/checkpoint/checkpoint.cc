@@ -239,6 +239,12 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
   return ReadState(files, std::move(checkpoint), /*weights_only=*/false, context, tp_rank, state, share);
 }
 
+absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentity& identity, const StageContext& context,
+                        int32_t tp_rank, ModelState& state, ReadShare share, FileSystem& files) {
+  LYNX_RETURN_IF_ERROR(CheckSameRun(copies, identity, "resume with what they were made with"));
+  return ReadState(files, copies, /*weights_only=*/false, context, tp_rank, state, share);
+}
+
 absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, const CheckpointIdentity& identity,
                        const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share,
                        FileSystem& files) {

@@ -105,6 +105,13 @@ void PruneCheckpoints(const std::string& directory, const CheckpointIdentity& id
 void DiscardCheckpoint(const std::string& directory, const CheckpointIdentity& identity,
                        FileSystem& files = PosixFileSystem());
 
+struct CheckpointSummary {
+  CheckpointIdentity identity;
+  std::string path;
+  Bytes bytes;  // of all shards
+  std::vector<ShardRecord> files;
+};
+
 // Of several readers of one checkpoint, one that takes the digests of every `of`-th shard, from `index` on. Where all
 // of them say OK, every shard is whole. of = 0: of none, since that is known.
 struct ReadShare {
@@ -123,6 +130,10 @@ absl::Status LoadCheckpoint(const std::string& directory, const CheckpointIdenti
                             const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                             FileSystem& files = PosixFileSystem());
 
+// The same of shards that are not a checkpoint on disk: `files` finds them below copies.path.
+absl::Status LoadCopies(const CheckpointSummary& copies, const CheckpointIdentity& identity, const StageContext& context,
+                        int32_t tp_rank, ModelState& state, ReadShare share, FileSystem& files);
+
 // What of a checkpoint a run begins with.
 enum class StartWith : uint8_t {
   kAll,      // goes on from its step, with its moments; of step 0, as kWeights
@@ -135,12 +146,6 @@ absl::Status LoadStart(const std::string& from, int64_t step, StartWith with, co
                        const StageContext& context, int32_t tp_rank, ModelState& state, ReadShare share = {},
                        FileSystem& files = PosixFileSystem());
 
-struct CheckpointSummary {
-  CheckpointIdentity identity;
-  std::string path;
-  Bytes bytes;  // of all shards
-  std::vector<ShardRecord> files;
-};
 // Visible checkpoints of all jobs, newest first, by their index only (no digests of shards). Each unreadable one is
 // named in `damaged` (unless null) with the reason. An absent directory has none; an error when it cannot be listed.
 absl::StatusOr<std::vector<CheckpointSummary>> ListCheckpoints(const std::string& directory,

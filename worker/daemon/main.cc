@@ -15,6 +15,7 @@
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
 #include "spdlog/spdlog.h"
+#include "worker/copies/copies_directory.h"
 #include "worker/daemon/worker_daemon.h"
 
 namespace lynx {
@@ -27,6 +28,8 @@ struct WorkerFlags {
   std::string data_dir = "/var/lib/lynx/worker";
   std::string rank_binary = BesideThisBinary("lynx-rank");
   std::string link_rate;
+  std::string copies_dir = "auto";
+  int64_t copies_limit_mib = 0;
   std::string metrics_address;
   std::string log_level = "info";
   bool stop_ranks_on_exit = false;
@@ -44,6 +47,11 @@ struct WorkerFlags {
          "pace every connection between ranks to this rate (bytes per second, or such as 1Gbit), to stand for a "
          "slower "
          "network; empty: not paced"},
+        {"copies-dir", &copies_dir,
+         "directory in memory for copies of ranks' states, which outlive the ranks; auto: one in /dev/shm, named for --data-dir; "
+         "empty: this node keeps none"},
+        {"copies-limit-mib", &copies_limit_mib,
+         "the most that copies may take, in MiB; 0: half of the memory that is free when a job's ranks start"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"stop-ranks-on-exit", &stop_ranks_on_exit,
@@ -54,11 +62,32 @@ struct WorkerFlags {
   }
 };
 
+constexpr int64_t kMostMebibytes = int64_t{1} << 30;
+
+// Where copies cannot be kept the node goes without, and says so.
+std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory) {
+  if (flags.copies_dir.empty()) return "";
+  std::error_code error;
+  const std::string directory = flags.copies_dir == "auto"
+                                    ? DefaultCopiesDirectory(data_directory)
+                                    : std::filesystem::absolute(flags.copies_dir, error).lexically_normal().string();
+  const absl::Status made = MakeCopiesDirectory(directory);
+  if (made.ok()) return directory;
+  spdlog::warn("keeps no copies of ranks' states in memory: {}; give another --copies-dir", std::string(made.message()));
+  return "";
+}
+
 absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) {
   SupervisorOptions options;
   std::error_code error;
   options.data_directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   options.rank_binary = flags.rank_binary;
+  options.copies_directory = CopiesDirectoryOf(flags, options.data_directory);
+  if (flags.copies_limit_mib < 0 || flags.copies_limit_mib > kMostMebibytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--copies-limit-mib ", flags.copies_limit_mib, " is not between 0 and ", kMostMebibytes));
+  }
+  options.copies_limit = kMiB * flags.copies_limit_mib;
   options.address = flags.address;
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(options.address, "--address"));
   absl::StatusOr<int64_t> rate = ParseRate(flags.link_rate);

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -14,6 +15,7 @@
 #include "proto/bounds.h"
 #include "proto/convert_worker.h"
 #include "spdlog/spdlog.h"
+#include "worker/copies/copies_directory.h"
 #include "worker/daemon/rank_launch.h"
 
 namespace lynx {
@@ -25,6 +27,7 @@ constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
 constexpr size_t kReasonBytes = 4096;
+constexpr size_t kMostCopiesTold = 1024;
 
 void Log(const absl::Status& status) {
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
@@ -130,6 +133,7 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     found->second.reports.Acknowledge(ack.sequence());
     found->second.released = found->second.released || ack.released();
   }
+  RemoveEndedCopies(desired);
   if (stopping_) return;
   wanted_.emplace();
   for (const v1::RankAssignment& assignment : desired.ranks()) {
@@ -148,6 +152,17 @@ void RankSupervisor::SetDesired(const v1::WorkerDesired& desired) {
     }
     if (!ranks_.contains(key)) TakeUpEnded(key);
     wanted_->insert_or_assign(key, std::move(wanted));
+  }
+}
+
+// Of jobs that have ended, or that the server does not know.
+void RankSupervisor::RemoveEndedCopies(const v1::WorkerDesired& desired) {
+  if (options_.copies_directory.empty()) return;
+  for (const std::string& id : desired.ended_jobs()) {
+    if (!CheckName("ended_jobs", id).ok()) continue;
+    RemoveCopies(options_.copies_directory, JobId(id));
+    spdlog::info("removed the copies of job {} in memory: it has ended", id);
+    changed_ = true;
   }
 }
 
@@ -293,8 +308,10 @@ void RankSupervisor::Listen(const RankKey& key) {
 void RankSupervisor::Start(const RankKey& key) {
   Rank& rank = ranks_.at(key);
   const RankFolder folder = Folder(key);
-  const absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
+  absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
+  config->copies_directory = options_.copies_directory;
+  config->copies_limit = options_.copies_limit;
   absl::StatusOr<LaunchedRank> launched =
       LaunchRank(folder, *config, rank.record.address, rank.socket.get(), options_.rank_binary, options_.lease_file());
   if (!launched.ok()) return Refuse(key, std::string(launched.status().message()));
@@ -365,6 +382,8 @@ bool RankSupervisor::HasNews() const {
 
 void RankSupervisor::Fill(v1::WorkerReport& report) {
   changed_ = false;
+  const std::vector<JobId> copies = JobsWithCopies(options_.copies_directory);
+  for (size_t i = 0; i < std::min(copies.size(), kMostCopiesTold); ++i) report.add_copies_of_jobs(copies[i].value);
   size_t report_bytes = 0, log_bytes = 0;
   for (auto& [key, rank] : ranks_) {
     FillReports(key, rank, report, report_bytes);

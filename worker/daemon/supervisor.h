@@ -36,6 +36,8 @@ struct SupervisorOptions {
   std::string rank_binary;
   std::string address;  // numeric, of this node; ranks listen there
   int64_t pacing_bytes_per_second = 0;
+  std::string copies_directory;  // absolute; empty: the node keeps no copies of states in memory
+  Bytes copies_limit;            // 0: what the memory has room for
   Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
   size_t kept_folders = 50;    // of ranks that are over
 
@@ -112,6 +114,7 @@ class RankSupervisor {
   void Forget(const RankKey& key);
   void End(Rank& rank, const RankEnding& ending);
   void CountRunning();
+  void RemoveEndedCopies(const v1::WorkerDesired& desired);
 
   void FillReports(const RankKey& key, Rank& rank, v1::WorkerReport& report, size_t& report_bytes) const;
   void FillStatus(const RankKey& key, Rank& rank, v1::RankStatus& status) const;

@@ -484,6 +484,10 @@ absl::StatusOr<TransferTicket> Engine::StartWorldSum() {
   LYNX_ASSIGN_OR_RETURN(StepSums own, sums_.Fetch());
   if (coordinates_.tp != 0) own.loss = 0;
   own.yields = std::exchange(asks_to_yield_, false) ? 1 : 0;
+  const CopyVotes copies = own_copy_votes_ ? own_copy_votes_() : CopyVotes{};
+  own.copies_busy = copies.idle ? 0 : 1;
+  own.copies_failed = copies.whole ? 0 : 1;
+  own.copies_unwanted = copies.wanted ? 0 : 1;
   return world_sum_.Start(own, communicator_);
 }
 
@@ -492,6 +496,7 @@ absl::Status Engine::TakeSums() {
   loss_ = sums.loss / TokensOf(config_.train, config_.context);
   gradient_norm_ = std::sqrt(sums.squared_norm);
   yields_ = sums.yields > 0;
+  copy_votes_ = {.idle = sums.copies_busy == 0, .whole = sums.copies_failed == 0, .wanted = sums.copies_unwanted == 0};
   skip_reason_.clear();
   if (std::isfinite(loss_) && std::isfinite(gradient_norm_)) {
     skips_in_a_row_ = 0;

@@ -16,6 +16,7 @@
 #define LYNX_WORKER_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,6 +84,11 @@ class Engine {
   void AskToYield() { asks_to_yield_ = true; }
   // Whether any rank had asked so by the end of the last step: the same on every rank. Asking is over with the answer.
   bool yields() const { return yields_; }
+
+  // Who says for this rank, when a step's sums are made, how it is with copies in memory. Null: it has none.
+  void SetCopyVotes(std::function<CopyVotes()> votes) { own_copy_votes_ = std::move(votes); }
+  // What all ranks said by the end of the last step: each of it only if all did. The same on every rank.
+  const CopyVotes& copy_votes() const { return copy_votes_; }
 
   // Why the last step's update was left out; empty: it was not.
   const std::string& skip_reason() const { return skip_reason_; }
@@ -189,6 +195,8 @@ class Engine {
   double gradient_norm_ = 0;
   std::string skip_reason_;
   bool asks_to_yield_ = false, yields_ = false;
+  std::function<CopyVotes()> own_copy_votes_;
+  CopyVotes copy_votes_;
   int32_t skips_in_a_row_ = 0;
 };
 

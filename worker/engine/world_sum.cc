@@ -30,6 +30,9 @@ StepSums WorldSum::Sums() const {
     total.squared_norm += one.squared_norm;
     total.loss += one.loss;
     total.yields += one.yields;
+    total.copies_busy += one.copies_busy;
+    total.copies_failed += one.copies_failed;
+    total.copies_unwanted += one.copies_unwanted;
   }
   return total;
 }

@@ -1,5 +1,5 @@
-// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm, the loss, and how many
-// ranks would have the run give way).
+// WorldSum: the few doubles that all ranks add up at the end of a step (the squared gradient norm, the loss, how many ranks
+// would have the run give way, and what they say of copies in memory).
 //
 // They travel as an all-gather of their bytes and every rank adds them in the order of ranks: so the sums are in full
 // double precision, the same bits on every rank, and a not-a-number arrives as one.
@@ -20,6 +20,15 @@ struct StepSums {
   double squared_norm = 0;  // of all gradients, each parameter once
   double loss = 0;          // over all tokens of the global batch
   double yields = 0;        // ranks that were asked to give way
+  // Ranks that are still busy with the last copy in memory, whose part of it failed, and that want none yet.
+  double copies_busy = 0, copies_failed = 0, copies_unwanted = 0;
+};
+
+// What a rank says of copies of its states in memory when a step ends; and what all of them said.
+struct CopyVotes {
+  bool idle = true;     // the last one is over
+  bool whole = true;    // and it went well
+  bool wanted = false;  // the next one may begin after this step
 };
 
 class WorldSum {

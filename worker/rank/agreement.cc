@@ -40,6 +40,22 @@ absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own
   return statuses;
 }
 
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, GatherValues(static_cast<int64_t>(own.size()), seat));
+  const auto longest = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  const size_t slot_floats = (longest + sizeof(float) - 1) / sizeof(float);
+  std::vector<std::string> texts(seat.ranks);
+  if (slot_floats == 0) return texts;
+  std::vector<float> slots(seat.ranks * slot_floats);  // bytes: a gather only moves them
+  std::memcpy(&slots[seat.rank * slot_floats], own.data(), own.size());
+  LYNX_RETURN_IF_ERROR(GatherSlots(slots, static_cast<int64_t>(slot_floats), seat));
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    LYNX_CHECK(sizes[rank] >= 0);
+    texts[rank].assign(reinterpret_cast<const char*>(&slots[rank * slot_floats]), static_cast<size_t>(sizes[rank]));
+  }
+  return texts;
+}
+
 absl::Status FirstFailure(const std::vector<absl::Status>& statuses) {
   for (size_t rank = 0; rank < statuses.size(); ++rank) {
     if (!statuses[rank].ok()) return Annotate(statuses[rank], absl::StrCat("rank ", rank));

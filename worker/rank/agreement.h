@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct Seat {
 // The statuses of all ranks, by rank, on every rank. No rank returns before every rank has called. An error is the
 // communicator's.
 absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const Seat& seat);
+
+// The texts of all ranks, by rank, on every rank, however long; as GatherStatuses.
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat);
 
 // OK if all are; else the first failing rank's code, with "rank N: " before its message.
 absl::Status FirstFailure(const std::vector<absl::Status>& statuses);

@@ -18,9 +18,12 @@
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
 #include "worker/rank/checkpoint_writer.h"
+#include "worker/rank/copy_resume.h"
+#include "worker/rank/copy_writer.h"
 #include "worker/rank/device_transport.h"
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
+#include "worker/rank/peer_copies.h"
 #include "worker/rank/resume.h"
 #include "worker/rank/run_log.h"
 
@@ -59,10 +62,12 @@ bool IsPeerLoss(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Of the shard that this rank writes: weights and both moments.
+// Of this rank's states: weights and both moments.
+Bytes FullShardBytes(ModelState& state) { return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes())); }
+
+// Of the shard that this rank writes.
 Bytes ShardBytesOf(ModelState& state, const RankCoordinates& coordinates) {
-  if (coordinates.dp != 0 && !state.shares_updates()) return Bytes(0);
-  return Bytes(static_cast<int64_t>(3 * state.first_moments().size_bytes()));
+  return coordinates.dp != 0 && !state.shares_updates() ? Bytes(0) : FullShardBytes(state);
 }
 
 CheckpointIdentity IdentityOf(const RankConfig& config, const Dataset& dataset) {
@@ -84,6 +89,7 @@ struct Training {
   IdleLimit& idle_limit;
   Bytes checkpoint_bytes;
   CheckpointWriter& checkpoints;
+  CopyWriter& copies;
   ReportFile& reports;
   RunLog* log;  // null but on rank 0
   const Cancellation& cancellation;
@@ -129,6 +135,8 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   const bool tells = training.config.rank == 0;
   LYNX_ASSIGN_OR_RETURN(StepReport report, training.engine.RunStep(step));
   report.checkpoint = checkpoint_time;
+  report.copied_steps = training.copies.copied_steps();
+  report.copies_skipped = training.copies.skipped();
   training.idle_limit.Took(report.duration);
   training.reports.Append(report);
   if (training.traces && IsTracedStep(step - training.first + 1)) AppendTrace(training, step);
@@ -147,7 +155,10 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
 absl::StatusOr<bool> Yield(const Training& training, int64_t steps_done) {
   const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
   LYNX_ASSIGN_OR_RETURN(const bool visible, training.checkpoints.WriteNow(steps_done));
-  if (visible) training.reports.Append(RankYielded{.steps = steps_done});
+  if (visible) {
+    training.copies.Drop();
+    training.reports.Append(RankYielded{.steps = steps_done});
+  }
   return visible;
 }
 
@@ -170,16 +181,19 @@ absl::StatusOr<RunEnd> Train(const Training& training) {
       next_yield = done + kStepsBetweenYields;
       continue;
     }
+    const Nanos begin = clock.Monotonic();
+    training.copies.AfterStep(done, training.engine.copy_votes());
+    checkpoint_time = clock.Monotonic() - begin;
     const bool writes = WritesCheckpoint(spec, done);
     if (!writes && !training.checkpoints.under_way()) continue;
     const CheckpointPatience patience(training.idle_limit, training.checkpoint_bytes);
-    const Nanos begin = clock.Monotonic();
     LYNX_RETURN_IF_ERROR(training.checkpoints.Poll());
     if (writes) {
       LYNX_RETURN_IF_ERROR(done == steps ? training.checkpoints.WriteLast(done) : training.checkpoints.Write(done));
     }
     checkpoint_time = clock.Monotonic() - begin;
   }
+  training.copies.Drop();
   training.reports.Append(RankDone{.steps = steps});
   return RunEnd::kDone;
 }
@@ -189,6 +203,19 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenHeldOut(const RankConfig& config) {
   if (config.spec.train.eval_every == 0) return std::unique_ptr<Dataset>();
   const DataSpec held_out{.kind = config.spec.data.kind, .path = config.spec.data.validation_path};
   return OpenDataset(held_out, config.context.model.seq, config.context.model.vocab, config.spec.train.seed);
+}
+
+// From the newest states that there are, in memory or on disk.
+absl::StatusOr<ResumePoint> ResumeFrom(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+                                       PeerCopies* peer_copies, ModelState& state, ReportFile& reports) {
+  std::unique_ptr<CopyResume> copies;
+  if (peer_copies != nullptr) {
+    LYNX_ASSIGN_OR_RETURN(copies, CopyResume::Begin(config, *peer_copies, seat, reports));
+  }
+  LYNX_ASSIGN_OR_RETURN(const ResumePoint point,
+                        LoadResumePoint(config, run, seat, copies.get(), state, reports));
+  if (copies != nullptr) copies->MarkResumed(point.steps_done);
+  return point;
 }
 
 // Everything that follows the meeting of the peers. An error of this rank's own must reach them: see Run.
@@ -218,16 +245,24 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
   IdleLimit idle_limit(between_devices);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
-  int64_t first = 0;
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<PeerCopies> peer_copies,
+                        PeerCopies::Meet(config, run, FullShardBytes(state), seat, reports));
+  ResumePoint resumed;
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
-    LYNX_ASSIGN_OR_RETURN(first, LoadResumePoint(config, run, seat, state, reports));
+    LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, seat, peer_copies.get(), state, reports));
     LYNX_RETURN_IF_ERROR(engine->GatherWeights());
   }
-  reports.Append(RankReady{
-      .next_step = first, .arena = engine->arena(), .states = state.bytes(), .backend = backend.Name()});
+  const int64_t first = resumed.steps_done;
+  reports.Append(RankReady{.next_step = first,
+                           .arena = engine->arena(),
+                           .states = state.bytes(),
+                           .backend = backend.Name(),
+                           .from_copies = resumed.from_copies});
   CheckpointWriter checkpoints(config, run, seat, state, reports);
   const RealClock clock;
+  CopyWriter copies(config, run, peer_copies.get(), state, reports, clock);
+  if (copies.makes()) engine->SetCopyVotes([&] { return copies.Votes(); });
   std::optional<RunLog> log;
   if (config.rank == 0) log.emplace(config, first, clock);
   return Train({.config = config,
@@ -238,6 +273,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .idle_limit = idle_limit,
                 .checkpoint_bytes = checkpoint_bytes,
                 .checkpoints = checkpoints,
+                .copies = copies,
                 .reports = reports,
                 .log = log ? &*log : nullptr,
                 .cancellation = cancellation});

@@ -21,6 +21,7 @@ constexpr int64_t kInitialStates = -1;
 struct NextLoad {
   int64_t step = kInitialStates;
   int64_t start = 0;  // 1: of checkpoint.from, not of the job's own directory
+  int64_t generation = 0;  // that wrote it
 };
 
 StartWith StartWithOf(const CheckpointSpec& checkpoint) {
@@ -57,7 +58,8 @@ class Search {
   // What to load next, or kInitialStates; an error when there is nothing and should be.
   absl::StatusOr<NextLoad> Next() const {
     if (next_ < candidates_.size()) {
-      const NextLoad next{candidates_[next_].identity.step, starts_ ? 1 : 0};
+      const CheckpointIdentity& identity = candidates_[next_].identity;
+      const NextLoad next{identity.step, starts_ ? 1 : 0, identity.generation.value};
       LYNX_RETURN_IF_ERROR(CheckWayAhead(StepsDone(config_->spec.checkpoint, next)));
       if (starts_) LYNX_RETURN_IF_ERROR(CheckStepsLeft(next));
       return next;
@@ -134,14 +136,23 @@ class Search {
 // A damaged checkpoint, or one that not every rank can see; anything else would befall an older one as well.
 bool IsLoss(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
-// What to try next, on every rank what rank 0's search says.
-absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, const Seat& seat) {
+// What to try next, on every rank what rank 0's search says. Where copies are to be had, no checkpoint need be.
+absl::StatusOr<NextLoad> Agree(const std::optional<Search>& search, bool copies, const Seat& seat) {
   NextLoad own;
   if (search.has_value()) {
-    LYNX_ASSIGN_OR_RETURN(own, search->Next());
+    const absl::StatusOr<NextLoad> next = search->Next();
+    if (!next.ok() && !(copies && IsLoss(next.status()))) return next.status();
+    if (next.ok()) own = *next;
   }
   LYNX_ASSIGN_OR_RETURN(const std::vector<NextLoad> all, GatherValues(own, seat));
   return all[0];
+}
+
+// Whether the copies are of a later step, and of the same line of generations: a generation that wrote a checkpoint goes back to
+// none that an older one made after it.
+bool Newer(const WholeCopies& copies, int64_t steps_done, const NextLoad& disk) {
+  const bool older_line = disk.start == 0 && copies.identity.generation.value < disk.generation;
+  return copies.identity.step > steps_done && !older_line;
 }
 
 // How each rank fared with its part of the checkpoint.
@@ -171,22 +182,32 @@ absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason)
                                                     ") has been replaced: ", std::string(reason.message())));
 }
 
-absl::StatusOr<int64_t> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
-                                        ModelState& state, ReportFile& reports) {
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+                                            CopyResume* copies, ModelState& state, ReportFile& reports) {
   std::optional<Search> search;
   if (seat.rank == 0) {
     LYNX_ASSIGN_OR_RETURN(search, Search::Begin(config, run));
   }
   while (true) {
-    LYNX_ASSIGN_OR_RETURN(const NextLoad next, Agree(search, seat));
-    if (next.step == kInitialStates) return 0;
+    const bool any_copies = copies != nullptr && copies->current().has_value();
+    LYNX_ASSIGN_OR_RETURN(const NextLoad next, Agree(search, any_copies, seat));
+    if (any_copies && Newer(*copies->current(), StepsDone(config.spec.checkpoint, next), next)) {
+      const int64_t step = copies->current()->identity.step;
+      LYNX_ASSIGN_OR_RETURN(const bool loaded, copies->Load(run, state));
+      if (loaded) return ResumePoint{step, true};
+      continue;
+    }
+    if (next.step == kInitialStates) {
+      if (copies == nullptr || !copies->touched()) return ResumePoint{};
+      return absl::DataLossError("the copies in memory could not be loaded, and there is no checkpoint to go on from");
+    }
     LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> loaded, LoadStep(config, run, next, seat, state));
     const absl::Status failure = FirstFailure(loaded);
     const auto may_pass = [](const absl::Status& status) { return status.ok() || IsLoss(status); };
     if (!std::all_of(loaded.begin(), loaded.end(), may_pass)) return failure;
     if (failure.ok()) {
       if (search.has_value() && next.start == 0) ReportNewer(config, search->Current(), reports);
-      return StepsDone(config.spec.checkpoint, next);
+      return ResumePoint{StepsDone(config.spec.checkpoint, next), false};
     }
     if (search.has_value()) search->PassOver(failure);
   }

@@ -7,6 +7,9 @@
 // with a machine. So the directory decides, and the server learns by a report. No generation begins afresh where
 // there was a checkpoint: if none is whole, that is an error.
 //
+// What the nodes hold in memory (copy_resume.h) is newer as a rule; then the ranks go on from that, and the directory is only
+// claimed. All ranks know what both have, so all choose the same.
+//
 // A job that has none, nor ever had, begins with what its checkpoint.from names, if it names anything: the newest whole
 // checkpoint there, of whatever job.
 //
@@ -20,18 +23,24 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
+#include "worker/rank/copy_resume.h"
 #include "worker/rank/report_file.h"
 #include "worker/rank_config.h"
 
 namespace lynx {
 
-// Returns the number of steps done: 0 with `state` as it was or with weights of another run, or that of the
-// checkpoint loaded into it. `run` is the job's identity, whatever its step. Errors: FailedPrecondition when a newer
+struct ResumePoint {
+  int64_t steps_done = 0;
+  bool from_copies = false;
+};
+// From `copies`, unless null, where these are newer than what is on disk. The number of steps done is 0 with `state` as it was
+// or with weights of another run, or that of the checkpoint or the copies loaded into it. `run` is the job's identity, whatever
+// its step. Errors: FailedPrecondition when a newer
 // generation has begun, another job's checkpoint stands where this run will come to write one, or the run cannot
 // begin with what checkpoint.from names; NotFound or DataLoss when there should be a checkpoint and none is whole
 // (naming what is wrong with each); the communicator's; others as errno says.
-absl::StatusOr<int64_t> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
-                                        ModelState& state, ReportFile& reports);
+absl::StatusOr<ResumePoint> LoadResumePoint(const RankConfig& config, const CheckpointIdentity& run, const Seat& seat,
+                                            CopyResume* copies, ModelState& state, ReportFile& reports);
 
 // The error of a generation that finds that a newer one has begun.
 absl::Status ReplacedError(const RankConfig& config, const absl::Status& reason);

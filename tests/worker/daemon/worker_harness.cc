@@ -168,6 +168,7 @@ void FakeCluster::Record(const v1::WorkerReport& report) {
     told_.stream_reports.push_back(rank);
   }
   told_.ranks.assign(report.ranks().begin(), report.ranks().end());
+  told_.copies_of_jobs.assign(report.copies_of_jobs().begin(), report.copies_of_jobs().end());
   for (const v1::RankLogLines& log : report.logs()) {
     EXPECT_LE(log.lines_size(), 100);
     told_.lines.insert(told_.lines.end(), log.lines().begin(), log.lines().end());
@@ -264,6 +265,9 @@ void WorkerTest::StartDaemon(const std::vector<std::string>& flags) {
                                    "--data-dir",
                                    data_};
   argv.insert(argv.end(), flags.begin(), flags.end());
+  if (std::find(flags.begin(), flags.end(), "--copies-dir") == flags.end()) {
+    argv.insert(argv.end(), {"--copies-dir", folder_ + "/copies"});
+  }
   if (std::find(flags.begin(), flags.end(), "--rank-binary") == flags.end()) {
     argv.insert(argv.end(), {"--rank-binary", std::string(LYNX_BINARY_DIR) + "/bin/fake_rank"});
   }

@@ -58,6 +58,40 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_EQ(StartedPids(0), std::vector<pid_t>{pid});
 }
 
+// They are told of, outlive the daemon, and go when the server says that their job has ended.
+TEST_F(WorkerTest, CopiesOfEndedJobsGoAndOthersStay) {
+  const std::string copies = folder_ + "/copies";
+  for (const char* job : {"ended", "running"}) {
+    ASSERT_TRUE(MakeDirectories(copies + "/" + job).ok());
+    ASSERT_TRUE(WriteFileDurably(copies + "/" + job + "/shard", "states").ok());
+  }
+  StartDaemon({"--copies-limit-mib", "7"});
+  const std::vector<std::string> both = {"ended", "running"}, one = {"running"};
+  ASSERT_TRUE(cluster_.WaitUntil("told of both", [&](const Told& told) { return told.copies_of_jobs == both; }));
+  v1::WorkerDesired desired;
+  desired.add_ended_jobs("ended");
+  desired.add_ended_jobs("../data");  // no job's name
+  cluster_.Want(desired);
+  ASSERT_TRUE(cluster_.WaitUntil("told of one", [&](const Told& told) { return told.copies_of_jobs == one; }));
+  EXPECT_FALSE(std::filesystem::exists(copies + "/ended"));
+  EXPECT_TRUE(std::filesystem::exists(copies + "/running/shard"));
+  EXPECT_TRUE(std::filesystem::exists(data_));
+
+  RunRank(MakeAssignment("j1", 1, 0));
+  const absl::StatusOr<RankConfig> config = ParseRankConfig(*ReadFile(data_ + "/ranks/j1.g1.r0/config.json"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->copies_directory, copies);
+  EXPECT_EQ(config->copies_limit, kMiB * 7);
+}
+
+TEST_F(WorkerTest, ADaemonThatCannotKeepCopiesGoesWithout) {
+  ASSERT_TRUE(WriteFileDurably(folder_ + "/file", "").ok());
+  StartDaemon({"--copies-dir", folder_ + "/file"});
+  RunRank(MakeAssignment("j1", 1, 0));
+  EXPECT_EQ(ParseRankConfig(*ReadFile(data_ + "/ranks/j1.g1.r0/config.json"))->copies_directory, "");
+  EXPECT_NE(DaemonLog().find("keeps no copies of ranks' states in memory"), std::string::npos) << DaemonLog();
+}
+
 TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
   StartDaemon();
   RunRank(MakeAssignment("j1", 1, 0));
@@ -232,10 +266,13 @@ TEST_F(WorkerTest, WrongFlagsEndWithCodeTwoAndASentence) {
   EXPECT_EQ(WaitForDaemon().code, 2);
   StartDaemon({"--adress", "127.0.0.1"});
   EXPECT_EQ(WaitForDaemon().code, 2);
+  StartDaemon({"--copies-limit-mib", "-1"});
+  EXPECT_EQ(WaitForDaemon().code, 2);
   const std::string log = DaemonLog();
   EXPECT_NE(log.find("'loud' is not one of"), std::string::npos) << log;
   EXPECT_NE(log.find("--link-rate: 'fast' is not a rate"), std::string::npos) << log;
   EXPECT_NE(log.find("did you mean --address?"), std::string::npos) << log;
+  EXPECT_NE(log.find("--copies-limit-mib -1 is not between 0 and"), std::string::npos) << log;
 }
 
 TEST_F(WorkerTest, TwoDaemonsOnOneDataDirectoryAreRefused) {

@@ -40,6 +40,18 @@ TEST(Agreement, ValuesArriveBitForBit) {
   });
 }
 
+TEST(Agreement, TextsOfAnyLengthArrive) {
+  RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
+    const std::vector<std::string> sent = {"", std::string(100'001, 'x'), std::string("a\0b", 3), "yz"};
+    const auto texts = GatherTexts(sent[static_cast<size_t>(rank)], {rank, 4, communicator});
+    ASSERT_TRUE(texts.ok()) << texts.status();
+    EXPECT_TRUE(*texts == sent);
+    const auto none = GatherTexts("", {rank, 4, communicator});
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_EQ(*none, std::vector<std::string>(4));
+  });
+}
+
 TEST(AgreeOnNccl, AllHaveItOrNoneHas) {
   for (const std::string& nccl : {std::string("NCCL 2.28.3"), std::string()}) {
     RunRanks(kFour, [&](int32_t rank, Communicator& communicator) {

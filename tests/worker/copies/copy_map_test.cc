@@ -1,0 +1,102 @@
+#include "worker/copies/copy_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "worker/checkpoint/checkpoint_index.h"
+
+namespace lynx {
+namespace {
+
+using testing::ElementsAre;
+
+// `each`: consecutive ranks of one node.
+std::vector<int32_t> Nodes(int32_t ranks, int32_t each) {
+  std::vector<int32_t> nodes;
+  for (int32_t rank = 0; rank < ranks; ++rank) nodes.push_back(rank / each);
+  return nodes;
+}
+
+TEST(CopyMapTest, NodesAreHostsAndDirectories) {
+  EXPECT_THAT(NodeNumbers({{"10.0.0.2", "a"}, {"10.0.0.1", "a"}, {"10.0.0.2", "a"}, {"10.0.0.2", "b"}}),
+              ElementsAre(0, 1, 0, 2));
+  EXPECT_THAT(RanksOfNode({0, 1, 0, 2}, 0), ElementsAre(0, 2));
+}
+
+TEST(CopyMapTest, EachShardHasTwoPlacesOnDifferentNodes) {
+  const ParallelLayout layouts[] = {{2, 2, 1}, {1, 2, 2}, {4, 2, 2}, {2, 1, 4}, {1, 8, 1}};
+  for (ParallelLayout layout : layouts) {
+    for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer}) {
+      layout.zero = zero;
+      const int32_t ranks = layout.ranks();
+      for (int32_t each = 1; each < ranks; each *= 2) {
+        const std::vector<int32_t> nodes = Nodes(ranks, each);
+        const std::vector<ShardKeepers> shards = KeepersOf(layout, nodes);
+        const std::vector<std::string> files = ShardFiles(layout);
+        ASSERT_EQ(shards.size(), files.size());
+        std::set<int32_t> writers;
+        for (size_t i = 0; i < shards.size(); ++i) {
+          EXPECT_EQ(shards[i].file, files[i]);
+          ASSERT_GE(shards[i].second, 0);
+          EXPECT_NE(nodes[static_cast<size_t>(shards[i].first)], nodes[static_cast<size_t>(shards[i].second)]);
+          // A rank writes one shard: its own.
+          EXPECT_TRUE(writers.insert(shards[i].first).second);
+          if (!shards[i].sent) EXPECT_TRUE(writers.insert(shards[i].second).second);
+        }
+      }
+    }
+  }
+}
+
+TEST(CopyMapTest, ReplicasOnTwoNodesSendNothing) {
+  // tp 2, pp 1, dp 2: replica 0 is node 0, replica 1 is node 1.
+  const std::vector<ShardKeepers> shards = KeepersOf({2, 1, 2}, Nodes(4, 2));
+  ASSERT_EQ(shards.size(), 2u);
+  for (const ShardKeepers& shard : shards) {
+    EXPECT_FALSE(shard.sent);
+    const RankCoordinates first = CoordinatesOf({2, 1, 2}, shard.first), second = CoordinatesOf({2, 1, 2}, shard.second);
+    EXPECT_EQ(first.tp, second.tp);
+    EXPECT_NE(first.dp, second.dp);
+  }
+}
+
+// With ZeRO each replica has a part of the states that no other one has.
+TEST(CopyMapTest, SharesOfReplicasAreSent) {
+  ParallelLayout layout{2, 1, 2};
+  layout.zero = ZeroStage::kOptimizer;
+  const std::vector<ShardKeepers> shards = KeepersOf(layout, Nodes(4, 2));
+  ASSERT_EQ(shards.size(), 4u);
+  for (const ShardKeepers& shard : shards) EXPECT_TRUE(shard.sent);
+}
+
+TEST(CopyMapTest, ReplicasOfOneNodeSendOneCopy) {
+  // All replicas of a stage on one node.
+  const ParallelLayout layout{1, 2, 2};
+  std::vector<int32_t> nodes;
+  for (int32_t rank = 0; rank < 4; ++rank) nodes.push_back(CoordinatesOf(layout, rank).stage);
+  const std::vector<ShardKeepers> shards = KeepersOf(layout, nodes);
+  ASSERT_EQ(shards.size(), 2u);
+  for (const ShardKeepers& shard : shards) EXPECT_TRUE(shard.sent);
+}
+
+// What each node takes of others is spread over its ranks.
+TEST(CopyMapTest, PartnersAreSpreadOverRanks) {
+  const std::vector<int32_t> nodes = Nodes(8, 4);
+  std::map<int32_t, int> taken;
+  for (const ShardKeepers& shard : KeepersOf({4, 2, 1}, nodes)) ++taken[shard.second];
+  EXPECT_EQ(taken.size(), 8u);
+  for (const auto& [rank, shards] : taken) EXPECT_EQ(shards, 1) << rank;
+}
+
+TEST(CopyMapTest, OneNodeKeepsItsOwnOnly) {
+  for (const ShardKeepers& shard : KeepersOf({2, 2, 1}, Nodes(4, 4))) {
+    EXPECT_EQ(shard.second, -1);
+    EXPECT_FALSE(shard.sent);
+  }
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,254 @@
+// Copies on their way from rank to rank: a server and its clients, and what they do with everything else that comes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "common/digest.h"
+#include "tests/worker/checkpoint/checkpoint_world.h"
+#include "tests/worker/test_folder.h"
+#include "worker/checkpoint/checkpoint_index.h"
+#include "worker/checkpoint/shard.h"
+#include "worker/copies/copy_client.h"
+#include "worker/copies/copy_files.h"
+#include "worker/copies/copy_server.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const ParallelLayout kLayout{.tp = 2, .pp = 2, .dp = 1};
+
+std::string Pattern(size_t bytes) {
+  std::string text(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
+  return text;
+}
+
+// Node 0 sends, node 1 takes.
+class CopyTransferTest : public testing::Test {
+ protected:
+  CopyTransferTest()
+      : world_(kLayout), here_(folder_.Path("here"), JobId("job-1")), there_(folder_.Path("there"), JobId("job-1")) {
+    EXPECT_TRUE(here_.Create().ok() && there_.Create().ok());
+    auto server = CopyServer::Listen({.host = "127.0.0.1", .run = world_.Identity(0), .most_connections = 8}, there_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    server_->Serve(token_, ShardFiles(kLayout));
+  }
+  PeerAddress address() const { return {"127.0.0.1", server_->port()}; }
+
+  // A file of node 0 with that content, and its record.
+  CopyRecord WriteHere(int64_t step, const std::string& file, const std::string& content) {
+    CopyRecord record{world_.Identity(step), {file, Bytes(static_cast<int64_t>(content.size())), Sha256Hex(content)}};
+    const auto fd = here_.BeginShard(record.key(), std::nullopt);
+    EXPECT_TRUE(fd.ok() && WriteAll(fd->get(), content, "it").ok() && here_.Complete(record).ok());
+    return record;
+  }
+  absl::Status Send(CopyClient& client, const CopyRecord& record, int64_t replaced = -1) {
+    const auto fd = here_.OpenShard(record.key());
+    EXPECT_TRUE(fd.ok());
+    return client.Put(record.key(), replaced, fd->get(), record.shard);
+  }
+
+  const TestFolder folder_;
+  CheckpointWorld world_;
+  const CopyStore here_, there_;
+  const CopyToken token_ = RandomCopyToken();
+  std::unique_ptr<CopyServer> server_;
+  const std::string file_ = ShardFile(kLayout, 0, 0, 0);
+};
+
+TEST_F(CopyTransferTest, AShardArrivesAndIsReadBack) {
+  const std::string content = Pattern(5'000'000);
+  const CopyRecord record = WriteHere(3, file_, content);
+  CopyClient client(address(), token_, 0);
+  ASSERT_TRUE(Send(client, record).ok());
+  ASSERT_EQ(there_.List().copies.size(), 1u);
+  EXPECT_TRUE(there_.Verify(record).ok());
+  std::string part(4'500'000, '\0');
+  ASSERT_TRUE(client.Get(record.key(), 123'456, part).ok());
+  EXPECT_TRUE(part == content.substr(123'456, part.size()));
+  EXPECT_EQ(client.Get(record.key(), 4'999'999, part).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(client.Get({Generation(1), 4, file_}, 0, part).code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(client.Get(record.key(), 0, part).ok());  // the connection is as good as before
+}
+
+TEST_F(CopyTransferTest, TheNextStepTakesThePlaceOfAnOlderOne) {
+  CopyClient client(address(), token_, 0);
+  ASSERT_TRUE(Send(client, WriteHere(3, file_, "three")).ok());
+  ASSERT_TRUE(Send(client, WriteHere(4, file_, "four")).ok());
+  ASSERT_TRUE(Send(client, WriteHere(5, file_, "5"), 3).ok());
+  const NodeCopies listed = there_.List();
+  ASSERT_EQ(listed.copies.size(), 2u);
+  EXPECT_EQ(listed.copies[0].identity.step, 4);
+  EXPECT_EQ(listed.copies[1].identity.step, 5);
+}
+
+TEST_F(CopyTransferTest, WhatDoesNotArriveAsItWasSentIsRefused) {
+  CopyRecord record = WriteHere(3, file_, "states");
+  record.shard.sha256[0] = record.shard.sha256[0] == '0' ? '1' : '0';
+  CopyClient client(address(), token_, 0);
+  const absl::Status status = Send(client, record);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did not arrive as it was sent"));
+  EXPECT_THAT(there_.List().copies, IsEmpty());
+}
+
+TEST_F(CopyTransferTest, OnlyTheShardsOfItsGenerationThatItTakesAreTakenIn) {
+  CopyClient client(address(), token_, 0);
+  CopyRecord record = WriteHere(3, file_, "states");
+  record.identity.generation = Generation(2);
+  const auto fd = here_.OpenShard(WriteHere(3, file_, "states").key());
+  EXPECT_EQ(client.Put(record.key(), -1, fd->get(), record.shard).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Send(client, WriteHere(3, "shard-0007-0000.safetensors", "states")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(there_.List().copies, IsEmpty());
+  ASSERT_TRUE(there_.MarkResumed({Generation(5), 1}).ok());
+  EXPECT_EQ(Send(client, WriteHere(4, file_, "states")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(std::filesystem::exists(there_.ShardPath(WriteHere(4, file_, "states").key())));
+}
+
+TEST_F(CopyTransferTest, WithoutTheTokenNobodyIsAnswered) {
+  CopyToken other = token_;
+  other.back() ^= 1;
+  CopyClient client(address(), other, 0);
+  EXPECT_EQ(Send(client, WriteHere(3, file_, "states")).code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(there_.List().copies, IsEmpty());
+}
+
+TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
+  const CopyRequest request{.kind = CopyRequestKind::kPut, .key = {Generation(3), 17, file_}, .replaced_step = 15, .bytes = 1 << 30};
+  EXPECT_EQ(DecodeCopyRequest(EncodeCopyRequest(request, token_), token_), request);
+  const auto refused = [&](auto change) {
+    CopyRequest changed = request;
+    change(changed);
+    return !DecodeCopyRequest(EncodeCopyRequest(changed, token_), token_).has_value();
+  };
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.key.file = "../shard-0000-0000.safetensors"; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.key.file = "shard-/../../x.safetensors"; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.key.file = ""; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.key.generation = Generation(0); }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.key.step = -1; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.replaced_step = -2; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.bytes = -1; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.offset = -1; }));
+  EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // of too much at once
+  for (size_t i = 0; i < 8; ++i) {
+    CopyRequestBytes bytes = EncodeCopyRequest(request, token_);
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x40);
+    EXPECT_FALSE(DecodeCopyRequest(bytes, token_).has_value()) << i;
+  }
+}
+
+// A sender that is gone in the middle leaves no copy, and the server serves the next one.
+TEST_F(CopyTransferTest, HalfAShardIsNone) {
+  {
+    auto fd = ConnectForCopies(address(), 0);
+    ASSERT_TRUE(fd.ok());
+    CopyLink link(*std::move(fd));
+    const CopyRequest request{.kind = CopyRequestKind::kPut, .key = {Generation(1), 3, file_}, .bytes = 1000};
+    ASSERT_TRUE(link.Send(EncodeCopyRequest(request, token_)).ok());
+    ASSERT_TRUE(link.Send(std::string(500, 'x')).ok());
+  }
+  CopyClient client(address(), token_, 0);
+  ASSERT_TRUE(Send(client, WriteHere(4, file_, "states")).ok());
+  ASSERT_EQ(there_.List().copies.size(), 1u);
+  EXPECT_EQ(there_.List().copies[0].identity.step, 4);
+}
+
+TEST_F(CopyTransferTest, NoiseIsDropped) {
+  auto fd = ConnectForCopies(address(), 0);
+  ASSERT_TRUE(fd.ok());
+  CopyLink link(*std::move(fd));
+  ASSERT_TRUE(link.Send(std::string(kCopyRequestBytes, '\x55')).ok());
+  std::string answer(1, '\0');
+  EXPECT_EQ(link.Receive(answer).code(), absl::StatusCode::kUnavailable);
+}
+
+// What waits for a server that does not answer ends at once when it shall.
+TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
+  const ListeningSocket silent = ListenTcp("127.0.0.1").value();
+  CopyClient client({"127.0.0.1", silent.port}, token_, 0);
+  const CopyRecord record = WriteHere(3, file_, Pattern(100));
+  std::thread ender([&] {
+    // The request has arrived, so the client waits for the answer.
+    pollfd polled{silent.fd, POLLIN, 0};
+    while (poll(&polled, 1, -1) < 1) continue;
+    client.End();
+  });
+  EXPECT_EQ(Send(client, record).code(), absl::StatusCode::kUnavailable);
+  ender.join();
+  EXPECT_EQ(Send(client, record).code(), absl::StatusCode::kUnavailable);
+  close(silent.fd);
+}
+
+// A server closes what is idle for long: the next request goes over a new connection.
+TEST_F(CopyTransferTest, AReaderConnectsAgain) {
+  const ListeningSocket listening = ListenTcp("127.0.0.1").value();
+  std::thread server([&] {
+    for (int connection = 0; connection < 2; ++connection) {
+      pollfd polled{listening.fd, POLLIN, 0};
+      while (poll(&polled, 1, -1) < 1) continue;
+      CopyLink link(OwnedFd(accept4(listening.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+      CopyRequestBytes request;
+      EXPECT_TRUE(link.Receive(request).ok() && link.SendReply(absl::OkStatus()).ok());
+      EXPECT_TRUE(link.Send(std::string("states")).ok());
+    }
+  });
+  CopyClient client({"127.0.0.1", listening.port}, token_, 0);
+  std::string part(6, '\0');
+  const CopyKey key{Generation(1), 3, file_};
+  EXPECT_TRUE(client.Get(key, 0, part).ok());
+  EXPECT_TRUE(client.Get(key, 0, part).ok());
+  EXPECT_EQ(part, "states");
+  server.join();
+  close(listening.fd);
+}
+
+TEST_F(CopyTransferTest, AServerThatStopsEndsItsConnections) {
+  CopyClient client(address(), token_, 0);
+  const CopyRecord record = WriteHere(3, file_, "states");
+  ASSERT_TRUE(Send(client, record).ok());
+  server_->Stop();
+  EXPECT_EQ(Send(client, record).code(), absl::StatusCode::kUnavailable);
+}
+
+// States that two nodes hold together load in any layout: what is not here is read from there.
+TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
+  world_.Train(9);
+  WholeCopies whole{.identity = world_.Identity(9)};
+  for (WorldRank& rank : world_.ranks()) {
+    const std::string file = ShardFile(kLayout, rank.context.pipeline_rank, rank.tp_rank, 0);
+    const bool here = rank.tp_rank == 0;
+    const CopyStore& store = here ? here_ : there_;
+    const SafetensorsHeader header = ShardHeader(whole.identity, rank.context, rank.tp_rank, rank.state.updated(), false);
+    const auto written = WriteShardFile(PosixFileSystem(), folder_.path(), file, header, ContentOf(rank.state));
+    ASSERT_TRUE(written.ok());
+    std::filesystem::rename(folder_.Path(file), store.ShardPath({Generation(1), 9, file}));
+    whole.files.push_back(*written);
+    whole.nodes.push_back(here ? 0 : 1);
+  }
+  CopyClient client(address(), token_, 0);
+  CopyFiles files(whole, here_, 0, [&](int32_t) -> CopyClient& { return client; });
+  for (const ParallelLayout& layout : {kLayout, ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1}}) {
+    CheckpointWorld other(layout);
+    other.Poison();
+    for (WorldRank& rank : other.ranks()) {
+      const absl::Status loaded = LoadCopies(files.Summary(), other.Identity(9), rank.context, rank.tp_rank, rank.state,
+                                             ReadShare{.index = 0, .of = 1}, files);
+      ASSERT_TRUE(loaded.ok()) << loaded;
+    }
+    EXPECT_TRUE(other.Holds(9));
+  }
+  // Only reading is possible.
+  EXPECT_FALSE(files.CreateFile("x").ok() || files.RemoveTree("x").ok() || files.List("x").ok());
+  EXPECT_EQ(files.OpenFile("x/shard-0009-0000.safetensors").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,305 @@
+// lynx-rank as real processes: copies of the states in the memory of nodes, and what a generation resumes from when ranks or
+// whole nodes are lost. A stage's ranks share a node, which is a directory of copies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/rank/rank_processes.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/copies/copy_store.h"
+
+namespace lynx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::Each;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+
+constexpr int64_t kSteps = 24;
+constexpr int64_t kFaultStep = 15;  // 0-based, so as many are done before
+const JobId kJob("small");
+const std::vector<std::string> kAllShards = {"shard-0000-0000.safetensors", "shard-0000-0001.safetensors",
+                                             "shard-0001-0000.safetensors", "shard-0001-0001.safetensors"};
+
+std::string NodeDirectory(const TestFolder& folder, int32_t node) { return folder.Path(absl::StrCat("node", node)); }
+
+// Ranks 0 and 1 on node 0, 2 and 3 on node 1; no checkpoint but the last.
+std::vector<RankConfig> OnTwoNodes(const TestFolder& folder, int64_t steps = kSteps, int64_t every = 1,
+                                   const ParallelLayout& layout = kSmallLayout) {
+  return Configs(
+      folder, steps,
+      [&](RankConfig& config) {
+        config.spec.checkpoint.copy_every_steps = every;
+        config.copies_directory = NodeDirectory(folder, config.context.pipeline_rank % 2);
+      },
+      layout);
+}
+
+std::vector<RankConfig> OnOneNode(const TestFolder& folder, int32_t node, const ParallelLayout& layout = kSmallLayout) {
+  return Configs(
+      folder, kSteps,
+      [&](RankConfig& config) {
+        config.spec.checkpoint.copy_every_steps = 1;
+        config.copies_directory = NodeDirectory(folder, node);
+      },
+      layout);
+}
+
+// Weights and moments of the last checkpoint's shards: what follows their headers, which name the generation.
+std::string LastStates(const TestFolder& folder) {
+  std::string states;
+  for (const std::string& shard : kAllShards) {
+    const std::string file = folder.Read(CheckpointPath("checkpoints", kSteps) + "/" + shard);
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
+    states += file.substr(sizeof(header_bytes) + header_bytes);
+  }
+  return states;
+}
+
+// What a run leaves that nothing disturbs.
+struct Undisturbed {
+  std::vector<double> losses;
+  std::string states;
+};
+Undisturbed RunUndisturbed(const TestFolder& folder) {
+  RankProcesses ranks(folder, Configs(folder, kSteps));
+  ranks.ExpectAllExit(kRankExitOk);
+  Undisturbed run{ranks.Losses(), LastStates(folder)};
+  fs::remove_all(folder.Path("checkpoints"));
+  return run;
+}
+
+// The first generation: rank 3 is killed in the middle of a step. The steps of the newest copies that a rank knew to be whole.
+int64_t LoseRank3(const TestFolder& folder, const std::vector<RankConfig>& configs) {
+  RankProcesses first(folder, configs, /*generation=*/1, {}, {{3, {"kill-forward", kFaultStep}}});
+  int64_t known = 0;
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    EXPECT_EQ(first.ExitCode(rank), rank == 3 ? RankProcesses::kKilled : kRankExitPeerLost) << first.Log(rank);
+    for (const StepReport& step : Only<StepReport>(first.Reports(rank))) known = std::max(known, step.copied_steps);
+    EXPECT_THAT(Only<CopiesNotice>(first.Reports(rank)), IsEmpty());
+  }
+  return known;
+}
+
+std::vector<double> TailOf(const Undisturbed& run, int64_t from) { return {run.losses.begin() + from, run.losses.end()}; }
+
+// The next generation goes on from copies of no earlier step, and ends as the undisturbed run does: in its layout to the bit.
+void ExpectResumed(const TestFolder& folder, const std::vector<RankConfig>& configs, int64_t at_least,
+                   const Undisturbed& undisturbed) {
+  RankProcesses next(folder, configs, /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  const RankReady ready = Only<RankReady>(next.Reports(0)).at(0);
+  EXPECT_TRUE(ready.from_copies) << next.Log(0);
+  EXPECT_GE(ready.next_step, at_least);
+  EXPECT_LE(ready.next_step, kFaultStep);
+  const std::vector<double> resumed = next.Losses(), expected = TailOf(undisturbed, ready.next_step);
+  if (configs[0].context.layout == kSmallLayout) {
+    EXPECT_EQ(resumed, expected);
+    EXPECT_TRUE(LastStates(folder) == undisturbed.states);
+  } else {
+    EXPECT_THAT(resumed, testing::Pointwise(testing::DoubleNear(1e-4), expected));
+  }
+}
+
+std::vector<std::string> ShardsIn(const TestFolder& folder, int32_t node) {
+  std::vector<std::string> files;
+  for (const CopyRecord& copy : CopyStore(NodeDirectory(folder, node), kJob).List().copies) files.push_back(copy.shard.file);
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+TEST(RankCopies, AKilledRankCostsTheStepsSinceTheNewestCopy) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
+  EXPECT_GT(known, 0);
+  for (const int32_t node : {0, 1}) EXPECT_EQ(ShardsIn(folder, node), kAllShards);
+  ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
+  // With the last checkpoint the copies are worth nothing.
+  for (const int32_t node : {0, 1}) EXPECT_THAT(ShardsIn(folder, node), IsEmpty());
+}
+
+// The node of ranks 2 and 3 is gone with its memory; the other one's copies have all of the states.
+TEST(RankCopies, ALostNodesStatesAreInTheMemoryOfAnother) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
+  fs::remove_all(NodeDirectory(folder, 1));
+  ExpectResumed(folder, OnOneNode(folder, 0), known, undisturbed);
+}
+
+TEST(RankCopies, AnotherLayoutGoesOnFromCopies) {
+  for (const ParallelLayout& layout : {ParallelLayout{1, 4, 1}, ParallelLayout{4, 1, 1}, ParallelLayout{1, 2, 2}}) {
+    const TestFolder folder;
+      const Undisturbed undisturbed = RunUndisturbed(folder);
+    const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
+    fs::remove_all(NodeDirectory(folder, 0));
+    ExpectResumed(folder, OnOneNode(folder, 1, layout), known, undisturbed);
+  }
+}
+
+// Node 0 has nothing any more, and its ranks read all that they need from node 1.
+TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
+  fs::remove_all(NodeDirectory(folder, 0));
+  ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
+}
+
+void DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, const std::string& shard) {
+  for (const int32_t node : nodes) {
+    const CopyStore store(NodeDirectory(folder, node), kJob);
+    for (const CopyRecord& copy : store.List().copies) {
+      if (copy.shard.file != shard) continue;
+      const std::string path = fs::path(store.ShardPath(copy.key())).lexically_relative(folder.path());
+      std::string content = folder.Read(path);
+      content[content.size() / 2] ^= 1;
+      folder.Write(path, content);
+    }
+  }
+}
+
+TEST(RankCopies, ADamagedCopyIsToldAndTheOtherPlaceIsRead) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
+  DamageNewest(folder, {0}, kAllShards[2]);
+  RankProcesses next(folder, OnTwoNodes(folder), /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  const RankReady ready = Only<RankReady>(next.Reports(0)).at(0);
+  EXPECT_TRUE(ready.from_copies);
+  EXPECT_GE(ready.next_step, known);
+  std::string told;
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    for (const CopiesNotice& notice : Only<CopiesNotice>(next.Reports(rank))) told += notice.reason + "\n";
+  }
+  EXPECT_THAT(told, AllOf(HasSubstr("passed over: "), HasSubstr(kAllShards[2]), HasSubstr("is damaged")));
+  EXPECT_EQ(next.Losses(), TailOf(undisturbed, ready.next_step));
+}
+
+// No copy is whole, so the checkpoint on disk counts; the damage is told.
+TEST(RankCopies, WithoutWholeCopiesTheCheckpointCounts) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  const auto with_checkpoints = [&](std::vector<RankConfig> configs) {
+    for (RankConfig& config : configs) config.spec.checkpoint.every_steps = 6;
+    return configs;
+  };
+  LoseRank3(folder, with_checkpoints(OnTwoNodes(folder)));
+  DamageNewest(folder, {0, 1}, kAllShards[0]);
+  RankProcesses next(folder, with_checkpoints(OnTwoNodes(folder)), /*generation=*/2);
+  next.ExpectAllExit(kRankExitOk);
+  const RankReady ready = Only<RankReady>(next.Reports(0)).at(0);
+  EXPECT_FALSE(ready.from_copies);
+  EXPECT_THAT(ready.next_step, testing::AnyOf(6, 12));
+  EXPECT_EQ(next.Losses(), TailOf(undisturbed, ready.next_step));
+}
+
+// Where the job's only checkpoint is damaged, copies are as good as none damaged.
+TEST(RankCopies, CopiesStandInForADamagedCheckpoint) {
+  const TestFolder folder;
+  const Undisturbed undisturbed = RunUndisturbed(folder);
+  std::vector<RankConfig> configs = OnTwoNodes(folder);
+  for (RankConfig& config : configs) {
+    config.spec.checkpoint.every_steps = 12;
+    config.resume_step = 12;
+  }
+  std::vector<RankConfig> first = configs;
+  for (RankConfig& config : first) config.resume_step = -1;
+  const int64_t known = LoseRank3(folder, first);
+  for (const auto& entry : fs::directory_iterator(folder.Path("checkpoints"))) {
+    if (entry.path().filename().string().starts_with("step-")) fs::remove(entry.path() / "index.json");
+  }
+  ExpectResumed(folder, configs, known, undisturbed);
+}
+
+// A generation that went on from an earlier step is the run: what an older one did after that is not.
+TEST(RankCopies, WhatAnOlderGenerationDidAfterwardsIsNotTaken) {
+  const TestFolder folder;
+  LoseRank3(folder, OnTwoNodes(folder));
+  for (const int32_t node : {0, 1}) ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
+  RankProcesses next(folder, OnTwoNodes(folder), /*generation=*/3);
+  next.ExpectAllExit(kRankExitOk);
+  EXPECT_EQ(Only<RankReady>(next.Reports(0)).at(0).next_step, 0);
+  EXPECT_FALSE(Only<RankReady>(next.Reports(0)).at(0).from_copies);
+}
+
+// It trains on, and says once that it makes no copies any more.
+TEST(RankCopies, AGenerationThatIsReplacedMakesNoCopies) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));
+  ranks.WaitForSteps(0, 3);
+  for (const int32_t node : {0, 1}) ASSERT_TRUE(CopyStore(NodeDirectory(folder, node), kJob).MarkResumed({Generation(2), 0}).ok());
+  const auto told = [&] {
+    std::vector<std::string> reasons;
+    for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+      for (const CopiesNotice& notice : Only<CopiesNotice>(ranks.Reports(rank))) reasons.push_back(notice.reason);
+    }
+    return reasons;
+  };
+  const int64_t before = static_cast<int64_t>(Only<StepReport>(ranks.Reports(0)).size());
+  ranks.WaitForSteps(0, before + 40);
+  EXPECT_THAT(told(), Each(HasSubstr("generation 2 of the job has begun")));
+  EXPECT_THAT(told().size(), AllOf(Gt(0u), Le(4u)));
+  const int64_t copied = Only<StepReport>(ranks.Reports(0)).back().copied_steps;
+  ranks.WaitForSteps(0, before + 80);
+  EXPECT_EQ(Only<StepReport>(ranks.Reports(0)).back().copied_steps, copied);
+}
+
+TEST(RankCopies, WithoutRoomNoneAreMadeAndTheReasonIsReported) {
+  const TestFolder folder;
+  std::vector<RankConfig> configs = OnTwoNodes(folder, 4);
+  for (RankConfig& config : configs) config.copies_limit = Bytes(100'000);
+  RankProcesses ranks(folder, configs);
+  ranks.ExpectAllExit(kRankExitOk);
+  const auto notices = Only<CopiesNotice>(ranks.Reports(0));
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_THAT(notices[0].reason, AllOf(HasSubstr("none are made: two of them take"), HasSubstr("--copies-limit-mib")));
+  EXPECT_EQ(Only<StepReport>(ranks.Reports(0)).back().copied_steps, 0);
+  for (const int32_t node : {0, 1}) EXPECT_THAT(ShardsIn(folder, node), IsEmpty());
+}
+
+TEST(RankCopies, ANodeThatCannotKeepThemIsNamed) {
+  const TestFolder folder;
+  folder.Write("node1", "not a directory");
+  RankProcesses ranks(folder, OnTwoNodes(folder, 4));
+  ranks.ExpectAllExit(kRankExitOk);
+  const auto notices = Only<CopiesNotice>(ranks.Reports(0));
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_THAT(notices[0].reason, AllOf(HasSubstr("rank 2"), HasSubstr("is not a directory of this user")));
+}
+
+// Ranks that give way write a checkpoint of the very step: the copies go.
+TEST(RankCopies, RanksThatGiveWayLeaveNoCopies) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, OnTwoNodes(folder, kEndless));
+  ranks.WaitForSteps(0, 5);
+  ranks.AskToYield(1);
+  ranks.ExpectAllExit(kRankExitYielded);
+  for (const int32_t node : {0, 1}) EXPECT_THAT(ShardsIn(folder, node), IsEmpty());
+}
+
+TEST(RankCopies, EverySoManySteps) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, OnTwoNodes(folder, 21, /*every=*/10));
+  ranks.ExpectAllExit(kRankExitOk);
+  for (const StepReport& step : Only<StepReport>(ranks.Reports(2))) {
+    EXPECT_EQ(step.copied_steps % 10, 0);
+    EXPECT_LE(step.copied_steps, step.step);
+  }
+}
+
+}  // namespace
+}  // namespace lynx

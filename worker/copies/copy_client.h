@@ -1,0 +1,45 @@
+// CopyClient: sends shards to another rank's node, each over a connection of its own, since the other side closes those that are
+// idle for long, and reads those that it has. One thread at a time; End: any.
+#ifndef LYNX_WORKER_COPIES_COPY_CLIENT_H_
+#define LYNX_WORKER_COPIES_COPY_CLIENT_H_
+
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "absl/status/status.h"
+#include "worker/copies/copy_link.h"
+
+namespace lynx {
+
+class CopyClient {
+ public:
+  CopyClient(PeerAddress address, const CopyToken& token, int64_t pacing_bytes_per_second)
+      : address_(std::move(address)), token_(token), pacing_bytes_per_second_(pacing_bytes_per_second) {}
+
+  // All of a shard's file, in the place of what was sent as `replaced_step` (-1: of nothing). Errors: the other side's
+  // (ResourceExhausted: no room there; FailedPrecondition: a newer generation has begun; DataLoss: it is not what the record
+  // says), or Unavailable.
+  absl::Status Put(const CopyKey& key, int64_t replaced_step, int fd, const ShardRecord& record);
+  // Fills `out` with the shard's bytes from `offset` on. NotFound, DataLoss or Unavailable.
+  absl::Status Get(const CopyKey& key, int64_t offset, std::span<char> out);
+  // Every call, also one that waits, is Unavailable from now on.
+  void End();
+
+ private:
+  absl::Status Connect();
+  absl::Status Drop(const absl::Status& failure);
+  absl::Status PutConnected(const CopyRequest& request, int fd, const std::string& sha256);
+  absl::Status GetConnected(const CopyRequest& request, std::span<char> out);
+
+  const PeerAddress address_;
+  const CopyToken token_;
+  const int64_t pacing_bytes_per_second_;
+  std::mutex mutex_;
+  std::shared_ptr<CopyLink> link_;  // replaced under mutex_, by the owner
+  bool ended_ = false;              // guarded by mutex_
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_COPIES_COPY_CLIENT_H_

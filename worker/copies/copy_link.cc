@@ -1,0 +1,187 @@
+#include "worker/copies/copy_link.h"
+
+#include <netinet/in.h>
+#include <netinet/ip.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is written with native integers");
+
+constexpr uint32_t kRequestMark = 0x5143584c;  // "LXCQ"
+constexpr uint32_t kReplyMark = 0x5243584c;    // "LXCR"
+constexpr size_t kMostReplyText = 1024;
+constexpr size_t kMostFileName = 64;
+constexpr int kIdleMs = 60'000;
+constexpr int kConnectMs = 10'000;
+
+// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, token 16, file name 64 with zeros behind it
+constexpr size_t kTokenAt = 48, kFileAt = 64;
+
+struct ReplyHead {
+  uint32_t mark = kReplyMark;
+  int32_t code = 0;
+  uint32_t text_bytes = 0;
+};
+
+template <class T>
+void Put(char* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+template <class T>
+T Get(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(value));
+  return value;
+}
+
+template <class T>
+std::span<char> BytesOf(T& value) {
+  return {reinterpret_cast<char*>(&value), sizeof(value)};
+}
+
+// It becomes a part of a path.
+bool IsShardName(const std::string& name) {
+  return name.starts_with("shard-") && name.ends_with(".safetensors") &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
+}
+
+}  // namespace
+
+CopyToken RandomCopyToken() {
+  CopyToken token;
+  LYNX_CHECK(getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size()));
+  return token;
+}
+
+CopyRequestBytes EncodeCopyRequest(const CopyRequest& request, const CopyToken& token) {
+  LYNX_CHECK(request.key.file.size() < kMostFileName);
+  CopyRequestBytes bytes{};
+  char* const at = bytes.data();
+  Put<uint32_t>(at, kRequestMark);
+  Put<uint32_t>(at + 4, static_cast<uint32_t>(request.kind));
+  Put<int64_t>(at + 8, request.key.generation.value);
+  Put<int64_t>(at + 16, request.key.step);
+  Put<int64_t>(at + 24, request.replaced_step);
+  Put<int64_t>(at + 32, request.offset);
+  Put<int64_t>(at + 40, request.bytes);
+  std::memcpy(at + kTokenAt, token.data(), token.size());
+  std::memcpy(at + kFileAt, request.key.file.data(), request.key.file.size());
+  return bytes;
+}
+
+std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes, const CopyToken& token) {
+  const char* const at = bytes.data();
+  const auto kind = Get<uint32_t>(at + 4);
+  if (Get<uint32_t>(at) != kRequestMark || kind < 1 || kind > 2) return std::nullopt;
+  char other = 0;  // compared in a time that does not tell how much of it is right
+  for (size_t i = 0; i < token.size(); ++i) other |= static_cast<char>(at[kTokenAt + i] ^ token[i]);
+  if (other != 0) return std::nullopt;
+  CopyRequest request{.kind = static_cast<CopyRequestKind>(kind),
+                      .key = {Generation(Get<int64_t>(at + 8)), Get<int64_t>(at + 16),
+                              std::string(at + kFileAt, strnlen(at + kFileAt, kMostFileName))},
+                      .replaced_step = Get<int64_t>(at + 24),
+                      .offset = Get<int64_t>(at + 32),
+                      .bytes = Get<int64_t>(at + 40)};
+  const bool in_range = request.key.generation.value >= 1 && request.key.step >= 0 && request.replaced_step >= -1 &&
+                        request.offset >= 0 && request.bytes >= 0 && IsShardName(request.key.file) &&
+                        (request.kind == CopyRequestKind::kPut || request.bytes <= kMostBytesOfGet);
+  return in_range ? std::optional(std::move(request)) : std::nullopt;
+}
+
+absl::Status CopyLink::AwaitReady(short events) {
+  pollfd polled{fd_.get(), events, 0};
+  while (true) {
+    const int ready = poll(&polled, 1, kIdleMs);
+    if (ready > 0) return absl::OkStatus();
+    if (ready == 0) return absl::UnavailableError("a copy did not move for a minute");
+    if (errno != EINTR) return absl::UnavailableError(absl::StrCat("poll: ", std::strerror(errno)));
+  }
+}
+
+absl::Status CopyLink::Send(std::span<const char> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      LYNX_RETURN_IF_ERROR(AwaitReady(POLLOUT));
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(absl::StrCat("a copy's connection is lost: ", std::strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyLink::Receive(std::span<char> out) {
+  while (!out.empty()) {
+    const ssize_t got = recv(fd_.get(), out.data(), out.size(), MSG_DONTWAIT);
+    if (got > 0) {
+      out = out.subspan(static_cast<size_t>(got));
+    } else if (got == 0) {
+      return absl::UnavailableError("a copy's connection was closed by its peer");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      LYNX_RETURN_IF_ERROR(AwaitReady(POLLIN));
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(absl::StrCat("a copy's connection is lost: ", std::strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyLink::SendReply(const absl::Status& status) {
+  const std::string text(status.message().substr(0, kMostReplyText));
+  ReplyHead head{.code = status.raw_code(), .text_bytes = static_cast<uint32_t>(text.size())};
+  LYNX_RETURN_IF_ERROR(Send(BytesOf(head)));
+  return Send(text);
+}
+
+absl::Status CopyLink::ReceiveReply() {
+  ReplyHead head;
+  LYNX_RETURN_IF_ERROR(Receive(BytesOf(head)));
+  if (head.mark != kReplyMark || head.text_bytes > kMostReplyText || head.code < 0 || head.code > 16) {
+    return absl::UnavailableError("what answers a request for a copy is not this protocol");
+  }
+  std::string text(head.text_bytes, '\0');
+  LYNX_RETURN_IF_ERROR(Receive(text));
+  return absl::Status(static_cast<absl::StatusCode>(head.code), text);
+}
+
+void CopyLink::End() { shutdown(fd_.get(), SHUT_RDWR); }
+
+absl::Status ConfigureForCopies(int fd, int64_t pacing_bytes_per_second) {
+  LYNX_RETURN_IF_ERROR(ConfigureLink(fd, pacing_bytes_per_second));
+  // Networks that know classes of traffic let training's transfers go first. Advice only.
+  const int background = IPTOS_CLASS_CS1, least = 0;
+  setsockopt(fd, IPPROTO_IP, IP_TOS, &background, sizeof(background));
+  setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &least, sizeof(least));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OwnedFd> ConnectForCopies(const PeerAddress& address, int64_t pacing_bytes_per_second) {
+  LYNX_ASSIGN_OR_RETURN(OwnedFd fd, BeginConnect(address));
+  pollfd polled{fd.get(), POLLOUT, 0};
+  int ready = 0;
+  do ready = poll(&polled, 1, kConnectMs);
+  while (ready < 0 && errno == EINTR);
+  const int error = ready > 0 ? ConnectResult(fd.get()) : ETIMEDOUT;
+  if (error != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot connect to ", PeerAddressText(address), " for copies: ", std::strerror(error)));
+  }
+  LYNX_RETURN_IF_ERROR(ConfigureForCopies(fd.get(), pacing_bytes_per_second));
+  return fd;
+}
+
+}  // namespace lynx

@@ -1,0 +1,158 @@
+#include "worker/copies/copy_server.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/digest.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{1} << 20;
+// As that of the thread that writes checkpoints: a quarter of a core that training wants too.
+constexpr int kNiceness = 5;
+
+}  // namespace
+
+std::thread StartCopyThread(const char* name, std::function<void()> run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread([run = std::move(run)] {
+    // Of this thread alone, on Linux. Where it is not allowed, the thread keeps its priority.
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
+    run();
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+absl::StatusOr<std::unique_ptr<CopyServer>> CopyServer::Listen(CopyServerOptions options, const CopyStore& store) {
+  std::unique_ptr<CopyServer> server(new CopyServer(std::move(options), store));
+  LYNX_ASSIGN_OR_RETURN(const ListeningSocket listening, ListenTcp(server->options_.host));
+  server->listener_ = OwnedFd(listening.fd);
+  server->port_ = listening.port;
+  server->wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->wake_.open()) return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", std::strerror(errno)));
+  return server;
+}
+
+CopyServer::~CopyServer() { Stop(); }
+
+void CopyServer::Serve(const CopyToken& token, std::vector<std::string> taken) {
+  token_ = token;
+  taken_ = std::move(taken);
+  acceptor_ = StartCopyThread("lynx-copies", [this] { Accept(); });
+}
+
+void CopyServer::Stop() {
+  if (!acceptor_.joinable()) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
+  acceptor_.join();
+  for (Connection& connection : connections_) connection.link->End();
+  for (Connection& connection : connections_) connection.thread.join();
+  connections_.clear();
+}
+
+void CopyServer::Accept() {
+  while (true) {
+    pollfd polled[] = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    if (poll(polled, 2, -1) < 0 && errno != EINTR) return;
+    if (polled[0].revents != 0) return;
+    OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd.open() || !ConfigureForCopies(fd.get(), options_.pacing_bytes_per_second).ok()) continue;
+    std::lock_guard lock(mutex_);
+    for (auto at = connections_.begin(); at != connections_.end();) {
+      if (!at->done) {
+        ++at;
+        continue;
+      }
+      at->thread.join();
+      at = connections_.erase(at);
+    }
+    if (static_cast<int32_t>(connections_.size()) >= options_.most_connections) continue;
+    Connection& connection = connections_.emplace_back();
+    connection.link = std::make_unique<CopyLink>(std::move(fd));
+    connection.thread = StartCopyThread("lynx-copy-in", [this, &connection] {
+      ServeConnection(*connection.link);
+      connection.link->End();
+      std::lock_guard done(mutex_);
+      connection.done = true;
+    });
+  }
+}
+
+// Until the other side ends it, or says something that is no request.
+void CopyServer::ServeConnection(CopyLink& link) {
+  while (true) {
+    CopyRequestBytes bytes;
+    if (!link.Receive(bytes).ok()) return;
+    const std::optional<CopyRequest> request = DecodeCopyRequest(bytes, token_);
+    if (!request.has_value()) return;
+    const absl::Status served =
+        request->kind == CopyRequestKind::kPut ? TakeIn(*request, link) : HandOut(*request, link);
+    if (!served.ok()) return;
+  }
+}
+
+// An error is the connection's; what else goes wrong is told to the sender, after all that it sends.
+absl::Status CopyServer::TakeIn(const CopyRequest& request, CopyLink& link) const {
+  const auto prepare = [&]() -> absl::StatusOr<OwnedFd> {
+    const bool expected = request.key.generation == options_.run.generation &&
+                          std::find(taken_.begin(), taken_.end(), request.key.file) != taken_.end();
+    if (!expected) return absl::FailedPreconditionError(absl::StrCat("no copy of ", request.key.file, " is kept here"));
+    std::optional<CopyKey> replaced;
+    if (request.replaced_step >= 0) replaced = CopyKey{request.key.generation, request.replaced_step, request.key.file};
+    return store_.BeginShard(request.key, replaced);
+  };
+  const absl::StatusOr<OwnedFd> file = prepare();
+  absl::Status status = file.status();
+  Sha256 digest;
+  std::vector<char> chunk(std::min<size_t>(kChunkBytes, static_cast<size_t>(request.bytes)));
+  for (int64_t left = request.bytes; left > 0;) {
+    const std::span<char> part(chunk.data(), std::min<size_t>(chunk.size(), static_cast<size_t>(left)));
+    LYNX_RETURN_IF_ERROR(link.Receive(part));
+    left -= static_cast<int64_t>(part.size());
+    if (!status.ok()) continue;
+    digest.Update({part.data(), part.size()});
+    status = WriteAll(file->get(), part, store_.ShardPath(request.key));
+  }
+  std::string told(kCopyDigestBytes, '\0');
+  LYNX_RETURN_IF_ERROR(link.Receive(told));
+  if (status.ok()) {
+    const std::string sha256 = digest.FinishHex();
+    CheckpointIdentity identity = options_.run;
+    identity.step = request.key.step;
+    status = sha256 == told ? store_.Complete({identity, {request.key.file, Bytes(request.bytes), sha256}})
+                            : absl::DataLossError(absl::StrCat(request.key.file, " did not arrive as it was sent"));
+  }
+  if (!status.ok() && file.ok()) store_.Remove(request.key);
+  return link.SendReply(status);
+}
+
+absl::Status CopyServer::HandOut(const CopyRequest& request, CopyLink& link) const {
+  std::vector<char> bytes(static_cast<size_t>(request.bytes));
+  const absl::StatusOr<OwnedFd> file = store_.OpenShard(request.key);
+  const absl::Status status =
+      file.ok() ? ReadAt(file->get(), request.offset, bytes, store_.ShardPath(request.key)) : file.status();
+  LYNX_RETURN_IF_ERROR(link.SendReply(status));
+  return status.ok() ? link.Send(bytes) : absl::OkStatus();
+}
+
+}  // namespace lynx
