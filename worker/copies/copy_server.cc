@@ -65,6 +65,7 @@ void CopyServer::Stop() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t woken = write(wake_.get(), &one, sizeof(one));
   acceptor_.join();
+  listener_.Close();  // so that nobody waits for an answer
   for (Connection& connection : connections_) connection.link->End();
   for (Connection& connection : connections_) connection.thread.join();
   connections_.clear();

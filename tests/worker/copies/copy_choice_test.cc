@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
-#include "worker/checkpoint/checkpoint_index.h"
+#include "tests/worker/copies/some_copy.h"
 
 namespace lynx {
 namespace {
@@ -13,18 +12,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const ParallelLayout kLayout{.tp = 2, .pp = 1, .dp = 1};
-
 CopyRecord Copy(int64_t generation, int64_t step, int32_t tp_rank) {
-  CopyRecord copy;
-  copy.identity.job = JobId("job");
-  copy.identity.generation = Generation(generation);
-  copy.identity.step = step;
-  copy.identity.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 12, .seq = 4, .vocab = 13};
-  copy.identity.layout = kLayout;
-  copy.identity.data = {DataKind::kText, Bytes(1000), std::string(64, 'd')};
-  copy.shard = {ShardFile(kLayout, 0, tp_rank, 0), Bytes(100 + tp_rank), std::string(64, 'a')};
-  return copy;
+  return SomeCopy(generation, step, tp_rank, Bytes(100 + tp_rank), std::string(64, 'a'));
 }
 
 std::optional<WholeCopies> Newest(const std::vector<NodeCopies>& nodes, int64_t own = 9,

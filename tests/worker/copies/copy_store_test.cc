@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "common/digest.h"
+#include "tests/worker/copies/some_copy.h"
 #include "tests/worker/test_folder.h"
-#include "worker/checkpoint/checkpoint_index.h"
 
 namespace lynx {
 namespace {
@@ -19,18 +19,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const ParallelLayout kLayout{.tp = 2, .pp = 1, .dp = 1};
-
 CopyRecord RecordOf(int64_t generation, int64_t step, int32_t tp_rank, const std::string& content) {
-  CopyRecord copy;
-  copy.identity.job = JobId("job");
-  copy.identity.generation = Generation(generation);
-  copy.identity.step = step;
-  copy.identity.model = {.layers = 2, .hidden = 8, .heads = 2, .ffn = 12, .seq = 4, .vocab = 13};
-  copy.identity.layout = kLayout;
-  copy.identity.data = {DataKind::kText, Bytes(1000), std::string(64, 'd')};
-  copy.shard = {ShardFile(kLayout, 0, tp_rank, 0), Bytes(static_cast<int64_t>(content.size())), Sha256Hex(content)};
-  return copy;
+  return SomeCopy(generation, step, tp_rank, Bytes(static_cast<int64_t>(content.size())), Sha256Hex(content));
 }
 
 class CopyStoreTest : public testing::Test {
