@@ -35,8 +35,10 @@ absl::Status WriteAll(int fd, const std::string& content, const std::string& pat
   return absl::OkStatus();
 }
 
-absl::Status WriteAndSync(const std::string& path, const std::string& content) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+absl::Status WriteAndSync(const std::string& path, const std::string& content, mode_t mode) {
+  // One that was left here may be open to others.
+  if ((mode & 077) == 0) ::unlink(path.c_str());
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd.valid()) return ErrnoStatus(errno, absl::StrCat("create ", path));
   LYNX_RETURN_IF_ERROR(WriteAll(fd.get(), content, path));
   if (::fsync(fd.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
@@ -52,9 +54,9 @@ absl::Status MakeDirectories(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status WriteFileDurably(const std::string& path, const std::string& content) {
+absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode) {
   const std::string beside = path + ".new";
-  const absl::Status written = WriteAndSync(beside, content);
+  const absl::Status written = WriteAndSync(beside, content, mode);
   if (!written.ok()) {
     ::unlink(beside.c_str());
     return written;

@@ -3,6 +3,8 @@
 #ifndef LYNX_NODE_FILE_H_
 #define LYNX_NODE_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -16,8 +18,9 @@ namespace lynx {
 absl::Status MakeDirectories(const std::string& path);
 
 // Replaces the file as a whole: written beside it, fsynced, renamed, and the directory fsynced. After a crash the
-// file is the old or the new one. ResourceExhausted on a full disk; every error names the file.
-absl::Status WriteFileDurably(const std::string& path, const std::string& content);
+// file is the old or the new one. `mode`: its permissions, less the umask. ResourceExhausted on a full disk; every error names
+// the file.
+absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode = 0644);
 
 // NotFound when it is not there; ResourceExhausted when it is longer than `limit_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes = 64 << 20);

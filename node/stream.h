@@ -37,6 +37,7 @@ struct NodeStreamOptions {
   BackoffOptions backoff;
   Nanos connect_limit{5'000'000'000};
   uint64_t seed = 0;  // of the backoff's jitter
+  CredentialSource credentials;  // null: plain text
 };
 
 template <class Report, class Desired>
@@ -105,7 +106,7 @@ class NodeStream {
     Backoff backoff(options_.backoff, options_.seed);
     std::string last_failure;
     while (!stop_) {
-      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Dial(options_.server, options_.connect_limit, stop_);
+      absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = Dial(options_.server, options_.connect_limit, stop_, options_.credentials);
       std::string failure;
       if (channel.ok()) {
         const Outcome outcome = Attend(*channel);

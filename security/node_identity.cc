@@ -1,0 +1,190 @@
+// See node_identity.h.
+#include "security/node_identity.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "common/status.h"
+#include "lynx/v1/admin.grpc.pb.h"
+#include "security/credentials.h"
+#include "security/join_token.h"
+#include "security/presented.h"
+#include "security/secret.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kLockLimit{60'000'000'000};
+constexpr Nanos kCallLimit{10'000'000'000};
+// A server that starts beside the node.
+constexpr Nanos kJoinPatience{30'000'000'000};
+constexpr std::chrono::milliseconds kBetweenAttempts{500};
+// How often the clock is looked at: it may be set.
+constexpr Nanos kLongestWait{60'000'000'000};
+constexpr Nanos kShortestWait{100'000'000};
+constexpr char kTokenVariable[] = "LYNX_JOIN_TOKEN";
+
+void SetDeadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(kCallLimit.value));
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// "" = none is given.
+absl::StatusOr<std::string> TakeJoinToken(const std::string& file) {
+  std::string from_environment;
+  if (const char* value = std::getenv(kTokenVariable)) from_environment = std::string(absl::StripAsciiWhitespace(value));
+  ::unsetenv(kTokenVariable);
+  if (file.empty()) return from_environment;
+  absl::StatusOr<std::string> token = ReadSecretFile(file);
+  if (token.ok()) return token;
+  // The token has been used, and its file removed, as it should be: then it is not needed.
+  if (absl::IsNotFound(token.status())) return std::string();
+  return Annotate(token.status(), "--join-token-file");
+}
+
+}  // namespace
+
+std::vector<Flag> IdentityFlags::All() {
+  return {
+      {"identity-dir", &directory,
+       "directory of this node's certificate, shared by its agent and worker; empty: calls to the server are not encrypted"},
+      {"join-token-file", &join_token_file,
+       "file with a token of 'lynxctl admin join-token', or - for standard input; needed once; empty: $LYNX_JOIN_TOKEN"},
+  };
+}
+
+absl::StatusOr<std::unique_ptr<NodeIdentity>> NodeIdentity::Open(const IdentityFlags& flags, const std::string& node,
+                                                                 const std::string& server, const Clock& clock) {
+  if (flags.directory.empty()) {
+    if (flags.join_token_file.empty()) return nullptr;
+    return absl::InvalidArgumentError("--join-token-file needs --identity-dir, where the node's certificate is kept");
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::string token, TakeJoinToken(flags.join_token_file));
+  std::unique_ptr<NodeIdentity> identity(new NodeIdentity(IdentityDirectory(flags.directory), node, server, clock));
+  LYNX_RETURN_IF_ERROR(identity->GetCertificate(token));
+  identity->thread_ = std::thread([self = identity.get()] { self->RenewForever(); });
+  return identity;
+}
+
+NodeIdentity::~NodeIdentity() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<CertificateFacts> NodeIdentity::Check(const Identity& identity) const {
+  LYNX_ASSIGN_OR_RETURN(CertificateFacts facts, ReadCertificate(identity.certificate));
+  if (NodeOf(facts) == node_) return facts;
+  return absl::FailedPreconditionError(absl::StrCat("the certificate in ", directory_.path(), " is of node ",
+                                                    NodeOf(facts).value_or("(none)"), ", and this is node ", node_,
+                                                    ": give each node an --identity-dir of its own"));
+}
+
+absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, directory_.Lock(kLockLimit));
+  const absl::StatusOr<Identity> kept = directory_.Read();
+  std::string why = absl::StrCat("there is no certificate in ", directory_.path());
+  if (kept.ok()) {
+    LYNX_ASSIGN_OR_RETURN(const CertificateFacts facts, Check(*kept));
+    if (facts.ends > clock_.Wall()) return absl::OkStatus();
+    why = absl::StrCat("the certificate in ", directory_.path(), " has ended: the node was away for longer than that holds");
+  } else if (!absl::IsNotFound(kept.status())) {
+    return kept.status();
+  }
+  if (join_token.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(why, "; an admin makes a join token with 'lynxctl admin join-token --node ",
+                                                      node_, "', and --join-token-file or ", kTokenVariable,
+                                                      " brings it here"));
+  }
+  const Nanos give_up = clock_.Monotonic() + kJoinPatience;
+  while (true) {
+    const absl::Status joined = Join(join_token);
+    const bool away = joined.code() == absl::StatusCode::kUnavailable || joined.code() == absl::StatusCode::kDeadlineExceeded;
+    if (!away || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
+    std::this_thread::sleep_for(kBetweenAttempts);
+  }
+}
+
+absl::Status NodeIdentity::Join(const std::string& join_token) {
+  LYNX_ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(join_token));
+  LYNX_ASSIGN_OR_RETURN(const std::string authority, PresentedAuthority(server_, token.authority_digest, kCallLimit));
+  LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
+  v1::JoinRequest request;
+  request.set_secret(token.secret);
+  request.set_node(node_);
+  LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
+  // From here on the server must prove to be of that authority, and to have the name by which it is called.
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                        Dial(server_, kCallLimit, stop_, [&] { return AuthorityChannelCredentials(authority); }));
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::JoinResponse response;
+  LYNX_RETURN_IF_ERROR(FromGrpc(v1::Admin::NewStub(channel)->Join(&context, request, &response)));
+  const Identity identity{.authority = authority, .certificate = response.certificate(), .private_key = key};
+  LYNX_RETURN_IF_ERROR(Check(identity).status());
+  LYNX_RETURN_IF_ERROR(directory_.Replace(identity));
+  spdlog::info("this node has joined as {}; its certificate is in {}", node_, directory_.path());
+  return absl::OkStatus();
+}
+
+absl::Status NodeIdentity::RenewIfDue() {
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, directory_.Lock(kLockLimit));
+  // The other daemon of the node may have been faster.
+  LYNX_ASSIGN_OR_RETURN(const Identity old, directory_.Read());
+  LYNX_ASSIGN_OR_RETURN(const CertificateFacts facts, Check(old));
+  if (RotationTime(facts) > clock_.Wall()) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
+  v1::RotateCertificateRequest request;
+  LYNX_ASSIGN_OR_RETURN(*request.mutable_request(), NewRequest(key));
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Dial(server_, kCallLimit, stop_, CredentialsOf(this)));
+  grpc::ClientContext context;
+  SetDeadline(context);
+  v1::RotateCertificateResponse response;
+  LYNX_RETURN_IF_ERROR(FromGrpc(v1::Admin::NewStub(channel)->RotateCertificate(&context, request, &response)));
+  const Identity renewed{.authority = old.authority, .certificate = response.certificate(), .private_key = key};
+  LYNX_RETURN_IF_ERROR(Check(renewed).status());
+  LYNX_RETURN_IF_ERROR(directory_.Replace(renewed));
+  spdlog::info("the certificate of node {} has been renewed", node_);
+  return absl::OkStatus();
+}
+
+void NodeIdentity::RenewForever() {
+  std::string last_failure;
+  while (!stop_) {
+    Nanos wait = kShortestWait;
+    const absl::StatusOr<Identity> kept = directory_.Read();
+    const absl::StatusOr<CertificateFacts> facts = kept.ok() ? Check(*kept) : kept.status();
+    const Nanos left = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
+    if (left > Nanos(0)) {
+      wait = std::clamp(left, kShortestWait, kLongestWait);
+    } else {
+      const absl::Status renewed = facts.ok() ? RenewIfDue() : facts.status();
+      const std::string failure(renewed.message());
+      if (!renewed.ok() && failure != last_failure) {
+        spdlog::warn("the certificate of node {} cannot be renewed: {}; trying again", node_, failure);
+      }
+      last_failure = failure;
+      // Of a long life a third is left; of a short one little may be lost.
+      if (!renewed.ok() && facts.ok()) wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kLongestWait);
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(wait.value), [this] { return stop_.load(); });
+  }
+}
+
+CredentialSource CredentialsOf(const NodeIdentity* identity) {
+  if (identity == nullptr) return nullptr;
+  return [directory = identity->directory()] { return NodeChannelCredentials(directory); };
+}
+
+}  // namespace lynx
