@@ -34,7 +34,7 @@ class Loop {
         metrics_(metrics),
         clock_(clock),
         stream_(
-            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)), .credentials = options.credentials},
             [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
               return v1::Cluster::NewStub(channel)->AttachAgent(context);
             },

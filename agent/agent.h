@@ -11,6 +11,7 @@
 #include "agent/gpu_watch.h"
 #include "agent/measuring_thread.h"
 #include "agent/probe.h"
+#include "node/channel.h"
 #include "node/wake.h"
 
 namespace lynx {
@@ -20,6 +21,7 @@ struct AgentOptions {
   std::string server;                     // host:port
   std::vector<NodeCondition> conditions;  // that hold as long as it runs
   Bytes host_memory;                      // of the node, for GPUs to offload to; 0: none
+  CredentialSource credentials;           // null: plain text
 };
 
 enum class AgentEnd : uint8_t { kStopSignal, kDeviceWithdrawn };

@@ -18,6 +18,7 @@
 #include "node/flags.h"
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
+#include "security/node_identity.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {
@@ -40,9 +41,10 @@ struct AgentFlags {
   std::string metrics_address;
   std::string log_level = "info";
   bool probe = false;
+  IdentityFlags identity;
 
   std::vector<Flag> All() {
-    return {
+    std::vector<Flag> flags = {
         {"node", &node, "name of this node"},
         {"server", &server, "host:port of lynx-server"},
         {"address", &address, "numeric address of this node; the link is measured over it"},
@@ -65,6 +67,9 @@ struct AgentFlags {
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"probe", &probe, "print the devices that this node would offer, and why not its GPUs, and end"},
     };
+    const std::vector<Flag> of_identity = identity.All();
+    flags.insert(flags.end(), of_identity.begin(), of_identity.end());
+    return flags;
   }
 };
 
@@ -114,6 +119,7 @@ struct Setting {
   AgentMetrics& metrics;
   WakeEvent& wake;
   StopSignals& signals;
+  const CredentialSource credentials;
 };
 
 absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDevice>& devices,
@@ -134,7 +140,8 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                             setting.metrics, setting.wake);
   LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
   const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
-  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory},
+  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory,
+                   .credentials = setting.credentials},
                   devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake,
                   setting.metrics, setting.signals, setting.clock);
 }
@@ -192,6 +199,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
+                        NodeIdentity::Open(flags.identity, flags.node, flags.server, clock));
   WakeEvent wake;
   return OfferAll({.flags = flags,
                    .measurement = {.rank_binary = flags.rank_binary,
@@ -202,7 +211,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
                    .clock = clock,
                    .metrics = metrics,
                    .wake = wake,
-                   .signals = signals},
+                   .signals = signals,
+                   .credentials = CredentialsOf(identity.get())},
                   wish);
 }
 

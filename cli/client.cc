@@ -2,20 +2,26 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <thread>
 
-#include "cli/local_cluster.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "google/rpc/retry.pb.h"
 #include "proto/message_limit.h"
+#include "security/credentials.h"
+#include "security/presented.h"
 
 namespace lynx {
 namespace {
 
-std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
+constexpr Nanos kProbeLimit{2'000'000'000};
+constexpr Nanos kShortestRetry{50'000'000};
+constexpr Nanos kLongestRetry{60'000'000'000};
+
+std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
@@ -26,7 +32,9 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      server.address,
+      server.authority.empty() ? grpc::InsecureChannelCredentials() : AuthorityChannelCredentials(server.authority), arguments);
 }
 
 using Deadline = std::chrono::system_clock::time_point;
@@ -46,45 +54,76 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   return false;
 }
 
-}  // namespace
-
-ServerAddress FindServer(const std::string& flag) {
-  if (!flag.empty()) return {flag, "--server"};
-  if (const char* environment = std::getenv("LYNX_SERVER"); environment != nullptr && *environment != '\0') {
-    return {environment, "LYNX_SERVER"};
+// gRPC does not tell why a connection was not made: this looks again.
+std::string WhyNot(const ServerAddress& server, absl::StatusCode code) {
+  const absl::StatusCode shown = code == absl::StatusCode::kUnavailable
+                                     ? PresentedCertificates(server.address, kProbeLimit).status().code()
+                                     : absl::StatusCode::kUnavailable;
+  if (shown == absl::StatusCode::kOk && server.authority.empty()) {
+    return "; it speaks TLS, and this call was in plain text: give --context FILE, or --ca-file and --token-file (an admin makes "
+           "one with 'lynxctl admin user add --context-file'; the first admin's is admin.context in the server's --data-dir)";
   }
-  if (auto local = ReadLocalCluster(LocalDirectory()); local.ok()) {
-    return {local->server_address, "the local cluster in " + LocalDirectory()};
+  if (shown == absl::StatusCode::kOk) {
+    return "; its certificate is not of the authority that the context or --ca-file names, or does not name this host "
+           "(lynx-server's --tls-names adds names)";
   }
-  return {"127.0.0.1:7470", "the default"};
+  if (shown == absl::StatusCode::kFailedPrecondition && !server.authority.empty()) {
+    return "; it does not speak TLS, and the context or --ca-file asks for it";
+  }
+  return "; is it running? 'lynxctl local up' starts a cluster on this machine, --server or LYNX_SERVER names another";
 }
+
+// When the server would take the call; nullopt: it does not say.
+std::optional<Nanos> RetryDelay(const grpc::Status& status) {
+  google::rpc::Status details;
+  google::rpc::RetryInfo info;
+  if (status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED || !details.ParseFromString(status.error_details())) {
+    return std::nullopt;
+  }
+  for (const google::protobuf::Any& detail : details.details()) {
+    if (!detail.UnpackTo(&info)) continue;
+    const Nanos delay(info.retry_delay().seconds() * 1'000'000'000 + info.retry_delay().nanos());
+    return std::clamp(delay, kShortestRetry, kLongestRetry);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 Client::Client(ServerAddress server, Nanos timeout)
     : server_(std::move(server)),
       timeout_(timeout),
-      channel_(Dial(server_.address)),
+      channel_(Dial(server_)),
       jobs_(v1::Jobs::NewStub(channel_)),
-      cluster_(v1::Cluster::NewStub(channel_)) {}
+      cluster_(v1::Cluster::NewStub(channel_)),
+      admin_(v1::Admin::NewStub(channel_)) {}
 
 absl::Status Client::Error(const grpc::Status& status) const {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
     return absl::Status(code, absl::StrCat("cannot reach lynx-server at ", server_.address, " (from ", server_.source,
-                                           "): ", status.error_message(),
-                                           "; is it running? 'lynxctl local up' starts a cluster on this machine, "
-                                           "--server or LYNX_SERVER names another"));
+                                           "): ", status.error_message(), WhyNot(server_, code)));
   }
   return absl::Status(code, status.error_message());
 }
 
-template <class Request, class Response, class Method>
-absl::StatusOr<Response> Client::Call(Method method, const Request& request) {
-  grpc::ClientContext context;
-  context.set_deadline(DeadlineIn(timeout_));
-  Response response;
-  const grpc::Status status = method(&context, request, &response);
-  if (!status.ok()) return Error(status);
-  return response;
+void Client::Prepare(grpc::ClientContext& context) const {
+  if (!server_.token.empty()) context.AddMetadata("authorization", "Bearer " + server_.token);
+}
+
+absl::Status Client::Run(const std::function<grpc::Status(grpc::ClientContext*)>& call) const {
+  if (!server_.status.ok()) return server_.status;
+  const Deadline deadline = DeadlineIn(timeout_);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(deadline);
+    Prepare(context);
+    const grpc::Status status = call(&context);
+    if (status.ok()) return absl::OkStatus();
+    const std::optional<Nanos> later = RetryDelay(status);
+    if (!later.has_value() || DeadlineIn(*later) >= deadline) return Error(status);
+    std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
+  }
 }
 
 absl::StatusOr<v1::SubmitJobResponse> Client::Submit(const v1::SubmitJobRequest& request) {
@@ -165,7 +204,11 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes() {
 
 grpc::Status Client::WatchOnce(const std::string& job_id,
                                const std::function<bool(const v1::WatchJobResponse&)>& each) {
+  if (!server_.status.ok()) {
+    return grpc::Status(static_cast<grpc::StatusCode>(server_.status.code()), std::string(server_.status.message()));
+  }
   grpc::ClientContext context;
+  Prepare(context);
   v1::WatchJobRequest request;
   request.set_job_id(job_id);
   grpc::CompletionQueue queue;
@@ -198,6 +241,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<bool(const v1::WatchJobResponse&)>& each,
                            const std::function<void()>& lost) {
   const RealClock clock;
+  const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // while the server is away
   bool heard = false;
   bool stopped = false;
@@ -209,6 +253,10 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
       return !stopped;
     });
     if (status.ok() || stopped) return absl::OkStatus();
+    if (const std::optional<Nanos> later = RetryDelay(status); later.has_value() && clock.Monotonic() - began < timeout_) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
+      continue;
+    }
     // A server that never answered, or a real refusal, is final; one that went away may come back.
     const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;

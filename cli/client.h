@@ -8,18 +8,34 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
+#include "lynx/v1/admin.grpc.pb.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
 
 namespace lynx {
 
-// The server that a command talks to: `flag`, else $LYNX_SERVER, else the address of the local cluster in
-// LocalDirectory(), else 127.0.0.1:7470. `source` says which, for error messages.
+// Of the command line; "" = not given.
+struct ConnectionFlags {
+  std::string server;
+  std::string context;     // a file (security/context_file.h)
+  std::string ca_file;
+  std::string token_file;
+  bool no_context = false;  // nor that of the environment
+};
+
+// The server that a command talks to: --server, else $LYNX_SERVER, else that of the context file, else the address of the local
+// cluster in LocalDirectory(), else that of the context file which is always looked for, else 127.0.0.1:7470. `source` says
+// which, for error messages.
 struct ServerAddress {
   std::string address;
   std::string source;
+  std::string authority;  // PEM; "" = plain text
+  std::string token;      // "" = none; only ever sent over TLS
+  absl::Status status;    // why there is none: every call then fails with it
 };
-ServerAddress FindServer(const std::string& flag);
+// Context: --context, else $LYNX_CONTEXT. Without either, ~/.config/lynx/context.json counts where its server is the one that is
+// called. Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
+ServerAddress FindServer(const ConnectionFlags& flags);
 
 class Client {
  public:
@@ -38,6 +54,15 @@ class Client {
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
   absl::StatusOr<v1::ListNodesResponse> Nodes();
+  // Of the Admin service.
+  template <class Request, class Response>
+  absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                 const Request& request) {
+    return Call<Request, Response>(
+        [&](grpc::ClientContext* context, const Request& sent, Response* got) { return ((*admin_).*method)(context, sent, got); },
+        request);
+  }
+  const ServerAddress& server() const { return server_; }
   // Calls `each` for every message until the job has ended or `each` returns false. A server that does not begin to answer
   // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away
   // for `patience` without a message between, and meanwhile `lost` is called once a second.
@@ -48,14 +73,23 @@ class Client {
   // One call of WatchJob, to its end; Cancelled when `each` returned false.
   grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each);
   absl::Status Error(const grpc::Status& status) const;
+  void Prepare(grpc::ClientContext& context) const;
+  // One call with a deadline. Where the server says that it will take it later, it is made again, until the time is over.
+  absl::Status Run(const std::function<grpc::Status(grpc::ClientContext*)>& call) const;
   template <class Request, class Response, class Method>
-  absl::StatusOr<Response> Call(Method method, const Request& request);
+  absl::StatusOr<Response> Call(Method method, const Request& request) {
+    Response response;
+    const absl::Status status = Run([&](grpc::ClientContext* context) { return method(context, request, &response); });
+    if (!status.ok()) return status;
+    return response;
+  }
 
   ServerAddress server_;
   Nanos timeout_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> jobs_;
   std::unique_ptr<v1::Cluster::Stub> cluster_;
+  std::unique_ptr<v1::Admin::Stub> admin_;
 };
 
 }  // namespace lynx

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "cli/client.h"
 #include "common/units.h"
 
 namespace lynx {
@@ -16,7 +17,7 @@ namespace lynx {
 enum class OutputFormat : uint8_t { kTable, kJson };
 
 struct GlobalOptions {
-  std::string server;  // "" = found as FindServer says
+  ConnectionFlags connection;
   double timeout_seconds = 10;
   OutputFormat output = OutputFormat::kTable;
 };
@@ -96,6 +97,24 @@ struct CheckpointImportOptions {
   int32_t seq = 0;     // 0 = what the model was made for
 };
 
+struct JoinTokenOptions {
+  std::string node;
+  std::string life;  // "24h"; "" = the server's default
+  std::string out;   // write the token to this file; "" = print it
+};
+
+struct UserOptions {
+  std::string name;
+  std::string role;
+  std::string life;
+  std::string context_file;  // write the user's context to this file; "" = print the token
+};
+
+struct AuditOptions {
+  int32_t limit = 100;
+  bool refused = false;
+};
+
 struct LocalCommandOptions {
   std::string directory;  // "" = LocalDirectory()
   std::optional<int32_t> nodes;  // these as in LocalOptions
@@ -131,6 +150,17 @@ int Compare(const PlanOptions& options);
 int Explain(const PlanOptions& options);
 // The plan as things are beside the plan with a change.
 int WhatIf(const WhatIfOptions& options);
+// Who may call the server: cli/commands_admin.cc.
+int WhoAmI(const GlobalOptions& global);
+int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);
+int RevokeJoinTokens(const GlobalOptions& global);
+int RevokeNode(const GlobalOptions& global, const std::string& node);
+int AddUser(const GlobalOptions& global, const UserOptions& options);
+int ListUsers(const GlobalOptions& global);
+int RevokeUser(const GlobalOptions& global, const std::string& name);
+int AddToken(const GlobalOptions& global, const UserOptions& options);
+int RevokeToken(const GlobalOptions& global, const std::string& id);
+int Audit(const GlobalOptions& global, const AuditOptions& options);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.

@@ -25,7 +25,7 @@ constexpr Nanos kPlainInterval{5'000'000'000};
 constexpr int32_t kMostListed = 1000;  // by one call
 
 Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.server), NanosFromSeconds(global.timeout_seconds));
+  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
 }
 
 Nanos Now() { return RealClock().Wall(); }

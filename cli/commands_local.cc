@@ -49,7 +49,7 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
     return kExitJobFailed;
   }
   GlobalOptions here = global;
-  here.server = cluster->server_address;
+  here.connection = {.server = cluster->server_address, .no_context = true};
   std::printf("\n");
   return Nodes(here);
 }

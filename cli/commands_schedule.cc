@@ -16,7 +16,7 @@ namespace lynx {
 namespace {
 
 Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.server), NanosFromSeconds(global.timeout_seconds));
+  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
 }
 
 // The message as JSON, or a line.

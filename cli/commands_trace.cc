@@ -50,7 +50,7 @@ absl::Status Fill(const v1::TraceJobResponse& response, TracedJob& traced) {
 }  // namespace
 
 int Trace(const GlobalOptions& global, const TraceOptions& options) {
-  Client client(FindServer(global.server), NanosFromSeconds(global.timeout_seconds));
+  Client client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
   v1::TraceJobRequest request;
   request.set_job_id(options.job);
   const auto response = client.Trace(request);

@@ -191,7 +191,7 @@ std::string LastLines(const std::string& path, size_t lines) {
 absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
   const RealClock clock;
   const Nanos deadline = clock.Monotonic() + kReadyTimeout;
-  Client client({cluster.server_address, "the local cluster"}, NanosFromSeconds(2));
+  Client client({.address = cluster.server_address, .source = "the local cluster"}, NanosFromSeconds(2));
   while (true) {
     auto response = client.Nodes();
     size_t attached = 0;

@@ -231,6 +231,59 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   import->callback([&] { code = ImportCheckpoint(import_options); });
 }
 
+void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* admin = app.add_subcommand("admin", "Who may call the server, and what was asked of it");
+  admin->require_subcommand(1);
+  auto* who = admin->add_subcommand("whoami", "Who the server takes you for");
+  who->callback([&] { code = WhoAmI(global); });
+
+  auto* join = admin->add_subcommand("join-token", "A token with which one node joins, once");
+  static JoinTokenOptions join_options;
+  join->add_option("--node", join_options.node, "Only this node, even if it has a certificate, which then ends; default: any new one");
+  join->add_option("--life", join_options.life, "Such as 2h; default: 24h");
+  join->add_option("--out", join_options.out, "Write it to this file, for its owner alone, instead of printing it")->check(FileName);
+  join->callback([&] { code = MakeJoinToken(global, join_options); });
+  auto* forget = admin->add_subcommand("revoke-join-tokens", "Forget all join tokens that have not been used");
+  forget->callback([&] { code = RevokeJoinTokens(global); });
+  static std::string name;
+  auto* node = admin->add_subcommand("revoke-node", "End the certificates of a node");
+  node->add_option("node", name, "Name of the node")->required();
+  node->callback([&] { code = RevokeNode(global, name); });
+
+  auto* user = admin->add_subcommand("user", "People, each with a role");
+  user->require_subcommand(1);
+  static UserOptions user_options;
+  auto* add = user->add_subcommand("add", "Add a user with a first token");
+  add->add_option("user", user_options.name, "Name")->required();
+  add->add_option("--role", user_options.role, "viewer, submitter, operator or admin; each may do what those before it may")->required();
+  auto* list = user->add_subcommand("list", "List users with the ids of their tokens");
+  list->callback([&] { code = ListUsers(global); });
+  auto* revoke = user->add_subcommand("revoke", "Revoke a user with all tokens");
+  revoke->add_option("user", name, "Name")->required();
+  revoke->callback([&] { code = RevokeUser(global, name); });
+  auto* token = admin->add_subcommand("token", "Tokens of users");
+  token->require_subcommand(1);
+  auto* more = token->add_subcommand("add", "Give a user one more token");
+  more->add_option("user", user_options.name, "Name")->required();
+  for (CLI::App* command : {add, more}) {
+    command->add_option("--life", user_options.life, "Of the token, such as 90d; default: no end");
+    command->add_option("--context-file", user_options.context_file,
+                        "Write the user's context (server, authority, token) to this file instead of printing the token")
+        ->check(FileName);
+  }
+  add->callback([&] { code = AddUser(global, user_options); });
+  more->callback([&] { code = AddToken(global, user_options); });
+  auto* end = token->add_subcommand("revoke", "Revoke one token");
+  end->add_option("id", name, "Id of the token, as 'user list' shows it")->required();
+  end->callback([&] { code = RevokeToken(global, name); });
+
+  auto* audit = admin->add_subcommand("audit", "Changes that were asked for and calls that were refused, newest first");
+  static AuditOptions audit_options;
+  audit->add_option("--limit", audit_options.limit, "At most so many")->check(CLI::Range(1, 1000))->capture_default_str();
+  audit->add_flag("--refused", audit_options.refused, "Only calls that were refused");
+  audit->callback([&] { code = Audit(global, audit_options); });
+}
+
 // Of lynx-agent's --devices; "" where it is right.
 std::string DevicesText(const std::string& text) {
   const size_t colon = text.find(':');
@@ -274,7 +327,10 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.footer(kExitCodeHelp);
   GlobalOptions global;
-  app.add_option("--server", global.server, "host:port of lynx-server; default: $LYNX_SERVER, the local cluster, 127.0.0.1:7470");
+  app.add_option("--server", global.connection.server, "host:port of lynx-server; default: $LYNX_SERVER, the context's, the local cluster, 127.0.0.1:7470");
+  app.add_option("--context", global.connection.context, "File with a server's address, authority and your token; default: $LYNX_CONTEXT, ~/.config/lynx/context.json");
+  app.add_option("--ca-file", global.connection.ca_file, "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
+  app.add_option("--token-file", global.connection.token_file, "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
   app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
   const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::kTable}, {"json", OutputFormat::kJson}};
   app.add_option("-o,--output", global.output, "table or json")
@@ -287,6 +343,7 @@ int main(int argc, char** argv) {
   AddCompareCommands(app, code);
   AddModelCommands(app, global, code);
   AddCheckpointCommands(app, global, code);
+  AddAdminCommands(app, global, code);
   AddLocalCommands(app, global, code);
   try {
     app.parse(argc, argv);

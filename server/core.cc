@@ -12,10 +12,18 @@
 
 namespace lynx {
 
+namespace {
+
+// Of refusals that are recorded.
+constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
+
+}  // namespace
+
 static_assert(kMostProgramText.value <= kMaxMessageBytes * 3 / 4, "a desired state holds more than programs");
 
 ServerCore::ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), store_(std::move(store)), controller_(options_.controller) {}
+    : options_(std::move(options)), clock_(clock), store_(std::move(store)), controller_(options_.controller),
+      refusals_(kRefusalRate, clock.Monotonic()) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions options, std::unique_ptr<Store> store,
                                                               const Clock& clock) {
@@ -75,6 +83,19 @@ int64_t ServerCore::Await(Answer answer) {
 bool ServerCore::Forget(int64_t request) {
   std::lock_guard lock(mutex_);
   return answers_.erase(request) > 0;
+}
+
+void ServerCore::Refused(AuditRecord record) {
+  {
+    std::lock_guard lock(mutex_);
+    if (refusals_.Take(clock_.Monotonic()) > Nanos(0)) {
+      ++refusals_left_out_;
+      return;
+    }
+    if (refusals_left_out_ > 0) absl::StrAppend(&record.detail, " (", refusals_left_out_, " refusals before it were not recorded)");
+    refusals_left_out_ = 0;
+  }
+  loop_->Record(std::move(record));
 }
 
 JobId ServerCore::NewJobId() {

@@ -22,6 +22,7 @@
 #include "server/node_stream.h"
 #include "server/planning_pool.h"
 #include "server/store.h"
+#include "server/token_bucket.h"
 #include "server/watchers.h"
 
 namespace lynx {
@@ -66,6 +67,9 @@ class ServerCore {
   // Answers it, on the owner thread.
   void Complete(const Reply& reply);
 
+  // Records a call that was refused, unless there are too many of them: strangers must not fill the disk. Thread-safe.
+  void Refused(AuditRecord record);
+
   // A new job's id: 12 random hexadecimal digits.
   JobId NewJobId();
 
@@ -94,6 +98,8 @@ class ServerCore {
   std::map<int64_t, Answer> answers_;  // guarded by mutex_
   int64_t last_request_ = 0;           // guarded by mutex_
   bool stopped_ = false;               // guarded by mutex_
+  TokenBucket refusals_;               // guarded by mutex_
+  int64_t refusals_left_out_ = 0;      // guarded by mutex_
 
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<PlanningPool> pool_;

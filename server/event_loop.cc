@@ -20,7 +20,24 @@ JobId JobOf(const Effect& durable) {
   if (const auto* trace = std::get_if<InsertTrace>(&durable)) return trace->job;
   if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&durable)) return checkpoint->job;
   if (const auto* gone = std::get_if<DeleteJob>(&durable)) return gone->job;
+  if (const auto* audit = std::get_if<InsertAudit>(&durable)) return audit->job;
   return JobId();  // of no job: a node or a queue
+}
+
+// The record with the answer that the effects hold.
+InsertAudit Answered(AuditRecord record, const std::vector<Effect>& effects, Nanos now) {
+  record.time = now;
+  SetOutcome(record, absl::OkStatus());
+  JobId job;
+  for (const Effect& effect : effects) {
+    const auto* reply = std::get_if<Reply>(&effect);
+    if (reply == nullptr) continue;
+    SetOutcome(record, reply->status);
+    if (reply->status.ok()) job = reply->job;
+    if (!reply->job.value.empty()) record.target = reply->job.value;
+    if (reply->existed) record.detail = "it had been submitted before";
+  }
+  return {std::move(record), job};
 }
 
 }  // namespace
@@ -59,6 +76,13 @@ bool EventLoop::Post(EventBody event, Task after) {
 bool EventLoop::PostReport(EventBody event, Task after) {
   return Enqueue({.event = std::move(event), .is_event = true, .task = std::move(after)}, true);
 }
+bool EventLoop::Post(EventBody event, AuditRecord record) {
+  return Enqueue({.event = std::move(event), .is_event = true, .record = std::move(record)}, false);
+}
+void EventLoop::PostAlways(EventBody event, AuditRecord record) {
+  Enqueue({.event = std::move(event), .is_event = true, .record = std::move(record)}, true);
+}
+void EventLoop::Record(AuditRecord record) { Enqueue({.record = std::move(record)}, false); }
 void EventLoop::PostAlways(EventBody event) { Enqueue({.event = std::move(event), .is_event = true}, true); }
 bool EventLoop::Run(Task task) { return Enqueue({.task = std::move(task)}, false); }
 void EventLoop::RunAlways(Task task) { Enqueue({.task = std::move(task)}, true); }
@@ -84,7 +108,11 @@ void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
     }
     std::vector<Task> tasks;
     for (Item& item : items) {
-      if (item.is_event) Handle(std::move(item.event));
+      if (item.is_event) {
+        Handle(std::move(item.event), std::move(item.record));
+      } else if (item.record.has_value() && failing_.ok()) {
+        pending_.Append(InsertAudit{*std::move(item.record), JobId()});
+      }
       if (item.task) tasks.push_back(std::move(item.task));
     }
     const bool tick = SteadyClock::now() >= next_tick;
@@ -99,9 +127,11 @@ void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
   }
 }
 
-void EventLoop::Handle(EventBody event) {
+void EventLoop::Handle(EventBody event, std::optional<AuditRecord> record) {
   if (!failing_.ok() && Refused(event)) return;
-  Take(controller_.Step({clock_.Monotonic(), clock_.Wall(), std::move(event)}));
+  std::vector<Effect> effects = controller_.Step({clock_.Monotonic(), clock_.Wall(), std::move(event)});
+  if (record.has_value()) effects.push_back(Answered(*std::move(record), effects, clock_.Wall()));
+  Take(std::move(effects));
 }
 
 // Nothing that a person asks for is promised while it cannot be kept.
@@ -160,7 +190,9 @@ void EventLoop::CommitFailed(const absl::Status& status) {
 // What was asked for in this round is answered now: nobody knows when the store will write.
 void EventLoop::AnswerUnwritten(const absl::Status& status, const std::set<JobId>& lost) {
   std::set<JobId> unwritten;
-  for (const Effect& effect : pending_.Get()) unwritten.insert(JobOf(effect));
+  for (const Effect& effect : pending_.Get()) {
+    if (!std::holds_alternative<InsertAudit>(effect)) unwritten.insert(JobOf(effect));
+  }
   for (Effect& effect : held_.Take()) {
     auto* reply = std::get_if<Reply>(&effect);
     if (reply == nullptr) {

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -54,8 +55,14 @@ class EventLoop {
   // Of a node, which sends no other before this one is handled: not held to the queue's limit, so that what people ask for is refused
   // first where there is too much. False when the loop stops.
   bool PostReport(EventBody event, Task after);
+  // With a record of who asked: time and outcome are filled in, and it is written in the transaction of what was decided. While
+  // the store does not write nothing is asked of the controller, and nothing recorded.
+  bool Post(EventBody event, AuditRecord record);
   // For events that must not be lost, of which there are few: not held to the queue's limit.
   void PostAlways(EventBody event);
+  void PostAlways(EventBody event, AuditRecord record);
+  // Writes the record with the next transaction. It is dropped when the queue is full or the store does not write.
+  void Record(AuditRecord record);
   // Runs `task` on the owner thread when everything that was posted before has been handled. False as Post.
   bool Run(Task task);
   void RunAlways(Task task);
@@ -67,11 +74,12 @@ class EventLoop {
     EventBody event = Tick{};
     bool is_event = false;
     Task task;
+    std::optional<AuditRecord> record;
   };
 
   bool Enqueue(Item item, bool always);
   void Main(std::vector<Effect> first, const Task& on_tick);
-  void Handle(EventBody event);
+  void Handle(EventBody event, std::optional<AuditRecord> record = std::nullopt);
   void Take(std::vector<Effect> effects);
   void Flush();
   void CommitFailed(const absl::Status& status);

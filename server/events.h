@@ -18,6 +18,7 @@
 #include "common/ids.h"
 #include "common/units.h"
 #include "planner/plan.h"
+#include "server/audit.h"
 #include "server/job.h"
 #include "server/node_state.h"
 #include "server/queue_order.h"
@@ -140,6 +141,12 @@ struct PutQueue {
   QueueConfig queue;
 };
 
+// Of a change that was asked for: written with it.
+struct InsertAudit {
+  AuditRecord record;
+  JobId job;  // that the change is of; empty = none
+};
+
 struct PlanJob {
   JobId job;
   int64_t attempt = 0;
@@ -187,7 +194,7 @@ struct EvaluationRecorded {
   double loss = 0;
 };
 
-using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob,
+using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob, InsertAudit,
                             PutCordon, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream, NotifyWatchers, Reply, StepRecorded,
                             EvaluationRecorded>;
 
@@ -196,7 +203,7 @@ inline bool IsDurable(const Effect& effect) {
          std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertTrace>(effect) ||
          std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) ||
          std::holds_alternative<DeleteJob>(effect) || std::holds_alternative<PutCordon>(effect) ||
-         std::holds_alternative<PutQueue>(effect);
+         std::holds_alternative<PutQueue>(effect) || std::holds_alternative<InsertAudit>(effect);
 }
 
 }  // namespace lynx

@@ -4,20 +4,12 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string>
-
 #include "absl/status/status.h"
 
 namespace lynx {
 
-inline grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  // The text travels in a header, whose size is limited.
-  constexpr size_t kLongest = 4000;
-  std::string text(status.message());
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), text);
-}
+// With google.rpc.RetryInfo in its details where server/retry_later.h says when.
+grpc::Status ToGrpc(const absl::Status& status);
 
 }  // namespace lynx
 

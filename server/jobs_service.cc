@@ -11,6 +11,7 @@
 #include "planner/layout.h"
 #include "proto/bounds.h"
 #include "server/messages.h"
+#include "server/retry_later.h"
 #include "server/strand.h"
 
 namespace lynx {
@@ -23,10 +24,6 @@ constexpr int32_t kDefaultLines = 100;
 constexpr int32_t kMostLines = 1000;
 constexpr size_t kLongestKey = 128;
 constexpr size_t kLongestReason = 512;
-
-absl::Status Overloaded() {
-  return absl::ResourceExhaustedError("the server's queue is full or it is stopping; try again in a moment");
-}
 
 absl::Status CheckKey(const std::string& key) {
   LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kLongestKey, "characters"));
@@ -112,9 +109,9 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
 };
 
 // Runs `work` on the owner thread and ends the call with its status.
-grpc::ServerUnaryReactor* OnLoop(ServerCore& core, grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
                                  std::function<absl::Status()> work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   if (!core.loop().Run([reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); })) {
     reactor->Finish(ToGrpc(Overloaded()));
   }
@@ -123,10 +120,8 @@ grpc::ServerUnaryReactor* OnLoop(ServerCore& core, grpc::CallbackServerContext* 
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobsService::SubmitJob(grpc::CallbackServerContext* context,
-                                                 const v1::SubmitJobRequest* request,
-                                                 v1::SubmitJobResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::Status status = CheckKey(request->idempotency_key());
   absl::StatusOr<JobSpec> spec = FromProto(request->spec());
   if (status.ok()) status = spec.status();
@@ -145,7 +140,7 @@ grpc::ServerUnaryReactor* JobsService::SubmitJob(grpc::CallbackServerContext* co
   });
   const std::string digest = SpecDigest(*spec);
   const bool posted = core_.loop().Post(
-      JobSubmitted{id, core_.NewJobId(), request->idempotency_key(), *std::move(spec), digest});
+      JobSubmitted{id, core_.NewJobId(), request->idempotency_key(), *std::move(spec), digest}, call.Audit(""));
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }
@@ -162,14 +157,14 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobRe
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJobRequest* request,
                                               v1::GetJobResponse* response) {
-  return OnLoop(core_, context, [this, request, response] { return FillJob(*request, *response); });
+  return OnLoop(core_, call, [this, request, response] { return FillJob(*request, *response); });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
                                                 const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
-  return OnLoop(core_, context, [this, request, response]() -> absl::Status {
+  return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMostList));
     std::vector<JobState> states;
     for (int i = 0; i < request->states_size(); ++i) {
@@ -186,10 +181,10 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
 
 // Posts the event that `make` gives for the job of that name, and answers when it is carried out: with the job.
 template <class Response>
-grpc::ServerUnaryReactor* JobsService::ChangeJob(grpc::CallbackServerContext* context, const std::string& name,
+grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name,
                                                  const std::string& reason, Response* response,
                                                  std::function<EventBody(int64_t, const JobId&)> make) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   const absl::Status checked = CheckSize("reason", reason.size(), 0, kLongestReason, "bytes");
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked));
@@ -203,49 +198,45 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(grpc::CallbackServerContext* co
     reactor->Finish(ToGrpc(reply.status));
   });
   // The name is resolved where the jobs are; then the change is an event like any other.
-  const bool posted = core_.loop().Run([this, id, name, make = std::move(make)] {
+  const bool posted = core_.loop().Run([this, id, name, make = std::move(make), record = call.Audit(name)] {
     const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
     if (!job.ok()) {
       core_.Complete(Reply{.request = id, .status = job.status()});
     } else {
-      core_.loop().PostAlways(make(id, *job));
+      core_.loop().PostAlways(make(id, *job), record);
     }
   });
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }
 
-grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* context,
-                                                 const v1::CancelJobRequest* request,
-                                                 v1::CancelJobResponse* response) {
-  return ChangeJob(context, request->job_id(), request->reason(), response,
+grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response) {
+  return ChangeJob(call, request->job_id(), request->reason(), response,
                    [reason = request->reason()](int64_t id, const JobId& job) { return CancelRequested{id, job, reason}; });
 }
 
-grpc::ServerUnaryReactor* JobsService::HoldJob(grpc::CallbackServerContext* context, const v1::HoldJobRequest* request,
+grpc::ServerUnaryReactor* JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request,
                                                v1::HoldJobResponse* response) {
-  return ChangeJob(context, request->job_id(), request->reason(), response,
+  return ChangeJob(call, request->job_id(), request->reason(), response,
                    [reason = request->reason()](int64_t id, const JobId& job) { return HoldRequested{id, job, reason}; });
 }
 
-grpc::ServerUnaryReactor* JobsService::ReleaseJob(grpc::CallbackServerContext* context,
-                                                  const v1::ReleaseJobRequest* request,
-                                                  v1::ReleaseJobResponse* response) {
-  return ChangeJob(context, request->job_id(), "", response,
+grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request, v1::ReleaseJobResponse* response) {
+  return ChangeJob(call, request->job_id(), "", response,
                    [](int64_t id, const JobId& job) { return ReleaseRequested{id, job}; });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListQueues(grpc::CallbackServerContext* context, const v1::ListQueuesRequest*,
+grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*,
                                                   v1::ListQueuesResponse* response) {
-  return OnLoop(core_, context, [this, response]() -> absl::Status {
+  return OnLoop(core_, call, [this, response]() -> absl::Status {
     for (const Controller::QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
     return absl::OkStatus();
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::SetQueue(grpc::CallbackServerContext* context, const v1::SetQueueRequest* request,
+grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQueueRequest* request,
                                                 v1::SetQueueResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::StatusOr<QueueConfig> queue = Decode(request->queue());
   if (!queue.ok()) {
     reactor->Finish(ToGrpc(queue.status()));
@@ -257,7 +248,7 @@ grpc::ServerUnaryReactor* JobsService::SetQueue(grpc::CallbackServerContext* con
     }
     reactor->Finish(ToGrpc(reply.status));
   });
-  const bool posted = core_.loop().Post(QueueRequested{id, *std::move(queue)});
+  const bool posted = core_.loop().Post(QueueRequested{id, *std::move(queue)}, call.Audit(request->queue().name()));
   if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
   return reactor;
 }
@@ -279,7 +270,7 @@ void JobsService::BeginWatch(const std::string& job, const std::shared_ptr<Watch
   stream->Send(first, false);
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call&,
                                                                       const v1::WatchJobRequest* request) {
   auto call = std::make_shared<WatchCall>();
   // Written and read on the owner thread.
@@ -295,9 +286,9 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(grpc::Call
   return raw;
 }
 
-grpc::ServerUnaryReactor* JobsService::GetLogs(grpc::CallbackServerContext* context, const v1::GetLogsRequest* request,
+grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLogsRequest* request,
                                                v1::GetLogsResponse* response) {
-  return OnLoop(core_, context, [this, request, response]() -> absl::Status {
+  return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
     LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMostLines));
     LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
@@ -326,9 +317,9 @@ absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::Trac
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobsService::TraceJob(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call,
                                                 const v1::TraceJobRequest* request, v1::TraceJobResponse* response) {
-  return OnLoop(core_, context, [this, request, response] { return FillTrace(*request, *response); });
+  return OnLoop(core_, call, [this, request, response] { return FillTrace(*request, *response); });
 }
 
 }  // namespace lynx

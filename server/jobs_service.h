@@ -3,43 +3,44 @@
 #ifndef LYNX_SERVER_JOBS_SERVICE_H_
 #define LYNX_SERVER_JOBS_SERVICE_H_
 
-#include "lynx/v1/jobs.grpc.pb.h"
+#include "lynx/v1/jobs.pb.h"
 #include "server/core.h"
+#include "server/guard.h"
 
 namespace lynx {
 
-class JobsService : public v1::Jobs::CallbackService {
+class JobsService {
  public:
   explicit JobsService(ServerCore& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request,
-                                      v1::SubmitJobResponse* response) override;
-  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
-                                   v1::GetJobResponse* response) override;
-  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
-                                     v1::ListJobsResponse* response) override;
-  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request,
-                                      v1::CancelJobResponse* response) override;
-  grpc::ServerUnaryReactor* HoldJob(grpc::CallbackServerContext* context, const v1::HoldJobRequest* request,
-                                    v1::HoldJobResponse* response) override;
-  grpc::ServerUnaryReactor* ReleaseJob(grpc::CallbackServerContext* context, const v1::ReleaseJobRequest* request,
-                                       v1::ReleaseJobResponse* response) override;
-  grpc::ServerUnaryReactor* ListQueues(grpc::CallbackServerContext* context, const v1::ListQueuesRequest* request,
-                                       v1::ListQueuesResponse* response) override;
-  grpc::ServerUnaryReactor* SetQueue(grpc::CallbackServerContext* context, const v1::SetQueueRequest* request,
-                                     v1::SetQueueResponse* response) override;
-  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* context,
-                                                           const v1::WatchJobRequest* request) override;
-  grpc::ServerUnaryReactor* GetLogs(grpc::CallbackServerContext* context, const v1::GetLogsRequest* request,
-                                    v1::GetLogsResponse* response) override;
-  grpc::ServerUnaryReactor* TraceJob(grpc::CallbackServerContext* context, const v1::TraceJobRequest* request,
-                                     v1::TraceJobResponse* response) override;
+  grpc::ServerUnaryReactor* SubmitJob(const Call& call, const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response);
+  grpc::ServerUnaryReactor* GetJob(const Call& call, const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response);
+  grpc::ServerUnaryReactor* ListJobs(const Call& call, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response);
+  grpc::ServerUnaryReactor* CancelJob(const Call& call, const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response);
+  grpc::ServerUnaryReactor* HoldJob(const Call& call, const v1::HoldJobRequest* request,
+                                    v1::HoldJobResponse* response);
+  grpc::ServerUnaryReactor* ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request,
+                                       v1::ReleaseJobResponse* response);
+  grpc::ServerUnaryReactor* ListQueues(const Call& call, const v1::ListQueuesRequest* request,
+                                       v1::ListQueuesResponse* response);
+  grpc::ServerUnaryReactor* SetQueue(const Call& call, const v1::SetQueueRequest* request,
+                                     v1::SetQueueResponse* response);
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(const Call& call,
+                                                           const v1::WatchJobRequest* request);
+  grpc::ServerUnaryReactor* GetLogs(const Call& call, const v1::GetLogsRequest* request,
+                                    v1::GetLogsResponse* response);
+  grpc::ServerUnaryReactor* TraceJob(const Call& call, const v1::TraceJobRequest* request,
+                                     v1::TraceJobResponse* response);
 
  private:
   absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
   absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
   template <class Response>
-  grpc::ServerUnaryReactor* ChangeJob(grpc::CallbackServerContext* context, const std::string& name, const std::string& reason,
+  grpc::ServerUnaryReactor* ChangeJob(const Call& call, const std::string& name, const std::string& reason,
                                       Response* response, std::function<EventBody(int64_t, const JobId&)> make);
   void BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched);
 

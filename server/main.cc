@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/status.h"
@@ -37,8 +38,12 @@ struct Flags {
   std::string heartbeat = "2s";
   int64_t keep_jobs = 10'000;
   std::string log_level = "info";
+  bool tls = false;
   bool insecure = false;
   bool no_leases = false;
+  std::string tls_names;
+  std::string certificate_life = "720h";
+  bool new_admin = false;
 };
 
 [[noreturn]] void Fail(int code, const absl::Status& status) {
@@ -66,7 +71,12 @@ absl::StatusOr<PlanResult> PlanWithSolver(const PlanRequest& request) {
 absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
+  options.tls = flags.tls;
   options.insecure = flags.insecure;
+  if (!flags.tls_names.empty()) options.tls_names = absl::StrSplit(flags.tls_names, ',');
+  LYNX_ASSIGN_OR_RETURN(options.certificate_life, ParseTime(flags.certificate_life, "--certificate-life"));
+  if (options.certificate_life < Nanos(1'000'000'000)) return absl::InvalidArgumentError("--certificate-life is less than 1s");
+  options.new_admin = flags.new_admin;
   options.data_directory = flags.data_dir;
   options.metrics_address = flags.metrics_address;
   ControllerOptions& controller = options.core.controller;
@@ -99,7 +109,12 @@ int Main(int argc, char** argv) {
        {"no-leases", &flags.no_leases, "nodes that are cut off go on training, though their work may be given to others"},
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
-       {"insecure", &flags.insecure, "listen on addresses that other machines reach, without TLS"}});
+       {"tls", &flags.tls, "TLS and tokens on a loopback address, too; on all others it is so unless --insecure is given"},
+       {"tls-names", &flags.tls_names, "names and addresses by which clients reach this server, with commas, besides its own"},
+       {"certificate-life", &flags.certificate_life, "of certificates of nodes and the server; renewed after two thirds of it"},
+       {"new-admin", &flags.new_admin, "write a new token for the first admin into --data-dir, as at the first start with TLS"},
+       {"insecure", &flags.insecure,
+        "on addresses that other machines reach: no TLS and no tokens; whoever reaches the port may do everything"}});
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);
   const absl::StatusOr<ServerOptions> options = OptionsOf(flags);
   if (!options.ok()) Fail(kExitUsage, options.status());

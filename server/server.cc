@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "node/file.h"
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
+#include "security/context_file.h"
 #include "server/listen_address.h"
 #include "spdlog/spdlog.h"
 
@@ -33,10 +35,8 @@ void RemoveFile(const std::string& path) {
 
 absl::StatusOr<ListenAddress> CheckListen(const ServerOptions& options) {
   LYNX_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(options.listen));
-  if (!address.loopback && !options.insecure) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen ", options.listen, " is reachable from other machines, and this version has no TLS: whoever "
-                     "reaches the port can run jobs. Listen on 127.0.0.1, or add --insecure in a network that you trust"));
+  if (options.tls && options.insecure) {
+    return absl::InvalidArgumentError("--tls and --insecure are opposites: give one of them");
   }
   if (address.port == 0) return address;
   if (const absl::Status free = CheckFree(address); !free.ok()) {
@@ -44,6 +44,18 @@ absl::StatusOr<ListenAddress> CheckListen(const ServerOptions& options) {
                                                "; choose another with --listen"));
   }
   return address;
+}
+
+bool UsesTls(const ServerOptions& options, const ListenAddress& address) {
+  return options.tls || (!address.loopback && !options.insecure);
+}
+
+// How clients on this machine reach it.
+std::string LocalAddress(const ListenAddress& address, int port) {
+  ListenAddress local = address;
+  if (address.host == "0.0.0.0") local.host = "127.0.0.1";
+  if (address.host == "::") local.host = "::1";
+  return AddressText(local, port);
 }
 
 void Configure(grpc::ServerBuilder& builder) {
@@ -60,7 +72,7 @@ void Configure(grpc::ServerBuilder& builder) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
   // What can be refused is refused before anything is touched.
-  LYNX_RETURN_IF_ERROR(CheckListen(options).status());
+  LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));
   if (options.data_directory.empty()) {
     return absl::InvalidArgumentError("no data directory is given: name one with --data-dir");
   }
@@ -73,11 +85,34 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   server->data_directory_ = options.data_directory;
   RemoveFile(options.data_directory + "/" + kAddressFile);
   RemoveFile(options.data_directory + "/" + kMetricsAddressFile);
-  options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
-  LYNX_ASSIGN_OR_RETURN(server->core_, ServerCore::Start(options.core, std::move(store), clock));
+  if (UsesTls(options, address)) {
+    std::vector<std::string> names = NamesOf(address.host);
+    names.insert(names.end(), options.tls_names.begin(), options.tls_names.end());
+    LYNX_ASSIGN_OR_RETURN(server->tls_, ServerTls::Open(options.data_directory + "/" + kTlsDirectory, std::move(names),
+                                                        options.certificate_life, clock));
+  }
+  LYNX_RETURN_IF_ERROR(server->StartCore(options, std::move(store), clock));
   LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
-  LYNX_RETURN_IF_ERROR(server->Listen(options));
+  LYNX_RETURN_IF_ERROR(server->Listen(options, address));
   return server;
+}
+
+absl::Status Server::StartCore(ServerOptions& options, std::unique_ptr<Store> store, const Clock& clock) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
+  book_.Apply(access);
+  options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
+  LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(options.core, std::move(store), clock));
+  guard_ = std::make_unique<Guard>(tls_ == nullptr, book_, clock,
+                                   [core = core_.get()](AuditRecord record) { core->Refused(std::move(record)); });
+  jobs_ = std::make_unique<JobsService>(*core_);
+  cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
+  admin_ = std::make_unique<AdminService>(*core_, book_,
+                                          AdminOptions{.authority = tls_ == nullptr ? nullptr : &tls_->authority(),
+                                                       .node_certificate_life = options.certificate_life});
+  jobs_front_ = std::make_unique<JobsFront>(*guard_, *jobs_);
+  cluster_front_ = std::make_unique<ClusterFront>(*guard_, *cluster_);
+  admin_front_ = std::make_unique<AdminFront>(*guard_, *admin_);
+  return absl::OkStatus();
 }
 
 absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
@@ -89,30 +124,56 @@ absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
   return WriteFileDurably(data_directory_ + "/" + kMetricsAddressFile, metrics_address_ + "\n");
 }
 
-absl::Status Server::Listen(const ServerOptions& options) {
-  LYNX_ASSIGN_OR_RETURN(const ListenAddress address, CheckListen(options));
+absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& address) {
   static std::once_flag plugins;
   std::call_once(plugins, [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
-  jobs_ = std::make_unique<JobsService>(*core_);
-  cluster_ = std::make_unique<ClusterService>(*core_);
   grpc::ServerBuilder builder;
   Configure(builder);
   int port = 0;
-  builder.AddListeningPort(AddressText(address, address.port), grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(jobs_.get());
-  builder.RegisterService(cluster_.get());
+  builder.AddListeningPort(AddressText(address, address.port),
+                           tls_ == nullptr ? grpc::InsecureServerCredentials() : tls_->credentials(), &port);
+  builder.RegisterService(jobs_front_.get());
+  builder.RegisterService(cluster_front_.get());
+  builder.RegisterService(admin_front_.get());
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen, "; choose another with --listen"));
   }
-  for (const char* service : {"lynx.v1.Jobs", "lynx.v1.Cluster"}) {
+  for (const char* service : {"lynx.v1.Jobs", "lynx.v1.Cluster", "lynx.v1.Admin"}) {
     grpc_->GetHealthCheckService()->SetServingStatus(service, true);
   }
   address_ = AddressText(address, port);
+  if (tls_ != nullptr) LYNX_RETURN_IF_ERROR(MakeFirstAdmin(options.new_admin, LocalAddress(address, port)));
+  if (tls_ == nullptr && !address.loopback) {
+    spdlog::warn("--insecure: whoever reaches {} may do everything, and reads what others say", address_);
+  }
   return WriteFileDurably(data_directory_ + "/" + kAddressFile, address_ + "\n");
+}
+
+absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
+  const std::string path = std::filesystem::absolute(data_directory_).string() + "/" + kAdminContextFile;
+  std::promise<absl::Status> made;
+  core_->loop().RunAlways([&] {
+    const Nanos now = core_->clock().Wall();
+    if (!always && book_.AdminTokensWithout("", "", now) > 0) return made.set_value(absl::OkStatus());
+    const NewToken token = MakeToken(kFirstAdmin, now, Nanos(0));
+    std::vector<AccessChange> changes = {User{kFirstAdmin, Role::kAdmin, now}, token.token};
+    AuditRecord record{.time = now, .who = "lynx-server", .what = "start", .target = kFirstAdmin};
+    SetOutcome(record, absl::OkStatus());
+    // The file first: a token that nobody has is of no use.
+    absl::Status status =
+        WriteContextFile(path, {.server = address, .authority = tls_->authority().certificate(), .token = token.secret});
+    if (status.ok()) status = core_->store().CommitAccess(changes, record);
+    if (status.ok()) {
+      book_.Apply(changes);
+      spdlog::info("the first admin's way to this server is in {}: use it with lynxctl --context, and keep it secret", path);
+    }
+    made.set_value(status);
+  });
+  return made.get_future().get();
 }
 
 void Server::Stop() {
@@ -125,9 +186,16 @@ void Server::Stop() {
     grpc_->Shutdown(std::chrono::system_clock::now() + kFarewell);
     grpc_.reset();
   }
-  jobs_.reset();
+  // In the opposite order of dependence.
+  admin_front_.reset();
+  cluster_front_.reset();
+  jobs_front_.reset();
+  admin_.reset();
   cluster_.reset();
+  jobs_.reset();
+  guard_.reset();
   core_.reset();
+  tls_.reset();
 }
 
 }  // namespace lynx

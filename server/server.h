@@ -7,18 +7,26 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "server/cluster_service.h"
+#include "server/access.h"
 #include "server/core.h"
-#include "server/jobs_service.h"
+#include "server/front.h"
+#include "server/guard.h"
+#include "server/listen_address.h"
+#include "server/server_tls.h"
 
 namespace lynx {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:7470";  // host:port; port 0 takes a free one
-  bool insecure = false;                  // listen on addresses that other machines reach
+  bool tls = false;                       // on loopback, too; elsewhere it always is, but for
+  bool insecure = false;                  // plain text on addresses that other machines reach
+  std::vector<std::string> tls_names;     // by which clients reach the server, besides those that it knows itself
+  Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // of the server's and of nodes'
+  bool new_admin = false;                 // make a new token for the first admin
   std::string data_directory;             // made if it is not there
   std::string metrics_address;            // empty = none
   CoreOptions core;
@@ -27,6 +35,10 @@ struct ServerOptions {
 // The file in the data directory that holds "host:port" while the server listens, and the one for its metrics.
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
+// In the data directory of a server with TLS: the authority with all keys, and what the first admin gives to lynxctl --context.
+inline constexpr char kTlsDirectory[] = "tls";
+inline constexpr char kAdminContextFile[] = "admin.context";
+inline constexpr char kFirstAdmin[] = "admin";
 
 class Server {
  public:
@@ -43,13 +55,23 @@ class Server {
 
  private:
   Server() = default;
-  absl::Status Listen(const ServerOptions& options);
+  absl::Status StartCore(ServerOptions& options, std::unique_ptr<Store> store, const Clock& clock);
+  absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
+  // Where there is none, or always: writes the context file of a new token of kFirstAdmin, with this address.
+  absl::Status MakeFirstAdmin(bool always, const std::string& address);
   absl::Status ServeMetricsPage(const ServerOptions& options);
 
   std::string data_directory_, address_, metrics_address_;
+  std::unique_ptr<ServerTls> tls_;  // null: plain text
+  AccessBook book_;
   std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<Guard> guard_;
   std::unique_ptr<JobsService> jobs_;
   std::unique_ptr<ClusterService> cluster_;
+  std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<JobsFront> jobs_front_;
+  std::unique_ptr<ClusterFront> cluster_front_;
+  std::unique_ptr<AdminFront> admin_front_;
   std::unique_ptr<grpc::Server> grpc_;
 };
 

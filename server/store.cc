@@ -53,6 +53,16 @@ constexpr const char* kMigrations[] = {
     "CREATE TABLE queues(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT NULL, may_borrow INTEGER NOT NULL) "
     "WITHOUT ROWID",
     "ALTER TABLE ranks ADD COLUMN device_uuid TEXT NOT NULL DEFAULT ''",
+    "CREATE TABLE users(name TEXT PRIMARY KEY, role TEXT NOT NULL, created_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE tokens(id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, user TEXT NOT NULL, created_ns INTEGER NOT NULL, "
+    "expires_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE join_tokens(digest TEXT PRIMARY KEY, node TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE certificates(serial TEXT PRIMARY KEY, node TEXT NOT NULL, issued_ns INTEGER NOT NULL, ends_ns INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT NOT NULL, "
+    "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
+    "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
 };
 static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
@@ -166,11 +176,16 @@ absl::Status Store::CheckIntegrity() {
 
 absl::Status Store::Commit(const std::vector<Effect>& effects) {
   if (effects.empty()) return absl::OkStatus();
+  return Transact([&]() -> absl::Status {
+    for (const Effect& effect : effects) LYNX_RETURN_IF_ERROR(Write(effect));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Store::Transact(const std::function<absl::Status()>& write) {
   if (log_has_remains_) log_has_remains_ = !EmptyLog(db_.get());
   absl::Status status = Execute(db_.get(), "BEGIN IMMEDIATE");
-  for (const Effect& effect : effects) {
-    if (status.ok()) status = Write(effect);
-  }
+  if (status.ok()) status = write();
   if (status.ok()) status = Execute(db_.get(), "COMMIT");
   if (status.ok()) return status;
   log_has_remains_ = true;
@@ -198,6 +213,7 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
   if (const auto* cordon = std::get_if<PutCordon>(&effect)) return WriteCordon(*cordon);
   if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
+  if (const auto* audit = std::get_if<InsertAudit>(&effect)) return WriteAudit(audit->record);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
   LYNX_ASSIGN_OR_RETURN(
       Statement statement,

@@ -7,6 +7,7 @@
 #define LYNX_SERVER_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access.h"
+#include "server/audit.h"
 #include "server/controller.h"
 #include "server/events.h"
 #include "server/job.h"
@@ -27,8 +30,9 @@ std::string SpecDigest(const JobSpec& spec);
 
 class Store {
  public:
-  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names.
-  static constexpr int64_t kSchemaVersion = 4;
+  // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names,
+  // 4 neither people nor nodes' certificates.
+  static constexpr int64_t kSchemaVersion = 5;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
@@ -37,6 +41,8 @@ class Store {
 
   // Durable effects, in order, all or none. ResourceExhausted: the disk is full. DataLoss: the file is damaged.
   absl::Status Commit(const std::vector<Effect>& effects);
+  // Changes of who may call, with the record of who asked for them; errors as Commit's.
+  absl::Status CommitAccess(const std::vector<AccessChange>& changes, const AuditRecord& record);
 
   struct StoredJob {
     JobRecord record;
@@ -45,6 +51,10 @@ class Store {
   // All jobs. DataLoss where a row does not hold what it should.
   absl::StatusOr<std::vector<StoredJob>> LoadJobs();
   absl::StatusOr<Controller::Settings> LoadSettings();
+  // Who may call, as changes of an empty book.
+  absl::StatusOr<std::vector<AccessChange>> LoadAccess();
+  // The newest `limit` with a sequence below `before` (0: all), newest first. A million changes and 10,000 refusals are kept.
+  absl::StatusOr<std::vector<AuditRecord>> LoadAudit(int64_t limit, int64_t before, bool refused_only);
   // nullptr: the job has none.
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
   // What the job's plan was made for; nullptr: it has none, or an older server made it.
@@ -62,7 +72,11 @@ class Store {
 
   absl::Status Prepare();
   absl::Status CheckIntegrity();
+  // Runs `write` in one transaction; what it has written is undone where it fails.
+  absl::Status Transact(const std::function<absl::Status()>& write);
   absl::Status Write(const Effect& effect);
+  absl::Status WriteAccess(const AccessChange& change);
+  absl::Status WriteAudit(const AuditRecord& record);
   absl::Status WriteNew(const InsertJob& insert);
   absl::Status WriteRecord(const JobRecord& record);
   absl::Status WritePlan(const InsertPlan& insert);

@@ -40,6 +40,7 @@ class LoopTest : public ::testing::Test {
     ++commits_;
     if (!store_status_.ok()) return store_status_;
     committed_.insert(committed_.end(), effects.begin(), effects.end());
+    batches_.push_back(effects);
     return absl::OkStatus();
   }
   void Carry(Effect& effect) {
@@ -89,6 +90,7 @@ class LoopTest : public ::testing::Test {
   std::condition_variable changed_;
   absl::Status store_status_;
   std::vector<Effect> committed_;
+  std::vector<std::vector<Effect>> batches_;  // the same
   std::vector<size_t> committed_when_carried_;
   std::vector<Reply> replies_;
   int64_t commits_ = 0;
@@ -182,6 +184,54 @@ TEST_F(LoopTest, AnswersThatRestOnNoWriteStand) {
   EXPECT_TRUE(status_of(known).ok()) << status_of(known) << ": the job is long written";
   EXPECT_THAT(std::string(status_of(fresh).message()), HasSubstr("nothing was changed"));
   EXPECT_THAT(std::string(status_of(cancelled).message()), HasSubstr("nothing was changed"));
+}
+
+template <class Kind>
+std::vector<Kind> OfKind(const std::vector<Effect>& effects) {
+  std::vector<Kind> found;
+  for (const Effect& effect : effects) {
+    if (const auto* kind = std::get_if<Kind>(&effect)) found.push_back(*kind);
+  }
+  return found;
+}
+
+TEST_F(LoopTest, WhoAskedIsWrittenInTheTransactionOfWhatWasDecided) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(loop_.Post(JobSubmitted{++requests_, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"}));
+  EXPECT_TRUE(loop_.Post(JobSubmitted{++requests_, JobId("b"), "a", MakeSpec(), "other"}, AuditRecord{.who = "bob"}));
+  OnLoop([] {});
+  std::lock_guard lock(mutex_);
+  std::vector<AuditRecord> records;
+  for (const std::vector<Effect>& batch : batches_) {
+    for (const InsertAudit& audit : OfKind<InsertAudit>(batch)) records.push_back(audit.record);
+    EXPECT_GE(OfKind<InsertAudit>(batch).size(), OfKind<InsertJob>(batch).size());
+  }
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].who, "alice");
+  EXPECT_EQ(records[0].target, "a");
+  EXPECT_EQ(records[0].outcome, "OK");
+  EXPECT_GT(records[0].time, Nanos(0));
+  EXPECT_EQ(records[1].who, "bob");
+  EXPECT_EQ(records[1].outcome, "ALREADY_EXISTS");
+}
+
+// What was not done is not recorded as done; what is decided and written later, is.
+TEST_F(LoopTest, WhoAskedIsRecordedIfItIsDone) {
+  loop_.Start({}, nullptr);
+  EXPECT_TRUE(Submit("a").status.ok());
+  OnLoop([&] {
+    SetStore(absl::UnavailableError("disk I/O error"));
+    loop_.PostAlways(JobSubmitted{++requests_, JobId("b"), "b", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
+    loop_.PostAlways(CancelRequested{++requests_, JobId("a"), ""}, AuditRecord{.who = "bob"});
+  });
+  OnLoop([] {});
+  loop_.Record(AuditRecord{.who = "a refusal that is dropped"});
+  OnLoop([&] { SetStore(absl::OkStatus()); });
+  while (!Submit("c").status.ok()) continue;
+  std::lock_guard lock(mutex_);
+  const std::vector<InsertAudit> audits = OfKind<InsertAudit>(committed_);
+  ASSERT_EQ(audits.size(), 1u);
+  EXPECT_EQ(audits[0].record.who, "bob");
 }
 
 TEST_F(LoopTest, TheQueueIsBoundedButNotForWhatMustNotBeLost) {

@@ -538,18 +538,6 @@ TEST_F(ServiceTest, APortInUseIsSaid) {
                                   ": address already in use; choose another with --listen");
 }
 
-TEST_F(ServiceTest, AnAddressThatOthersReachNeedsInsecure) {
-  ServerOptions options = Options();
-  options.data_directory = directory_ + "/second";
-  options.listen = "0.0.0.0:0";
-  const absl::Status status = Server::Start(options, clock_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("this version has no TLS"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--insecure"));
-  options.insecure = true;
-  EXPECT_TRUE(Server::Start(options, clock_).ok());
-}
-
 TEST_F(ServiceTest, ASecondServerOnTheSameDataIsRefused) {
   const absl::Status status = Server::Start(Options(), clock_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

@@ -278,7 +278,9 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
     ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
     const SqliteHandle db(raw);
     ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
-                             "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; PRAGMA user_version=1").ok());
+                             "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
+                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; "
+                             "PRAGMA user_version=1").ok());
   }
   const std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->LoadJobs().value().size(), 1u);

@@ -5,7 +5,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROOMS = ("common", "planner", "proto", "node", "server", "agent", "worker", "cli", "solver")
+ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver")
 
 # Rooms inside rooms: the worker's daemon speaks gRPC, its engine does not; the planner's exact solver has a time limit
 # and a MILP library, the planner neither.
@@ -18,10 +18,11 @@ MAY_INCLUDE = {
     "worker": {"common", "planner", "worker"},
     "proto": {"common", "planner", "proto"},
     "node": {"common", "planner", "proto", "node"},
-    "worker/daemon": {"common", "planner", "proto", "node", "worker"},
-    "server": {"common", "planner", "proto", "node", "server"},
-    "agent": {"common", "planner", "proto", "node", "agent"},
-    "cli": {"common", "planner", "proto", "node", "cli"},
+    "security": {"common", "planner", "proto", "node", "security"},
+    "worker/daemon": {"common", "planner", "proto", "node", "security", "worker"},
+    "server": {"common", "planner", "proto", "node", "security", "server"},
+    "agent": {"common", "planner", "proto", "node", "security", "agent"},
+    "cli": {"common", "planner", "proto", "node", "security", "cli"},
     "solver": {"common", "planner", "planner/opt", "node", "solver"},
 }
 # What of the worker another room may see: plain data that crosses a file or a pipe between them, and the files that a

@@ -14,6 +14,7 @@
 #include "node/flags.h"
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
+#include "security/node_identity.h"
 #include "spdlog/spdlog.h"
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/worker_daemon.h"
@@ -35,9 +36,10 @@ struct WorkerFlags {
   bool stop_ranks_on_exit = false;
   bool stop_all = false;
   int64_t stop_grace_ms = 5000;
+  IdentityFlags identity;
 
   std::vector<Flag> All() {
-    return {
+    std::vector<Flag> flags = {
         {"node", &node, "name of this node"},
         {"server", &server, "host:port of lynx-server"},
         {"address", &address, "numeric address of this node that the ranks of other nodes reach"},
@@ -59,6 +61,9 @@ struct WorkerFlags {
         {"stop-grace-ms", &stop_grace_ms, "milliseconds from asking a rank to end to killing it"},
         {"stop-all", &stop_all, "end all ranks that an earlier daemon has left running in --data-dir, and exit"},
     };
+    const std::vector<Flag> of_identity = identity.All();
+    flags.insert(flags.end(), of_identity.begin(), of_identity.end());
+    return flags;
   }
 };
 
@@ -119,6 +124,9 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
     StopAllRanks(*supervisor);
     return absl::OkStatus();
   }
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
+                        NodeIdentity::Open(flags.identity, flags.node, flags.server, clock));
+  options.credentials = CredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
     spdlog::info("metrics on port {}", port);

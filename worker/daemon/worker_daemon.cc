@@ -40,7 +40,7 @@ class Loop {
         wake_(wake),
         lease_(lease),
         stream_(
-            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value))},
+            {.server = options.server, .seed = Mix64(static_cast<uint64_t>(clock.Wall().value)), .credentials = options.credentials},
             [](const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
               return v1::Cluster::NewStub(channel)->AttachWorker(context);
             },

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "node/channel.h"
 #include "node/wake.h"
 #include "worker/daemon/supervisor.h"
 
@@ -15,6 +16,7 @@ struct WorkerDaemonOptions {
   std::string server;   // host:port
   std::string address;  // numeric
   bool stop_ranks_on_exit = false;
+  CredentialSource credentials;  // null: plain text
 };
 
 // Runs until a stop signal. Ranks stay running, or with stop_ranks_on_exit are ended first (SIGTERM, after the grace

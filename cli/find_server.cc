@@ -1,0 +1,86 @@
+// FindServer; see client.h.
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/client.h"
+#include "cli/local_cluster.h"
+#include "common/status.h"
+#include "node/file.h"
+#include "security/certificate.h"
+#include "security/context_file.h"
+#include "security/secret.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kLongestPem = 64 << 10;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string DefaultContext() {
+  if (const std::string config = Environment("XDG_CONFIG_HOME"); !config.empty()) return config + "/lynx/context.json";
+  const std::string home = Environment("HOME");
+  return home.empty() ? "" : home + "/.config/lynx/context.json";
+}
+
+std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
+
+// What the flags and the environment name, in place of the context's.
+absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
+  if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kLongestPem));
+    LYNX_RETURN_IF_ERROR(Annotate(ReadCertificate(found.authority).status(), file));
+  }
+  if (const std::string file = FlagOr(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(found.token, ReadSecretFile(file));
+  }
+  if (found.token.empty() || !found.authority.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a token is only sent over TLS: give --ca-file with the cluster's authority, or a --context");
+}
+
+absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
+  if (!flags.server.empty()) {
+    found = {.address = flags.server, .source = "--server"};
+  } else if (const std::string server = Environment("LYNX_SERVER"); !server.empty()) {
+    found = {.address = server, .source = "LYNX_SERVER"};
+  }
+  if (flags.no_context) return absl::OkStatus();
+  if (const std::string file = FlagOr(flags.context, "LYNX_CONTEXT"); !file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(file));
+    if (found.address.empty()) found = {.address = context.server, .source = file};
+    found.authority = context.authority;
+    found.token = context.token;
+    return TakeFiles(flags, found);
+  }
+  if (found.address.empty()) {
+    if (auto local = ReadLocalCluster(LocalDirectory()); local.ok()) {
+      found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
+    }
+  }
+  const std::string standing = DefaultContext();
+  std::error_code error;
+  if (!standing.empty() && std::filesystem::exists(standing, error)) {
+    LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(standing));
+    if (found.address.empty()) found = {.address = context.server, .source = standing};
+    if (found.address == context.server) {
+      found.authority = context.authority;
+      found.token = context.token;
+    }
+  }
+  return TakeFiles(flags, found);
+}
+
+}  // namespace
+
+ServerAddress FindServer(const ConnectionFlags& flags) {
+  ServerAddress found;
+  const absl::Status status = Find(flags, found);
+  if (found.address.empty()) found = {.address = "127.0.0.1:7470", .source = "the default", .authority = found.authority, .token = found.token};
+  found.status = status;
+  return found;
+}
+
+}  // namespace lynx

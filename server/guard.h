@@ -1,0 +1,76 @@
+// Guard: stands before every method of every service. It finds out who calls, and whether they may (server/access_table.h).
+// Without TLS everybody is "local", an admin.
+//
+// Who calls: a bearer token in the metadata "authorization", else the certificate of the connection, else nobody. A token or
+// certificate that is not valid is refused, never passed over.
+//
+// Thread-safe. The book must outlive it.
+#ifndef LYNX_SERVER_GUARD_H_
+#define LYNX_SERVER_GUARD_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "server/access.h"
+#include "server/access_table.h"
+#include "server/audit.h"
+
+namespace lynx {
+
+struct Caller {
+  enum class Kind : uint8_t { kNobody, kLocal, kUser, kNode };
+  Kind kind = Kind::kNobody;
+  std::string name;            // of kUser and kNode
+  Role role = Role::kViewer;   // of kUser and kLocal
+  std::string from;            // address of the other end
+  std::string serial;          // kNode: of its certificate
+};
+// "alice", "node/n0", "local", "".
+std::string CallerText(const Caller& caller);
+
+// One call that was let through.
+struct Call {
+  grpc::CallbackServerContext* context = nullptr;
+  Caller caller;
+  std::string method;  // "Jobs.SubmitJob"
+
+  // Of a change that the call asks for; time and outcome are for who carries it out.
+  AuditRecord Audit(const std::string& target) const;
+};
+
+// The host of gRPC's name for the other end: "ipv4:127.0.0.1:5000" and "ipv6:%5B::1%5D:5000" give "127.0.0.1" and "::1".
+std::string HostOfPeer(const std::string& peer);
+
+class Guard {
+ public:
+  // `open`: no TLS. `refused` is told of every call that is refused; it must not block.
+  Guard(bool open, const AccessBook& book, const Clock& clock, std::function<void(AuditRecord)> refused)
+      : open_(open), book_(book), clock_(clock), refused_(std::move(refused)) {}
+
+  // Unauthenticated: nobody, or a token or certificate that is not valid. PermissionDenied: somebody who may not.
+  absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context) const;
+
+  // Of a stream that goes on: PermissionDenied when it reports as another node than the caller's certificate says;
+  // Unauthenticated when that has ended or was revoked since.
+  absl::Status CheckReport(const Caller& caller, const std::string& node) const;
+
+  bool open() const { return open_; }
+
+ private:
+  absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  absl::Status Authorize(const MethodRule& rule, const Caller& caller) const;
+
+  const bool open_;
+  const AccessBook& book_;
+  const Clock& clock_;
+  const std::function<void(AuditRecord)> refused_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_GUARD_H_
