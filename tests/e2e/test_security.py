@@ -1,0 +1,199 @@
+"""A cluster with TLS, of real processes: how nodes and people get in, and who does not."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import time
+import unittest
+
+from cluster import BIN, JOB, processes, run
+
+
+class SecureClusterTest(unittest.TestCase):
+    """A server with TLS in a temporary folder; nodes join as a test wants. Leaves nothing behind."""
+
+    server_flags = ()
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
+        self.daemons = {}
+        self.addCleanup(self._clean_up)
+        self.env = dict(os.environ, LYNX_HOME=str(self.directory), HOME=str(self.directory), NO_COLOR="1")
+        for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_TOKEN_FILE", "LYNX_CA_FILE", "LYNX_JOIN_TOKEN", "XDG_CONFIG_HOME"):
+            self.env.pop(name, None)
+        data = self.directory / "server"
+        self.start("server", "lynx-server", "--listen", "127.0.0.1:0", "--tls", "--data-dir", data, "--metrics-address", "",
+                   *self.server_flags)
+        self.wait_for(lambda: (data / "server.address").exists(), "a server that listens")
+        self.address = (data / "server.address").read_text().strip()
+        self.admin = data / "admin.context"
+
+    def _clean_up(self):
+        for process in self.daemons.values():
+            process.kill()
+            process.wait()
+        for pid in processes(self.directory):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def start(self, name, binary, *arguments):
+        with open(self.directory / f"{name}.log", "ab") as log:
+            self.daemons[name] = subprocess.Popen([str(BIN / binary), *map(str, arguments)], stdout=log, stderr=log,
+                                                  stdin=subprocess.DEVNULL, env=self.env)
+        return self.daemons[name]
+
+    def start_node(self, node, token):
+        common = ("--node", node, "--server", self.address, "--identity-dir", self.directory / f"{node}.identity",
+                  "--join-token-file", token)
+        self.start(f"{node}.agent", "lynx-agent", *common, "--data-dir", self.directory / f"{node}.agent", "--devices", 2)
+        self.start(f"{node}.worker", "lynx-worker", *common, "--data-dir", self.directory / f"{node}.worker")
+
+    def log(self, name):
+        return (self.directory / f"{name}.log").read_text()
+
+    def wait_for(self, condition, what, timeout=180):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"=== {name}\n{self.log(name)[-3000:]}" for name in self.daemons)
+                self.fail(f"did not come to: {what}\n{logs}")
+            time.sleep(0.1)
+
+    def ctl(self, *arguments, context=None, timeout=60):
+        return run("--context", context or self.admin, *arguments, timeout=timeout, env=self.env)
+
+    def ok(self, *arguments, **options):
+        result = self.ctl(*arguments, **options)
+        self.assertEqual(result.code, 0, result)
+        return result.out
+
+    def join_token(self, *arguments):
+        path = self.directory / f"token{len(list(self.directory.glob('token*')))}"
+        self.ok("admin", "join-token", "--out", path, *arguments)
+        return path
+
+    def user(self, name, role):
+        path = self.directory / f"{name}.context"
+        self.ok("admin", "user", "add", name, "--role", role, "--context-file", path)
+        return path
+
+    def attached(self):
+        nodes = json.loads(self.ok("nodes", "-o", "json"))["nodes"]
+        return sorted(n["name"] for n in nodes if n["agentAttached"] and n["workerAttached"])
+
+    def job_file(self, **changes):
+        corpus = self.directory / "corpus.txt"
+        corpus.write_text("The quick brown fox jumps over lazy dogs.\n" * 2000)
+        values = dict(name="tiny", data=corpus, steps=10, ranks=4, memory="auto", tp=2, pp=2, recompute="auto", dtype="float32",
+                      every=0, extra="", max_restarts=3)
+        path = self.directory / "job.yaml"
+        path.write_text(JOB.format(**dict(values, **changes)))
+        return path
+
+
+class MembersTest(SecureClusterTest):
+    def test_nodes_join_a_job_trains_and_everybody_does_what_their_role_allows(self):
+        tokens = [self.join_token(), self.join_token("--node", "n1")]
+        for i, token in enumerate(tokens):
+            self.start_node(f"n{i}", token)
+        self.wait_for(lambda: self.attached() == ["n0", "n1"], "two nodes that have joined")
+
+        # A token is for one node, once.
+        again = subprocess.run([str(BIN / "lynx-worker"), "--node", "n2", "--server", self.address, "--identity-dir",
+                                str(self.directory / "n2.identity"), "--join-token-file", str(tokens[0]), "--data-dir",
+                                str(self.directory / "n2.worker")], capture_output=True, text=True, env=self.env, timeout=120)
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("the join token has been used", again.stderr)
+
+        viewer, submitter = self.user("victor", "viewer"), self.user("susan", "submitter")
+        job = self.job_file()
+        refused = self.ctl("submit", "-f", job, context=viewer)
+        self.assertEqual(refused.code, 5, refused)
+        self.assertIn("victor is a viewer, and Jobs.SubmitJob needs a submitter", refused.err)
+        trained = self.ctl("submit", "-f", job, "--wait", context=submitter, timeout=300)
+        self.assertEqual(trained.code, 0, trained)
+        self.assertIn("SUCCEEDED", self.ok("list", context=viewer))
+        self.assertEqual(self.ctl("admin", "audit", context=submitter).code, 5)
+
+        # What has been revoked is refused.
+        self.ok("admin", "user", "revoke", "susan")
+        gone = self.ctl("list", context=submitter)
+        self.assertEqual(gone.code, 5, gone)
+        self.assertIn("does not know this token", gone.err)
+        self.ok("admin", "revoke-node", "n1")
+        self.wait_for(lambda: self.attached() == ["n0"], "a node that is out")
+
+        audit = json.loads(self.ok("admin", "audit", "-o", "json"))["records"]
+        seen = {(r["who"], r["what"], r["outcome"]) for r in audit}
+        for expected in (("victor", "Jobs.SubmitJob", "PERMISSION_DENIED"), ("susan", "Jobs.SubmitJob", "OK"),
+                         ("", "Admin.Join", "OK"), ("", "Admin.Join", "UNAUTHENTICATED"), ("admin", "Admin.RevokeNode", "OK")):
+            self.assertIn(expected, seen)
+        self.assert_no_secrets(tokens, [viewer, submitter, self.admin])
+
+    def assert_no_secrets(self, tokens, contexts):
+        secrets = [token.read_text().strip().split(".")[1] for token in tokens]
+        secrets += [json.loads(context.read_text())["token"] for context in contexts]
+        places = {path: path.read_bytes() for path in self.directory.rglob("*.log")}
+        places["command lines"] = "\n".join(processes(self.directory).values()).encode()
+        for where, content in places.items():
+            for secret in secrets:
+                self.assertNotIn(secret.encode(), content, where)
+
+    def test_plain_text_is_refused_with_what_to_do(self):
+        plain = run("--server", self.address, "list", env=self.env)
+        self.assertEqual(plain.code, 3, plain)
+        self.assertIn("it speaks TLS, and this call was in plain text: give --context", plain.err)
+        # Neither does a client talk to a server that is not of its cluster.
+        other = self.directory / "other"
+        self.start("other", "lynx-server", "--listen", "127.0.0.1:0", "--tls", "--data-dir", other, "--metrics-address", "")
+        self.wait_for(lambda: (other / "server.address").exists(), "a second server")
+        address = (other / "server.address").read_text().strip()
+        strange = self.ctl("--server", address, "list")
+        self.assertEqual(strange.code, 3, strange)
+        self.assertIn("its certificate is not of the authority", strange.err)
+        worker = self.start("n0.worker", "lynx-worker", "--node", "n0", "--server", address, "--identity-dir",
+                            self.directory / "n0.identity", "--join-token-file", self.join_token(), "--data-dir",
+                            self.directory / "n0.worker")
+        self.assertEqual(worker.wait(timeout=120), 1)
+        self.assertIn("not of the cluster that the join token is for", self.log("n0.worker"))
+
+    def test_a_join_token_may_come_in_the_environment_and_ranks_do_not_get_it(self):
+        self.env["LYNX_JOIN_TOKEN"] = self.ok("admin", "join-token").strip()
+        common = ("--node", "n0", "--server", self.address, "--identity-dir", self.directory / "n0.identity")
+        self.start("n0.worker", "lynx-worker", *common, "--data-dir", self.directory / "n0.worker")
+        self.start("n0.agent", "lynx-agent", *common, "--data-dir", self.directory / "n0.agent", "--devices", 2)
+        self.wait_for(lambda: self.attached() == ["n0"], "a node that has joined")
+        job = json.loads(self.ok("submit", "-f", self.job_file(steps=100000, ranks=2, pp=1), "-o", "json"))["id"]
+        ranks = lambda: [pid for pid, line in processes(self.directory).items() if "lynx-rank" in line and "--config" in line]
+        self.wait_for(lambda: len(ranks()) == 2, "ranks that run")
+        for pid in ranks():
+            self.assertNotIn(b"LYNX_JOIN_TOKEN", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+        self.ok("cancel", job)
+
+
+class RotationTest(SecureClusterTest):
+    server_flags = ("--certificate-life", "30s")
+
+    def test_certificates_are_renewed_while_everything_goes_on(self):
+        token = self.join_token()
+        self.start_node("n0", token)
+        token_is_spent = lambda: (self.directory / "n0.identity/current/cert.pem").exists()
+        self.wait_for(token_is_spent, "a node that has joined")
+        link = self.directory / "n0.identity/current"
+        host, port = self.address.split(":")
+        first = (os.readlink(link), ssl.get_server_certificate((host, int(port))))
+        self.wait_for(lambda: os.readlink(link) != first[0], "a new certificate of the node")
+        self.wait_for(lambda: ssl.get_server_certificate((host, int(port))) != first[1], "a new certificate of the server")
+        # When the first one has ended, its streams are closed, and the node comes back with another.
+        ended = lambda: all("with which node n0 has dialled has ended" in self.log(f"n0.{part}") for part in ("agent", "worker"))
+        self.wait_for(ended, "the first one's end")
+        self.wait_for(lambda: self.attached() == ["n0"], "a node that is attached with its new certificate")
+
+
+if __name__ == "__main__":
+    unittest.main()
