@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/status.h"
 
 namespace lynx {
@@ -20,20 +21,23 @@ constexpr unsigned kFollowSeconds = 1;
 // The other end's certificate is of the authority: gRPC has seen to that. Whose it is, is asked here.
 class NodeVerifier : public tls::ExternalCertificateVerifier {
  public:
-  explicit NodeVerifier(const std::string& node) : uri_(NodeUri(node)) {}
+  // "" = any node.
+  explicit NodeVerifier(const std::string& node) : any_(node.empty()), uri_(NodeUri(node)) {}
 
   bool Verify(tls::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* status) override {
     const std::vector<grpc::string_ref> uris = request->uri_names();
-    const bool is_it = uris.size() == 1 && std::string(uris[0].data(), uris[0].size()) == uri_;
+    const std::string uri = uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
+    const bool is_it = any_ ? absl::StartsWith(uri, uri_) : uri == uri_;
     *status = is_it ? grpc::Status::OK
-                    : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, absl::StrCat("who answers there is not ", uri_));
+                    : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, absl::StrCat("who answers there is not ", any_ ? "a node" : uri_));
     return true;
   }
   void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
 
  private:
-  const std::string uri_;
+  const bool any_;
+  const std::string uri_;  // if any_, what it begins with
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 // Thread-safe.
 //
 // Between nodes: a daemon listens with ListenCredentials(directory, ClientCertificate::kRequired) and is dialled with
-// PeerChannelCredentials(directory, NODE); both ends then know that the other is a node of the cluster, the dialling one that
-// it has reached just that node.
+// PeerChannelCredentials(directory); both ends then know that the other is a node of the cluster, and where the dialling one names a
+// node, that it has reached just that one. NodeIdentity has both as PeerCredentials.
 #ifndef LYNX_SECURITY_CREDENTIALS_H_
 #define LYNX_SECURITY_CREDENTIALS_H_
 
@@ -30,9 +30,9 @@ std::shared_ptr<grpc::ServerCredentials> ListenCredentials(const IdentityDirecto
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> NodeChannelCredentials(const IdentityDirectory& directory);
 // To the server, as nobody: people's token goes with each call.
 std::shared_ptr<grpc::ChannelCredentials> AuthorityChannelCredentials(const std::string& authority_pem);
-// To another node's daemon, as this node. The other end must be that node, at whatever address.
+// To another node's daemon, as this node. The other end must be that node ("" = any node of the cluster), at whatever address.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PeerChannelCredentials(const IdentityDirectory& directory,
-                                                                                 const std::string& node);
+                                                                                 const std::string& node = "");
 
 // The certificate that the other end of a connection has shown and that gRPC has verified; nullopt: none.
 std::optional<CertificateFacts> PeerCertificate(const grpc::AuthContext& connection);

@@ -187,4 +187,10 @@ CredentialSource CredentialsOf(const NodeIdentity* identity) {
   return [directory = identity->directory()] { return NodeChannelCredentials(directory); };
 }
 
+PeerCredentials PeerCredentialsOf(const NodeIdentity* identity) {
+  if (identity == nullptr) return {};
+  return {.listen = ListenCredentials(identity->directory(), ClientCertificate::kRequired),
+          .dial = [directory = identity->directory()] { return PeerChannelCredentials(directory); }};
+}
+
 }  // namespace lynx

@@ -63,6 +63,14 @@ class NodeIdentity {
 // For Dial: reads the identity anew for each connection; null without one.
 CredentialSource CredentialsOf(const NodeIdentity* identity);
 
+// For a daemon that other nodes' daemons dial, and that dials them: only nodes of the cluster, both ways.
+struct PeerCredentials {
+  std::shared_ptr<grpc::ServerCredentials> listen = grpc::InsecureServerCredentials();
+  CredentialSource dial;  // null: plain text
+};
+// Plain text without an identity.
+PeerCredentials PeerCredentialsOf(const NodeIdentity* identity);
+
 }  // namespace lynx
 
 #endif  // LYNX_SECURITY_NODE_IDENTITY_H_

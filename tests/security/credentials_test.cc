@@ -70,6 +70,19 @@ TEST_F(CredentialsTest, NodesKnowEachOther) {
   EXPECT_EQ(status.error_message(), "n0");
 }
 
+TEST_F(CredentialsTest, AnyNodeWillDoWhereNoneIsNamedAndOnlyANode) {
+  Listen(Join("n1"));
+  EXPECT_EQ(Ask(PeerChannelCredentials(Join("n0")).value()).error_code(), grpc::ABORTED);
+  server_->Shutdown();
+  // The server's certificate is of the same authority, and no node's.
+  const IdentityDirectory server(folder_.path + "/server");
+  const std::string key = NewPrivateKey().value();
+  const auto issued = authority_.IssueServer(NewRequest(key).value(), {"127.0.0.1"}, RealClock().Wall(), kDay).value();
+  ASSERT_TRUE(server.Replace({authority_.certificate(), issued.pem, key}).ok());
+  Listen(server);
+  EXPECT_EQ(Ask(PeerChannelCredentials(Join("n0")).value()).error_code(), grpc::UNAVAILABLE);
+}
+
 TEST_F(CredentialsTest, AnotherNodeAtTheAddressIsNotTakenForTheOneMeant) {
   Listen(Join("n1"));
   EXPECT_EQ(Ask(PeerChannelCredentials(Join("n0"), "n2").value()).error_code(), grpc::UNAVAILABLE);

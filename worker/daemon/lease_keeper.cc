@@ -29,13 +29,13 @@ LeaseTerms KeptTerms(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LeaseKeeper>> LeaseKeeper::Open(const std::string& lease_file, const std::string& address,
-                                                               WakeEvent& wake) {
+                                                               const PeerCredentials& peers, WakeEvent& wake) {
   const std::string terms_file = lease_file + ".terms";
   LYNX_ASSIGN_OR_RETURN(LeaseFile file, LeaseFile::OpenToWrite(lease_file));
-  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WitnessServer> server, WitnessServer::Start(address));
+  LYNX_ASSIGN_OR_RETURN(std::unique_ptr<WitnessServer> server, WitnessServer::Start(address, peers.listen));
   Lease lease(BootTime(), file.Deadline(), KeptTerms(terms_file));
   return std::unique_ptr<LeaseKeeper>(
-      new LeaseKeeper(terms_file, std::move(file), std::move(server), std::move(lease), wake));
+      new LeaseKeeper(terms_file, std::move(file), std::move(server), std::move(lease), peers.dial, wake));
 }
 
 void LeaseKeeper::Renewed(const v1::LeaseRenewal& message) {

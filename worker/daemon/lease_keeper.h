@@ -23,9 +23,9 @@ namespace lynx {
 
 class LeaseKeeper {
  public:
-  // `lease_file` as the ranks are told; `address`: numeric, of this node.
+  // `lease_file` as the ranks are told; `address`: numeric, of this node; `peers`: how witnesses are spoken to.
   static absl::StatusOr<std::unique_ptr<LeaseKeeper>> Open(const std::string& lease_file, const std::string& address,
-                                                           WakeEvent& wake);
+                                                           const PeerCredentials& peers, WakeEvent& wake);
 
   int witness_port() const { return server_->port(); }
   int64_t renewed() const { return lease_.renewed(); }
@@ -35,8 +35,9 @@ class LeaseKeeper {
   void Step();
 
  private:
-  LeaseKeeper(std::string terms_file, LeaseFile file, std::unique_ptr<WitnessServer> server, Lease lease, WakeEvent& wake)
-      : terms_file_(std::move(terms_file)), file_(std::move(file)), server_(std::move(server)), lease_(std::move(lease)), client_(wake) {}
+  LeaseKeeper(std::string terms_file, LeaseFile file, std::unique_ptr<WitnessServer> server, Lease lease,
+              CredentialSource dial, WakeEvent& wake)
+      : terms_file_(std::move(terms_file)), file_(std::move(file)), server_(std::move(server)), lease_(std::move(lease)), client_(std::move(dial), wake) {}
 
   void KeepTerms();
 

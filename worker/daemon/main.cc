@@ -127,6 +127,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<NodeIdentity> identity,
                         NodeIdentity::Open(flags.identity, flags.node, flags.server, clock));
   options.credentials = CredentialsOf(identity.get());
+  options.peers = PeerCredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
     LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
     spdlog::info("metrics on port {}", port);

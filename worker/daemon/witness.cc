@@ -27,13 +27,13 @@ grpc::ServerUnaryReactor* WitnessServer::Service::WhenRenewed(grpc::CallbackServ
   return reactor;
 }
 
-absl::StatusOr<std::unique_ptr<WitnessServer>> WitnessServer::Start(const std::string& address) {
+absl::StatusOr<std::unique_ptr<WitnessServer>> WitnessServer::Start(
+    const std::string& address, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   std::unique_ptr<WitnessServer> server(new WitnessServer());
   const bool ipv6 = address.find(':') != std::string::npos;
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(1024);
-  builder.AddListeningPort(absl::StrCat(ipv6 ? "[" : "", address, ipv6 ? "]" : "", ":0"), grpc::InsecureServerCredentials(),
-                           &server->port_);
+  builder.AddListeningPort(absl::StrCat(ipv6 ? "[" : "", address, ipv6 ? "]" : "", ":0"), credentials, &server->port_);
   builder.RegisterService(&server->service_);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
@@ -60,7 +60,8 @@ struct WitnessClient::Call {
   v1::WhenRenewedResponse response;
 };
 
-WitnessClient::WitnessClient(WakeEvent& wake) : wake_(wake) {}
+WitnessClient::WitnessClient(CredentialSource credentials, WakeEvent& wake)
+    : credentials_(std::move(credentials)), wake_(wake) {}
 
 WitnessClient::~WitnessClient() {
   std::unique_lock lock(mutex_);
@@ -68,11 +69,31 @@ WitnessClient::~WitnessClient() {
   changed_.wait(lock, [this] { return open_.empty(); });
 }
 
+// nullptr: the node's certificate cannot be read.
+std::shared_ptr<grpc::Channel> WitnessClient::Dial(const std::string& witness) const {
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
+  if (credentials_ != nullptr) {
+    const auto read = credentials_();
+    if (!read.ok()) return nullptr;
+    credentials = *read;
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  return grpc::CreateCustomChannel(witness, credentials, arguments);
+}
+
 void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
   std::erase_if(channels_, [&](const auto& entry) {
     return std::find(witnesses.begin(), witnesses.end(), entry.first) == witnesses.end();
   });
   for (const std::string& witness : witnesses) {
+    std::shared_ptr<grpc::Channel>& channel = channels_[witness];
+    // One that cannot connect may have a certificate that has ended.
+    const bool stale = channel != nullptr && credentials_ != nullptr &&
+                       channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_TRANSIENT_FAILURE;
+    if (channel == nullptr || stale) channel = Dial(witness);
+    if (channel == nullptr) continue;
     Call* call = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -80,13 +101,6 @@ void WitnessClient::Ask(const std::vector<std::string>& witnesses) {
       if (slot != nullptr) continue;
       slot = std::make_unique<Call>();
       call = slot.get();
-    }
-    std::shared_ptr<grpc::Channel>& channel = channels_[witness];
-    if (channel == nullptr) {
-      grpc::ChannelArguments arguments;
-      arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-      arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-      channel = grpc::CreateCustomChannel(witness, grpc::InsecureChannelCredentials(), arguments);
     }
     call->witness = witness;
     call->asked_at = BootTime();

@@ -16,6 +16,7 @@
 #include "lynx/v1/witness.grpc.pb.h"
 #include "node/lease.h"
 #include "node/wake.h"
+#include "security/node_identity.h"
 
 namespace lynx {
 
@@ -23,7 +24,8 @@ namespace lynx {
 class WitnessServer {
  public:
   // Listens on a free port of the numeric address. Unavailable when it cannot.
-  static absl::StatusOr<std::unique_ptr<WitnessServer>> Start(const std::string& address);
+  static absl::StatusOr<std::unique_ptr<WitnessServer>> Start(const std::string& address,
+                                                              const std::shared_ptr<grpc::ServerCredentials>& credentials);
   WitnessServer(const WitnessServer&) = delete;
   WitnessServer& operator=(const WitnessServer&) = delete;
   ~WitnessServer();
@@ -56,7 +58,8 @@ class WitnessClient {
     std::optional<Witnessed> witnessed;  // on the clock of BootTime; nullopt: the server has not answered it
   };
 
-  explicit WitnessClient(WakeEvent& wake);
+  // `credentials`: of new connections; null: plain text.
+  WitnessClient(CredentialSource credentials, WakeEvent& wake);
   WitnessClient(const WitnessClient&) = delete;
   WitnessClient& operator=(const WitnessClient&) = delete;
   ~WitnessClient();
@@ -68,8 +71,10 @@ class WitnessClient {
 
  private:
   struct Call;
+  std::shared_ptr<grpc::Channel> Dial(const std::string& witness) const;
   void Finish(Call* call, const grpc::Status& status);
 
+  const CredentialSource credentials_;
   WakeEvent& wake_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
   std::mutex mutex_;

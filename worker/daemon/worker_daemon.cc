@@ -117,7 +117,7 @@ absl::Status RunWorkerDaemon(const WorkerDaemonOptions& options, RankSupervisor&
                              StopSignals& signals, const Clock& clock) {
   WakeEvent wake;
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<LeaseKeeper> lease,
-                        LeaseKeeper::Open(supervisor.lease_file(), options.address, wake));
+                        LeaseKeeper::Open(supervisor.lease_file(), options.address, options.peers, wake));
   Loop loop(options, supervisor, metrics, clock, wake, *lease);
   bool stopping = false;
   while (!stopping || (options.stop_ranks_on_exit && supervisor.AnyRuns())) {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "node/channel.h"
 #include "node/wake.h"
+#include "security/node_identity.h"
 #include "worker/daemon/supervisor.h"
 
 namespace lynx {
@@ -16,7 +16,8 @@ struct WorkerDaemonOptions {
   std::string server;   // host:port
   std::string address;  // numeric
   bool stop_ranks_on_exit = false;
-  CredentialSource credentials;  // null: plain text
+  CredentialSource credentials;  // to the server; null: plain text
+  PeerCredentials peers;         // to and from other nodes' daemons
 };
 
 // Runs until a stop signal. Ranks stay running, or with stop_ranks_on_exit are ended first (SIGTERM, after the grace
