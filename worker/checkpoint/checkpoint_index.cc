@@ -192,7 +192,7 @@ void DecodeIdentity(const json& root, int64_t version, Fields& fields, Checkpoin
   }
 }
 
-void DecodeFiles(const json& root, IndexOf of, Fields& fields, CheckpointIndex& index) {
+void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointIndex& index) {
   const json* files = fields.Find(root, "files");
   if (files == nullptr || !files->is_array()) return fields.Fail("files is not an array");
   for (const json& file : *files) {
@@ -203,7 +203,7 @@ void DecodeFiles(const json& root, IndexOf of, Fields& fields, CheckpointIndex& 
   }
   // The layout says which files there are, so no name in the index can lead elsewhere.
   const std::vector<std::string> expected = ShardFiles(index.identity.layout);
-  if (of == IndexOf::kOneShard) {
+  if (kind == IndexKind::kOneShard) {
     const bool known = index.files.size() == 1 &&
                        std::find(expected.begin(), expected.end(), index.files.front().file) != expected.end();
     return known ? void() : fields.Fail(absl::StrCat("not one shard of ", LayoutText(index.identity.layout)));
@@ -273,7 +273,7 @@ std::string EncodeIndex(const CheckpointIndex& index) {
   return Dump(root, 2) + "\n";
 }
 
-absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexOf of) {
+absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind kind) {
   json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   Fields fields;
   if (!root.is_object()) return absl::DataLossError("damaged: not a JSON object");
@@ -295,7 +295,7 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexOf of)
   CheckpointIndex index;
   DecodeIdentity(root, version, fields, index.identity);
   LYNX_RETURN_IF_ERROR(fields.status());
-  DecodeFiles(root, of, fields, index);
+  DecodeFiles(root, kind, fields, index);
   LYNX_RETURN_IF_ERROR(fields.status());
   return index;
 }

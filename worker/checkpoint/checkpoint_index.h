@@ -18,7 +18,7 @@ struct CheckpointIndex {
   std::vector<ShardRecord> files;  // by ShardFiles; of a copy in memory one of them
 };
 // What an index is of: a checkpoint, with all files, or one shard that is kept in memory (worker/copies/copy_store.h).
-enum class IndexOf : uint8_t { kCheckpoint, kOneShard };
+enum class IndexKind : uint8_t { kCheckpoint, kOneShard };
 
 // "shard-0001-0000.safetensors": stage, tensor-parallel rank; where ZeRO shares out the states of replicas, one for each:
 // "shard-0001-0000-0002.safetensors".
@@ -32,7 +32,7 @@ std::string EncodeIndex(const CheckpointIndex& index);
 // DataLoss for anything that EncodeIndex did not write: not JSON, fields missing or out of range, another digest than
 // its own, files other than the layout's shards. FailedPrecondition for a format version that this program does not
 // know.
-absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexOf of = IndexOf::kCheckpoint);
+absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind kind = IndexKind::kCheckpoint);
 
 // "" when both are of one run (generation, step and layout do not matter), else in what they differ, with both
 // values: "model.hidden is 64 in the checkpoint, 128 here; ...".

@@ -129,7 +129,7 @@ absl::StatusOr<NodeCopies> ParseNodeCopies(const std::string& text) {
       return absl::InvalidArgumentError("a node's list of its copies is not one");
     }
     const auto bytes = static_cast<size_t>(line->second);
-    LYNX_ASSIGN_OR_RETURN(const CheckpointIndex index, DecodeIndex(std::string(left.substr(0, bytes)), IndexOf::kOneShard));
+    LYNX_ASSIGN_OR_RETURN(const CheckpointIndex index, DecodeIndex(std::string(left.substr(0, bytes)), IndexKind::kOneShard));
     copies.copies.push_back({index.identity, index.files.front()});
     left.remove_prefix(bytes);
   }

@@ -171,7 +171,7 @@ NodeCopies CopyStore::List() const {
     const std::string path = absl::StrCat(folder_, "/", name);
     const absl::StatusOr<std::string> text = ReadWholeFile(PosixFileSystem(), path, kRecordLimit);
     absl::StatusOr<CheckpointIndex> index =
-        text.ok() ? DecodeIndex(*text, IndexOf::kOneShard) : absl::StatusOr<CheckpointIndex>(text.status());
+        text.ok() ? DecodeIndex(*text, IndexKind::kOneShard) : absl::StatusOr<CheckpointIndex>(text.status());
     if (index.ok()) {
       CopyRecord record{index->identity, index->files.front()};
       struct stat shard {};
