@@ -92,6 +92,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
   LYNX_CHECK(jobs_.empty());
   std::vector<JobId> restored;
   now_ = began_ = now;
+  for (auto& [name, node] : nodes_) node.seen_monotonic = now;  // to be forgotten if it does not come
   wall_ = wall;
   for (StoredJob& stored : jobs) {
     const JobId id = stored.record.id;
@@ -254,7 +255,9 @@ NodeView Controller::ViewOf(const NodeId& name) const {
 
 std::vector<NodeView> Controller::Nodes() const {
   std::set<NodeId> names;
-  for (const auto& [name, node] : nodes_) names.insert(name);
+  for (const auto& [name, node] : nodes_) {
+    if (node.seen > Nanos(0) || !node.jobs.empty()) names.insert(name);  // not those that only an earlier server has seen
+  }
   for (const auto& [name, cordon] : cordons_) names.insert(name);
   std::vector<NodeView> views;
   for (const NodeId& name : names) views.push_back(ViewOf(name));

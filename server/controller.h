@@ -138,8 +138,9 @@ class Controller {
   struct Settings {
     std::map<NodeId, Cordon> cordons;
     std::vector<QueueConfig> queues;
+    std::vector<NodeId> nodes;  // that have been there and may be witnesses
   };
-  // What people have set. Call before Restore.
+  // What people have set, and who has attached. Call before Restore.
   void RestoreSettings(Settings settings);
   // Takes up what an earlier server left. Call once, before the first Step.
   std::vector<Effect> Restore(std::vector<StoredJob> jobs, Nanos now, Nanos wall);
@@ -248,6 +249,7 @@ class Controller {
     bool heard = false;        // a worker has reported since this server began
     bool lost = false;
     int32_t witness_port = 0;  // 0: its daemon cannot be asked
+    bool known = false;        // is in the store
     bool has_lease = false;    // its daemon knows of leases
     // Whom it may ask: what it was told with its report of a number and after, oldest first; what it has certainly not got any more
     // is left out. nullopt: this server does not know, another one told it.

@@ -12,6 +12,7 @@ namespace lynx {
 void Controller::RestoreSettings(Settings settings) {
   if (!Makes(Mistake::kForgetCordons)) cordons_ = std::move(settings.cordons);
   for (QueueConfig& queue : settings.queues) queues_[queue.name] = std::move(queue);
+  for (const NodeId& name : settings.nodes) NodeOf(name).known = true;
 }
 
 void Controller::OnHold(const HoldRequested& event) {

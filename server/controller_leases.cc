@@ -2,6 +2,7 @@
 // controller.h.
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "common/rng.h"
 #include "server/controller.h"
@@ -33,6 +34,8 @@ Nanos Controller::CutOffAfter() const {
 Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
 
 void Controller::TakeWitness(Node& node, const WorkerState& state) {
+  // A server that begins must know whom the nodes that are away may ask.
+  if (state.witness_port > 0 && !std::exchange(node.known, true)) effects_.push_back(PutNode{node.name});
   if (node.witness_port == 0 && state.witness_port > 0) ring_[PlaceOnRing(node.name.value)] = node.name;
   if (state.witness_port > 0) node.witness_port = state.witness_port;
   // Numbers of an earlier daemon say nothing any more.

@@ -199,6 +199,7 @@ void Controller::OnTick() {
 void Controller::ForgetNode(const NodeId& name) {
   std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
   gpu_nodes_.erase(name);
+  if (nodes_.at(name).known) effects_.push_back(PutNode{.node = name, .forgotten = true});
   nodes_.erase(name);
 }
 

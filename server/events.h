@@ -137,6 +137,11 @@ struct PutCordon {
   NodeId node;
   std::optional<Cordon> cordon;
 };
+// A node that can be a witness has attached for the first time, or is forgotten.
+struct PutNode {
+  NodeId node;
+  bool forgotten = false;
+};
 struct PutQueue {
   QueueConfig queue;
 };
@@ -195,7 +200,7 @@ struct EvaluationRecorded {
 };
 
 using Effect = std::variant<InsertJob, UpdateJob, InsertPlan, InsertTrace, InsertEvent, InsertCheckpoint, DeleteJob, InsertAudit,
-                            PutCordon, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream, NotifyWatchers, Reply, StepRecorded,
+                            PutCordon, PutNode, PutQueue, PlanJob, SendAgent, SendWorker, RenewLease, CloseStream, NotifyWatchers, Reply, StepRecorded,
                             EvaluationRecorded>;
 
 inline bool IsDurable(const Effect& effect) {
@@ -203,7 +208,7 @@ inline bool IsDurable(const Effect& effect) {
          std::holds_alternative<InsertPlan>(effect) || std::holds_alternative<InsertTrace>(effect) ||
          std::holds_alternative<InsertEvent>(effect) || std::holds_alternative<InsertCheckpoint>(effect) ||
          std::holds_alternative<DeleteJob>(effect) || std::holds_alternative<PutCordon>(effect) ||
-         std::holds_alternative<PutQueue>(effect) || std::holds_alternative<InsertAudit>(effect);
+         std::holds_alternative<PutNode>(effect) || std::holds_alternative<PutQueue>(effect) || std::holds_alternative<InsertAudit>(effect);
 }
 
 }  // namespace lynx

@@ -63,6 +63,7 @@ constexpr const char* kMigrations[] = {
     "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT NOT NULL, "
     "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
     "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
+    "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
 };
 static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
@@ -212,6 +213,7 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* trace = std::get_if<InsertTrace>(&effect)) return WriteTrace(*trace);
   if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
   if (const auto* cordon = std::get_if<PutCordon>(&effect)) return WriteCordon(*cordon);
+  if (const auto* node = std::get_if<PutNode>(&effect)) return WriteNode(*node);
   if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
   if (const auto* audit = std::get_if<InsertAudit>(&effect)) return WriteAudit(audit->record);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
@@ -247,6 +249,12 @@ absl::Status Store::WriteCordon(const PutCordon& put) {
     statement.Bind(put.cordon->reason).Bind(put.cordon->drain ? 1 : 0).Bind(put.cordon->deadline.value).Bind(put.cordon->since.value);
   }
   return statement.Run();
+}
+
+absl::Status Store::WriteNode(const PutNode& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db_.get(), put.forgotten ? "DELETE FROM nodes WHERE name=?"
+                                                                                         : "INSERT OR REPLACE INTO nodes VALUES(?)"));
+  return statement.Bind(put.node.value).Run();
 }
 
 absl::Status Store::WriteQueue(const PutQueue& put) {
@@ -468,6 +476,12 @@ absl::StatusOr<Controller::Settings> Store::LoadSettings() {
     if (!more) break;
     settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
                                .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
+  }
+  LYNX_ASSIGN_OR_RETURN(Statement nodes, Select("SELECT name FROM nodes"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(nodes));
+    if (!more) break;
+    settings.nodes.push_back(NodeId(nodes.Text(0)));
   }
   return settings;
 }

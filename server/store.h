@@ -32,7 +32,7 @@ class Store {
  public:
   // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names,
   // 4 neither people nor nodes' certificates.
-  static constexpr int64_t kSchemaVersion = 5;
+  static constexpr int64_t kSchemaVersion = 6;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
@@ -84,6 +84,7 @@ class Store {
   absl::Status WriteRanks(const JobRecord& record);
   absl::Status WriteEvent(const InsertEvent& insert);
   absl::Status WriteCordon(const PutCordon& put);
+  absl::Status WriteNode(const PutNode& put);
   absl::Status WriteQueue(const PutQueue& put);
   absl::Status Delete(const DeleteJob& job);
   absl::StatusOr<JobRecord> ReadRecord(const Statement& row);

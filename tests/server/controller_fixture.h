@@ -419,6 +419,9 @@ class Cluster {
       } else if (auto* cordon = std::get_if<PutCordon>(&effect)) {
         settings_.cordons.erase(cordon->node);
         if (cordon->cordon.has_value()) settings_.cordons[cordon->node] = *cordon->cordon;
+      } else if (auto* node = std::get_if<PutNode>(&effect)) {
+        std::erase(settings_.nodes, node->node);
+        if (!node->forgotten) settings_.nodes.push_back(node->node);
       } else if (auto* queue = std::get_if<PutQueue>(&effect)) {
         std::erase_if(settings_.queues, [&](const QueueConfig& known) { return known.name == queue->queue.name; });
         settings_.queues.push_back(queue->queue);

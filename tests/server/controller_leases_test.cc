@@ -188,10 +188,10 @@ TEST_F(ControllerLeases, ANewServerGivesWorkAwayWhenAlmostAllNodesAreBack) {
   cluster_.RestartServer();
   for (const std::string& name : names_) {
     if (name == node) continue;
-    cluster_.AttachAgent(name);
     if (late.empty()) {
-      late = name;
+      late = name;  // only the store knows of it
     } else {
+      cluster_.AttachAgent(name);
       cluster_.AttachWorker(name);
     }
   }

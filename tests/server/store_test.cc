@@ -289,6 +289,15 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
   EXPECT_TRUE(store->Commit({InsertTrace{job.id, {}}}).ok());
 }
 
+TEST_F(StoreTest, NodesAreKnownUntilTheyAreForgotten) {
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({PutNode{NodeId("n2")}, PutNode{NodeId("n1")}, PutNode{NodeId("n3")}}).ok());
+    ASSERT_TRUE(store->Commit({PutNode{.node = NodeId("n2"), .forgotten = true}, PutNode{NodeId("n1")}}).ok());
+  }
+  EXPECT_EQ(Open()->LoadSettings()->nodes, (std::vector<NodeId>{NodeId("n1"), NodeId("n3")}));
+}
+
 TEST_F(StoreTest, ANewerSchemaIsRefused) {
   { ASSERT_NE(Open(), nullptr); }
   {

@@ -58,7 +58,7 @@ void World::Fault() {
   const auto mend_later = [&](double least, double most, auto mend) {
     common_.timeline.After(Seconds(random.Between(least, most)), [this, &node, mend] { mend(node); });
   };
-  switch (random.Below(9)) {
+  switch (random.Below(10)) {
     case 0:
       CrashServer(Seconds(random.Between(0.5, 15)));
       break;
@@ -103,6 +103,16 @@ void World::Fault() {
       common_.Tell(absl::StrCat(node.name.value, " is cut from all"));
       mend_later(0.5, 90, [](SimNode& n) { n.isolated = n.cut_to_server = n.cut_from_server = false; });
       break;
+    case 8: {
+      const Nanos mended = Seconds(random.Between(5, 120));
+      for (auto& [name, other] : nodes_) {
+        if (other.apart || random.Chance(0.4)) continue;
+        common_.Tell(absl::StrCat(name.value, " is in a part that is cut off"));
+        other.apart = other.cut_to_server = other.cut_from_server = true;
+        common_.timeline.After(mended, [&other] { other.apart = other.cut_to_server = other.cut_from_server = false; });
+      }
+      break;
+    }
     default: {
       ClientJob& client = clients_[static_cast<size_t>(random.Below(static_cast<int64_t>(clients_.size())))];
       if (!client.acknowledged.has_value() || !random.Chance(0.3)) break;

@@ -135,6 +135,9 @@ void World::Commit(const std::vector<Effect>& effects) {
       }
     } else if (const auto* drop = std::get_if<DeleteJob>(&effect)) {
       store_.erase(drop->job);
+    } else if (const auto* node = std::get_if<PutNode>(&effect)) {
+      std::erase(settings_.nodes, node->node);
+      if (!node->forgotten) settings_.nodes.push_back(node->node);
     } else if (const auto* queue = std::get_if<PutQueue>(&effect)) {
       std::erase_if(settings_.queues, [&](const QueueConfig& known) { return known.name == queue->queue.name; });
       settings_.queues.push_back(queue->queue);

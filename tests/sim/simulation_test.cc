@@ -92,6 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"ForgetCordons", Mistake::kForgetCordons},
                     Seeded{"ForgetDependencies", Mistake::kForgetDependencies},
                     Seeded{"ForgetHolds", Mistake::kForgetHolds},
+                    Seeded{"ForgetQuorum", Mistake::kForgetQuorum},
                     Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
                     Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
                     Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},
