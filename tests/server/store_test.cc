@@ -279,7 +279,7 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
     const SqliteHandle db(raw);
     ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
                              "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
-                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; "
+                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; DROP TABLE nodes; "
                              "PRAGMA user_version=1").ok());
   }
   const std::unique_ptr<Store> store = Open();
