@@ -9,6 +9,8 @@ import subprocess
 
 from cluster import ClusterTest, processes
 
+NO_COPIES = ", copyEverySteps: 0"  # in memory, which would be newer than what is on disk
+
 
 class CheckpointTest(ClusterTest):
     def small_disk(self):
@@ -73,14 +75,14 @@ class CheckpointTest(ClusterTest):
         return result
 
     def test_damaged_checkpoints_are_an_error_that_says_so(self):
-        job = self.submit(self.job_file(steps=100000, every=5, max_restarts=1))
+        job = self.submit(self.job_file(steps=100000, every=5, max_restarts=1, extra=NO_COPIES))
         page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
         self.freeze_and_kill(lambda: self.damage(pathlib.Path(page["checkpointPath"]).parent))
         page = self.await_state(job, "FAILED", timeout=120)
         self.assertIn("shard-0000-0000.safetensors", page["reason"])
 
     def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(self):
-        job = self.submit(self.job_file(steps=300, every=20, extra=", keep: 3"))
+        job = self.submit(self.job_file(steps=300, every=20, extra=f", keep: 3{NO_COPIES}"))
         page = self.await_steps(job, 70)
         directory = pathlib.Path(page["checkpointPath"]).parent
 
@@ -96,9 +98,9 @@ class CheckpointTest(ClusterTest):
         self.assertEqual(page["progress"]["stepsDone"], "300")
 
     def test_reports_lost_with_a_machine_lose_no_checkpoint(self):
-        undisturbed = self.submit(self.job_file(steps=400, every=20))
+        undisturbed = self.submit(self.job_file(steps=400, every=20, extra=NO_COPIES))
         expected = self.await_state(undisturbed, "SUCCEEDED")
-        job = self.submit(self.job_file(steps=400, every=20))
+        job = self.submit(self.job_file(steps=400, every=20, extra=NO_COPIES))
         page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
         directory = pathlib.Path(page["checkpointPath"]).parent
         self.kill_daemon("server")
