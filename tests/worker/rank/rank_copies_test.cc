@@ -158,7 +158,9 @@ TEST(RankCopies, StatesAreReadFromTheNodeThatHasThem) {
   ExpectResumed(folder, OnTwoNodes(folder), known, undisturbed);
 }
 
-void DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, const std::string& shard) {
+// The steps of the copies that are damaged now.
+std::set<int64_t> DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, const std::string& shard) {
+  std::set<int64_t> steps;
   for (const int32_t node : nodes) {
     const CopyStore store(NodeDirectory(folder, node), kJob);
     for (const CopyRecord& copy : store.List().copies) {
@@ -167,26 +169,37 @@ void DamageNewest(const TestFolder& folder, const std::vector<int32_t>& nodes, c
       std::string content = folder.Read(path);
       content[content.size() / 2] ^= 1;
       folder.Write(path, content);
+      steps.insert(copy.key().step);
     }
   }
+  return steps;
 }
 
-TEST(RankCopies, ADamagedCopyIsToldAndTheOtherPlaceIsRead) {
+// Whether the copy that was damaged is one of the step that the next generation resumes from: it may not have arrived there.
+bool ResumesBesideADamagedCopy() {
   const TestFolder folder;
   const Undisturbed undisturbed = RunUndisturbed(folder);
   const int64_t known = LoseRank3(folder, OnTwoNodes(folder));
-  DamageNewest(folder, {0}, kAllShards[2]);
+  const std::set<int64_t> damaged = DamageNewest(folder, {0}, kAllShards[2]);
   RankProcesses next(folder, OnTwoNodes(folder), /*generation=*/2);
   next.ExpectAllExit(kRankExitOk);
   const RankReady ready = Only<RankReady>(next.Reports(0)).at(0);
   EXPECT_TRUE(ready.from_copies);
   EXPECT_GE(ready.next_step, known);
+  EXPECT_EQ(next.Losses(), TailOf(undisturbed, ready.next_step));
+  if (!damaged.contains(ready.next_step)) return false;
   std::string told;
   for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
     for (const CopiesNotice& notice : Only<CopiesNotice>(next.Reports(rank))) told += notice.reason + "\n";
   }
   EXPECT_THAT(told, AllOf(HasSubstr("passed over: "), HasSubstr(kAllShards[2]), HasSubstr("is damaged")));
-  EXPECT_EQ(next.Losses(), TailOf(undisturbed, ready.next_step));
+  return true;
+}
+
+TEST(RankCopies, ADamagedCopyIsToldAndTheOtherPlaceIsRead) {
+  bool seen = false;
+  for (int i = 0; i < 20 && !seen; ++i) seen = ResumesBesideADamagedCopy();
+  EXPECT_TRUE(seen);
 }
 
 // No copy is whole, so the checkpoint on disk counts; the damage is told.
