@@ -222,6 +222,7 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
 int main(int argc, char** argv) {
   lynx::AgentFlags flags;
   lynx::ParseCommandLine(argc, argv, "lynx-agent", "finds and measures the devices of a node", flags.All());
+  lynx::StopWatchingLockOrder();
   lynx::StopSignals signals;
   const absl::Status status = lynx::Run(flags, signals);
   if (status.ok()) return 0;

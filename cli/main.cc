@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "node/daemon.h"
 
 namespace {
 
@@ -321,6 +322,7 @@ void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  StopWatchingLockOrder();
   CLI::App app("lynxctl: plan, submit and follow training jobs");
   app.set_version_flag("--version", LYNX_VERSION);
   app.require_subcommand(1);

@@ -10,6 +10,7 @@
 #include <random>
 #include <system_error>
 
+#include "absl/synchronization/mutex.h"
 #include "common/status.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -24,6 +25,8 @@ bool IsNameCharacter(char c) {
 }
 
 }  // namespace
+
+void StopWatchingLockOrder() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 absl::Status StartLog(const std::string& level) {
   const std::string known[] = {"trace", "debug", "info", "warn", "error"};

@@ -1,4 +1,4 @@
-// What every daemon of a node does at its start: its log, its name, its defaults.
+// What every program that talks to others does at its start: its log, its name, its defaults.
 #ifndef LYNX_NODE_DAEMON_H_
 #define LYNX_NODE_DAEMON_H_
 
@@ -7,6 +7,11 @@
 #include "absl/status/status.h"
 
 namespace lynx {
+
+// Some builds of Abseil (Debian's is one) watch the order in which locks are taken, with one graph for the whole process that
+// every lock of gRPC passes through: thousands of streams then queue for it. From here on nothing is watched. To be called before
+// the first channel or server.
+void StopWatchingLockOrder();
 
 // Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument
 // otherwise.

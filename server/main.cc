@@ -120,6 +120,7 @@ int Main(int argc, char** argv) {
   if (!options.ok()) Fail(kExitUsage, options.status());
   // Before any other thread, which inherits the signal mask.
   StopSignals signals;
+  StopWatchingLockOrder();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("grpc: {}", args->message); });
 

@@ -38,7 +38,7 @@ class Submitter {
     }
     auto* call = new Call;
     call->due = due;
-    *call->request.mutable_spec() = ToProto(SpecOf(key, 1, steps_));
+    *call->request.mutable_spec() = ToProto(SpecOf(key, 1, steps_, 1));
     call->request.set_idempotency_key(key);
     Start(call);
   }
@@ -107,7 +107,7 @@ class Submitter {
 
 }  // namespace
 
-JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps) {
+JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps, int devices) {
   JobSpec spec;
   spec.name = name;
   spec.model = {.layers = ranks > 1 ? 8 : 2, .hidden = 64, .heads = 8, .seq = 32};
@@ -115,7 +115,10 @@ JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps) {
   spec.train.steps = steps;
   spec.train.global_batch = std::max(4, ranks);
   spec.resources.min_ranks = spec.resources.max_ranks = ranks;
-  if (ranks >= 64) spec.parallel = {.tp = 8, .pp = 8, .dp = ranks / 64};
+  if (ranks >= 64) {
+    const int tp = std::min(8, devices);
+    spec.parallel = {.tp = tp, .pp = 8, .dp = ranks / (8 * tp)};
+  }
   Normalize(spec);
   return spec;
 }

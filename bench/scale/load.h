@@ -17,8 +17,8 @@ struct LoadResult {
   std::vector<std::string> refused;  // why
 };
 
-// A job of so many CPU ranks; one of few steps ends soon (fleet.h).
-JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps);
+// A job of so many CPU ranks on nodes of so many devices; one of few steps ends soon (fleet.h).
+JobSpec SpecOf(const std::string& name, int32_t ranks, int64_t steps, int devices);
 
 LoadResult Submit(const std::string& server, const std::string& prefix, double per_second, int count, int64_t steps);
 

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "absl/strings/numbers.h"
@@ -43,6 +44,9 @@ struct Arguments {
 };
 
 double Since(steady_clock::time_point begin) { return std::chrono::duration<double>(steady_clock::now() - begin).count(); }
+[[noreturn]] void Fail(const std::string& reason) {
+  throw std::runtime_error(reason);  // the server ends with its owner
+}
 void Row(const std::string& what, const std::string& value) {
   std::printf("| %s | %s |\n", what.c_str(), value.c_str());
   std::fflush(stdout);
@@ -129,9 +133,9 @@ class Bench {
   double AwaitAll(steady_clock::time_point begin) {
     while (fleet_.attached() < arguments_.nodes) {
       if (Since(begin) > 120) {
-        std::printf("only %d nodes are attached after 120 s\n", fleet_.attached());
-        for (const auto& [reason, count] : fleet_.ended()) std::printf("%lld streams: %s\n", static_cast<long long>(count), reason.c_str());
-        std::_Exit(1);
+        std::string text = absl::StrCat("only ", fleet_.attached(), " nodes are attached after 120 s");
+        for (const auto& [reason, count] : fleet_.ended()) absl::StrAppend(&text, "\n", count, " streams: ", reason);
+        Fail(text);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -208,14 +212,11 @@ class Bench {
   std::string SubmitGang(int number) {
     grpc::ClientContext context;
     v1::SubmitJobRequest request;
-    *request.mutable_spec() = ToProto(SpecOf(absl::StrCat("gang-", number), arguments_.gang, 1'000'000));
+    *request.mutable_spec() = ToProto(SpecOf(absl::StrCat("gang-", number), arguments_.gang, 1'000'000, arguments_.devices));
     request.set_idempotency_key(absl::StrCat("gang-", number));
     v1::SubmitJobResponse response;
     const grpc::Status status = stub_->SubmitJob(&context, request, &response);
-    if (!status.ok()) {
-      std::printf("a gang is refused: %s\n", status.error_message().c_str());
-      std::_Exit(1);
-    }
+    if (!status.ok()) Fail(absl::StrCat("a gang is refused: ", status.error_message()));
     known_.insert(response.job().id());
     return response.job().id();
   }
@@ -239,10 +240,7 @@ class Bench {
       double all_told = 0;
       while (fleet_.running() < ran + arguments_.gang) {
         if (all_told == 0 && fleet_.told() >= before + arguments_.gang) all_told = Since(begin) * 1e3;
-        if (Since(begin) > 120) {
-          std::printf("the gang does not run: %s\n", Get(gang_).ShortDebugString().substr(0, 2000).c_str());
-          std::_Exit(1);
-        }
+        if (Since(begin) > 120) Fail(absl::StrCat("the gang does not run: ", Get(gang_).ShortDebugString().substr(0, 4000)));
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       const double all_run = Since(begin) * 1e3;
@@ -273,7 +271,7 @@ class Bench {
     const int64_t generation = gang_.empty() ? 0 : Get(gang_).generation();
     server_.Kill();
     const auto killed = steady_clock::now();
-    std::thread storm([&] {
+    std::jthread storm([&] {
       LoadResult result = Submit(server_.address(), "storm-", 20, 200, 1);
       known_.insert(result.ids.begin(), result.ids.end());
       storm_ = std::move(result);
@@ -318,9 +316,15 @@ int main(int argc, char** argv) {
   app.add_option("--gang", arguments.gang, "ranks of a large job");
   app.add_option("--gangs", arguments.gangs, "how many, one after another");
   CLI11_PARSE(app, argc, argv);
+  lynx::StopWatchingLockOrder();
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  lynx::scale::Bench(arguments).Run();
+  try {
+    lynx::scale::Bench(arguments).Run();
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "scale_bench: %s\n", error.what());
+    return 1;
+  }
 }

@@ -142,6 +142,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
 int main(int argc, char** argv) {
   lynx::WorkerFlags flags;
   lynx::ParseCommandLine(argc, argv, "lynx-worker", "runs the ranks of a node", flags.All());
+  lynx::StopWatchingLockOrder();
   lynx::StopSignals signals;
   const absl::Status status = lynx::Run(flags, signals);
   if (status.ok()) return 0;
