@@ -109,8 +109,9 @@ absl::Status NodeIdentity::GetCertificate(const std::string& join_token) {
   const Nanos give_up = clock_.Monotonic() + kJoinPatience;
   while (true) {
     const absl::Status joined = Join(join_token);
-    const bool away = joined.code() == absl::StatusCode::kUnavailable || joined.code() == absl::StatusCode::kDeadlineExceeded;
-    if (!away || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
+    // ResourceExhausted: many nodes join from one address, or the server is behind.
+    const bool later = absl::IsUnavailable(joined) || absl::IsDeadlineExceeded(joined) || absl::IsResourceExhausted(joined);
+    if (!later || clock_.Monotonic() > give_up) return Annotate(joined, "this node cannot join");
     std::this_thread::sleep_for(kBetweenAttempts);
   }
 }

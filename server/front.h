@@ -16,7 +16,7 @@
 namespace lynx {
 
 template <class Work>
-grpc::ServerUnaryReactor* GuardUnary(const Guard& guard, const MethodRule& rule, grpc::CallbackServerContext* context, Work work) {
+grpc::ServerUnaryReactor* GuardUnary(Guard& guard, const MethodRule& rule, grpc::CallbackServerContext* context, Work work) {
   absl::StatusOr<Call> call = guard.Admit(rule, context);
   if (call.ok()) return work(*call);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -35,7 +35,7 @@ class RefusedStream : public Base {
 };
 
 template <class Reactor, class Work>
-Reactor* GuardStream(const Guard& guard, const MethodRule& rule, grpc::CallbackServerContext* context, Work work) {
+Reactor* GuardStream(Guard& guard, const MethodRule& rule, grpc::CallbackServerContext* context, Work work) {
   absl::StatusOr<Call> call = guard.Admit(rule, context);
   if (call.ok()) return work(*call);
   return new RefusedStream<Reactor>(call.status());
@@ -56,7 +56,7 @@ Reactor* GuardStream(const Guard& guard, const MethodRule& rule, grpc::CallbackS
 
 class JobsFront : public v1::Jobs::CallbackService {
  public:
-  JobsFront(const Guard& guard, JobsService& service) : guard_(guard), service_(service) {}
+  JobsFront(Guard& guard, JobsService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_UNARY(Jobs, SubmitJob)
   LYNX_GUARDED_UNARY(Jobs, GetJob)
   LYNX_GUARDED_UNARY(Jobs, ListJobs)
@@ -75,13 +75,13 @@ class JobsFront : public v1::Jobs::CallbackService {
   }
 
  private:
-  const Guard& guard_;
+  Guard& guard_;
   JobsService& service_;
 };
 
 class ClusterFront : public v1::Cluster::CallbackService {
  public:
-  ClusterFront(const Guard& guard, ClusterService& service) : guard_(guard), service_(service) {}
+  ClusterFront(Guard& guard, ClusterService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_NODE_STREAM(AttachAgent, v1::AgentReport, v1::AgentDesired)
   LYNX_GUARDED_NODE_STREAM(AttachWorker, v1::WorkerReport, v1::WorkerDesired)
   LYNX_GUARDED_UNARY(Cluster, ListNodes)
@@ -89,13 +89,13 @@ class ClusterFront : public v1::Cluster::CallbackService {
   LYNX_GUARDED_UNARY(Cluster, UncordonNode)
 
  private:
-  const Guard& guard_;
+  Guard& guard_;
   ClusterService& service_;
 };
 
 class AdminFront : public v1::Admin::CallbackService {
  public:
-  AdminFront(const Guard& guard, AdminService& service) : guard_(guard), service_(service) {}
+  AdminFront(Guard& guard, AdminService& service) : guard_(guard), service_(service) {}
   LYNX_GUARDED_UNARY(Admin, WhoAmI)
   LYNX_GUARDED_UNARY(Admin, CreateJoinToken)
   LYNX_GUARDED_UNARY(Admin, RevokeJoinTokens)
@@ -110,7 +110,7 @@ class AdminFront : public v1::Admin::CallbackService {
   LYNX_GUARDED_UNARY(Admin, ListAudit)
 
  private:
-  const Guard& guard_;
+  Guard& guard_;
   AdminService& service_;
 };
 

@@ -106,17 +106,29 @@ absl::Status Guard::Authorize(const MethodRule& rule, const Caller& caller) cons
       absl::StrCat(who, ", and ", rule.method, " needs ", Article(needed), RoleName(needed)));
 }
 
-absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, grpc::CallbackServerContext* context) const {
+absl::Status Guard::CheckLimits(const MethodRule& rule, const Caller& caller) {
+  if (rule.cost == Cost::kNothing) return absl::OkStatus();
+  if (caller.kind != Caller::Kind::kNode) LYNX_RETURN_IF_ERROR(limits_.CheckQueue(hooks_.queue()));
+  // Without TLS nobody can be told from another: all are as one address.
+  const bool by_address = caller.kind == Caller::Kind::kNobody || caller.kind == Caller::Kind::kLocal;
+  return by_address ? limits_.Take(rule.cost, CallerKey::kAddress, caller.from, clock_.Monotonic())
+                    : limits_.Take(rule.cost, CallerKey::kName, CallerText(caller), clock_.Monotonic());
+}
+
+absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, grpc::CallbackServerContext* context) {
   const absl::StatusOr<Caller> caller = Identify(*context);
   absl::Status status = caller.ok() ? Authorize(rule, *caller) : caller.status();
-  if (status.ok()) return Call{.context = context, .caller = *caller, .method = rule.method};
+  if (status.ok()) {
+    LYNX_RETURN_IF_ERROR(CheckLimits(rule, *caller));
+    return Call{.context = context, .caller = *caller, .method = rule.method};
+  }
   AuditRecord record{.time = clock_.Wall(),
                      .who = caller.ok() ? CallerText(*caller) : "",
                      .from = HostOfPeer(context->peer()),
                      .what = rule.method,
                      .refused = true};
   SetOutcome(record, status);
-  refused_(std::move(record));
+  hooks_.refused(std::move(record));
   return status;
 }
 

@@ -2,7 +2,8 @@
 // Without TLS everybody is "local", an admin.
 //
 // Who calls: a bearer token in the metadata "authorization", else the certificate of the connection, else nobody. A token or
-// certificate that is not valid is refused, never passed over.
+// certificate that is not valid is refused, never passed over. Then people wait where the server is behind, and each caller has a
+// rate (server/call_limits.h); nodes' reports have neither.
 //
 // Thread-safe. The book must outlive it.
 #ifndef LYNX_SERVER_GUARD_H_
@@ -19,6 +20,7 @@
 #include "server/access.h"
 #include "server/access_table.h"
 #include "server/audit.h"
+#include "server/call_limits.h"
 
 namespace lynx {
 
@@ -48,12 +50,17 @@ std::string HostOfPeer(const std::string& peer);
 
 class Guard {
  public:
-  // `open`: no TLS. `refused` is told of every call that is refused; it must not block.
-  Guard(bool open, const AccessBook& book, const Clock& clock, std::function<void(AuditRecord)> refused)
-      : open_(open), book_(book), clock_(clock), refused_(std::move(refused)) {}
+  struct Hooks {
+    std::function<void(AuditRecord)> refused;  // of every call of somebody who may not; must not block
+    std::function<size_t()> queue;             // events that wait in the server's loop
+  };
+  // `open`: no TLS.
+  Guard(bool open, const AccessBook& book, CallLimitOptions limits, const Clock& clock, Hooks hooks)
+      : open_(open), book_(book), limits_(limits), clock_(clock), hooks_(std::move(hooks)) {}
 
   // Unauthenticated: nobody, or a token or certificate that is not valid. PermissionDenied: somebody who may not.
-  absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context) const;
+  // ResourceExhausted: somebody who may, later.
+  absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
 
   // Of a stream that goes on: PermissionDenied when it reports as another node than the caller's certificate says;
   // Unauthenticated when that has ended or was revoked since.
@@ -64,11 +71,13 @@ class Guard {
  private:
   absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
   absl::Status Authorize(const MethodRule& rule, const Caller& caller) const;
+  absl::Status CheckLimits(const MethodRule& rule, const Caller& caller);
 
   const bool open_;
   const AccessBook& book_;
+  CallLimits limits_;
   const Clock& clock_;
-  const std::function<void(AuditRecord)> refused_;
+  const Hooks hooks_;
 };
 
 }  // namespace lynx

@@ -24,6 +24,7 @@ constexpr int32_t kDefaultLines = 100;
 constexpr int32_t kMostLines = 1000;
 constexpr size_t kLongestKey = 128;
 constexpr size_t kLongestReason = 512;
+constexpr size_t kLongestSpec = 4 << 20;  // with a schedule of its own
 
 absl::Status CheckKey(const std::string& key) {
   LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kLongestKey, "characters"));
@@ -123,7 +124,8 @@ grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
 grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::Status status = CheckKey(request->idempotency_key());
-  absl::StatusOr<JobSpec> spec = FromProto(request->spec());
+  if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kLongestSpec, "bytes");
+  absl::StatusOr<JobSpec> spec = status.ok() ? FromProto(request->spec()) : absl::StatusOr<JobSpec>(status);
   if (status.ok()) status = spec.status();
   if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
   if (!status.ok()) {
@@ -253,7 +255,8 @@ grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQ
   return reactor;
 }
 
-void JobsService::BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched) {
+void JobsService::BeginWatch(const std::string& job, const std::string& who, const std::shared_ptr<WatchStream>& stream,
+                             JobId& watched) {
   const absl::StatusOr<JobId> id = core_.controller().Resolve(job);
   if (!id.ok()) return stream->Close(id.status());
   const JobRecord& record = *core_.controller().Find(*id);
@@ -265,12 +268,12 @@ void JobsService::BeginWatch(const std::string& job, const std::shared_ptr<Watch
   if (!events.ok()) return stream->Close(events.status());
   for (const JobEvent& event : *events) *first.add_events() = Encode(event);
   if (IsFinal(record.state)) return stream->Send(first, true);
-  if (const absl::Status added = core_.watchers().Add(*id, stream); !added.ok()) return stream->Close(added);
+  if (const absl::Status added = core_.watchers().Add(*id, who, stream); !added.ok()) return stream->Close(added);
   watched = *id;
   stream->Send(first, false);
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call&,
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call& admitted,
                                                                       const v1::WatchJobRequest* request) {
   auto call = std::make_shared<WatchCall>();
   // Written and read on the owner thread.
@@ -282,7 +285,8 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call
     core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
   });
   const std::string job = request->job_id();
-  if (!core_.loop().Run([this, job, call, watched] { BeginWatch(job, call, *watched); })) call->Close(Overloaded());
+  const std::string who = admitted.caller.kind == Caller::Kind::kLocal ? "" : CallerText(admitted.caller);
+  if (!core_.loop().Run([this, job, who, call, watched] { BeginWatch(job, who, call, *watched); })) call->Close(Overloaded());
   return raw;
 }
 

@@ -42,7 +42,7 @@ class JobsService {
   template <class Response>
   grpc::ServerUnaryReactor* ChangeJob(const Call& call, const std::string& name, const std::string& reason,
                                       Response* response, std::function<EventBody(int64_t, const JobId&)> make);
-  void BeginWatch(const std::string& job, const std::shared_ptr<WatchStream>& stream, JobId& watched);
+  void BeginWatch(const std::string& job, const std::string& who, const std::shared_ptr<WatchStream>& stream, JobId& watched);
 
   ServerCore& core_;
 };

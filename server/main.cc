@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,6 +20,7 @@
 #include "node/solver_process.h"
 #include "node/wake.h"
 #include "planner/plan.h"
+#include "server/listen_address.h"
 #include "server/server.h"
 #include "spdlog/spdlog.h"
 
@@ -44,6 +46,8 @@ struct Flags {
   std::string tls_names;
   std::string certificate_life = "720h";
   bool new_admin = false;
+  int64_t read_rate = -1;
+  int64_t change_rate = -1;
 };
 
 [[noreturn]] void Fail(int code, const absl::Status& status) {
@@ -68,6 +72,18 @@ absl::StatusOr<PlanResult> PlanWithSolver(const PlanRequest& request) {
   return MakePlan(with);
 }
 
+bool IsLoopback(const std::string& listen) {
+  const absl::StatusOr<ListenAddress> address = ParseListenAddress(listen);
+  return address.ok() && address->loopback;
+}
+
+// -1: the default. Its burst is what comes together in five seconds.
+absl::StatusOr<Rate> RateOf(const std::string& flag, int64_t value, int64_t by_default) {
+  if (value < -1 || value > 1'000'000) return absl::InvalidArgumentError(absl::StrCat(flag, " ", value, " is not between 0 and 1000000"));
+  const auto per_second = static_cast<double>(value == -1 ? by_default : value);
+  return Rate{.per_second = per_second, .burst = std::max(1.0, 5 * per_second)};
+}
+
 absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
@@ -77,6 +93,10 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(options.certificate_life, ParseTime(flags.certificate_life, "--certificate-life"));
   if (options.certificate_life < Nanos(1'000'000'000)) return absl::InvalidArgumentError("--certificate-life is less than 1s");
   options.new_admin = flags.new_admin;
+  const bool open = flags.insecure || (!flags.tls && IsLoopback(flags.listen));
+  // Without TLS nobody can be told from another: no caller has a share.
+  LYNX_ASSIGN_OR_RETURN(options.limits.reads, RateOf("--read-rate", flags.read_rate, open ? 0 : 100));
+  LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;
   options.metrics_address = flags.metrics_address;
   ControllerOptions& controller = options.core.controller;
@@ -113,6 +133,8 @@ int Main(int argc, char** argv) {
        {"tls-names", &flags.tls_names, "names and addresses by which clients reach this server, with commas, besides its own"},
        {"certificate-life", &flags.certificate_life, "of certificates of nodes and the server; renewed after two thirds of it"},
        {"new-admin", &flags.new_admin, "write a new token for the first admin into --data-dir, as at the first start with TLS"},
+       {"read-rate", &flags.read_rate, "calls that read, a second, of each user; 0: any; -1: 100 with TLS, without it any"},
+       {"change-rate", &flags.change_rate, "calls that change something, a second, of each user; 0: any; -1: 20 with TLS, without it any"},
        {"insecure", &flags.insecure,
         "on addresses that other machines reach: no TLS and no tokens; whoever reaches the port may do everything"}});
   if (const absl::Status log = StartLog(flags.log_level); !log.ok()) Fail(kExitUsage, log);

@@ -102,8 +102,10 @@ absl::Status Server::StartCore(ServerOptions& options, std::unique_ptr<Store> st
   book_.Apply(access);
   options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
   LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(options.core, std::move(store), clock));
-  guard_ = std::make_unique<Guard>(tls_ == nullptr, book_, clock,
-                                   [core = core_.get()](AuditRecord record) { core->Refused(std::move(record)); });
+  guard_ = std::make_unique<Guard>(
+      tls_ == nullptr, book_, options.limits, clock,
+      Guard::Hooks{.refused = [core = core_.get()](AuditRecord record) { core->Refused(std::move(record)); },
+                   .queue = [core = core_.get()] { return core->loop().QueueLength(); }});
   jobs_ = std::make_unique<JobsService>(*core_);
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
   admin_ = std::make_unique<AdminService>(*core_, book_,

@@ -26,6 +26,7 @@ struct ServerOptions {
   bool insecure = false;                  // plain text on addresses that other machines reach
   std::vector<std::string> tls_names;     // by which clients reach the server, besides those that it knows itself
   Nanos certificate_life{30LL * 86'400 * 1'000'000'000};  // of the server's and of nodes'
+  CallLimitOptions limits;
   bool new_admin = false;                 // make a new token for the first admin
   std::string data_directory;             // made if it is not there
   std::string metrics_address;            // empty = none

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,8 +31,10 @@ class Watchers {
  public:
   static constexpr size_t kMost = 1000;
 
-  // ResourceExhausted at the limit.
-  absl::Status Add(const JobId& job, std::shared_ptr<WatchStream> stream);
+  static constexpr size_t kMostOfOne = 100;  // of one caller
+
+  // `who` watches; "": without a limit of its own. ResourceExhausted at a limit.
+  absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
   void Remove(const JobId& job, const WatchStream* stream);
   void CloseAll(const absl::Status& status);
 
@@ -42,8 +45,12 @@ class Watchers {
   void Tick(Nanos now, const EncodeJob& encode);
 
  private:
+  struct Watcher {
+    std::string who;
+    std::shared_ptr<WatchStream> stream;
+  };
   struct Watched {
-    std::vector<std::shared_ptr<WatchStream>> streams;
+    std::vector<Watcher> watchers;
     Nanos sent;  // monotonic
     bool held_back = false;
   };

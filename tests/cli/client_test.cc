@@ -11,6 +11,8 @@
 #include <mutex>
 #include <thread>
 
+#include "google/rpc/retry.pb.h"
+
 namespace lynx {
 namespace {
 
@@ -49,8 +51,11 @@ class FakeJobs : public v1::Jobs::Service {
     changed_.wait(lock, [this] { return over_; });
   }
 
+  // What the call of ListJobs of that number, from 1, gets.
+  std::function<grpc::Status(int)> on_list = [](int) { return grpc::Status::OK; };
+  int lists() const { return lists_; }
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsResponse*) override {
-    return grpc::Status::OK;
+    return on_list(++lists_);
   }
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*, Writer* writer) override {
     return on_watch(++watches_, *writer);
@@ -60,6 +65,7 @@ class FakeJobs : public v1::Jobs::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;
+  std::atomic<int> lists_{0};
   std::atomic<int> watches_{0};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
@@ -177,6 +183,35 @@ TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   EXPECT_FALSE(watched.status.ok());
   EXPECT_GE(watched.lost, 1);
   EXPECT_GE(jobs.watches(), 2);
+}
+
+// As a server says it that is asked for too much: google.rpc.RetryInfo in the details.
+grpc::Status Later(Nanos delay) {
+  google::rpc::RetryInfo info;
+  info.mutable_retry_delay()->set_seconds(delay.value / kSecond.value);
+  info.mutable_retry_delay()->set_nanos(static_cast<int32_t>(delay.value % kSecond.value));
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too much", details.SerializeAsString());
+}
+
+TEST(ClientTest, CallsAgainWhenTheServerSaysWhen) {
+  FakeJobs server;
+  server.on_list = [](int call) { return call < 3 ? Later(Nanos(1'000'000)) : grpc::Status::OK; };
+  Client client({.address = server.address(), .source = "the test"}, Nanos(60 * kSecond.value));
+  EXPECT_TRUE(client.List(v1::ListJobsRequest()).ok());
+  EXPECT_EQ(server.lists(), 3);
+}
+
+TEST(ClientTest, DoesNotCallAgainWhereThatIsTooLateOrNotSaid) {
+  FakeJobs server;
+  server.on_list = [](int) { return Later(Nanos(120 * kSecond.value)); };
+  Client client({.address = server.address(), .source = "the test"}, Nanos(30 * kSecond.value));
+  EXPECT_EQ(client.List(v1::ListJobsRequest()).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(server.lists(), 1);
+  server.on_list = [](int) { return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full"); };
+  EXPECT_EQ(client.List(v1::ListJobsRequest()).status().message(), "full");
+  EXPECT_EQ(server.lists(), 2);
 }
 
 }  // namespace

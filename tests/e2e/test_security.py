@@ -21,6 +21,7 @@ class SecureClusterTest(unittest.TestCase):
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
+        self.directory.chmod(0o755)
         self.daemons = {}
         self.addCleanup(self._clean_up)
         self.env = dict(os.environ, LYNX_HOME=str(self.directory), HOME=str(self.directory), NO_COLOR="1")
@@ -51,7 +52,18 @@ class SecureClusterTest(unittest.TestCase):
         common = ("--node", node, "--server", self.address, "--identity-dir", self.directory / f"{node}.identity",
                   "--join-token-file", token)
         self.start(f"{node}.agent", "lynx-agent", *common, "--data-dir", self.directory / f"{node}.agent", "--devices", 2)
-        self.start(f"{node}.worker", "lynx-worker", *common, "--data-dir", self.directory / f"{node}.worker")
+        self.start(f"{node}.worker", "lynx-worker", *common, *self.job_flags(), "--data-dir", self.directory / f"{node}.worker")
+
+    def job_flags(self):
+        """Of a worker daemon: ranks are nobody's, and read and write below two directories only."""
+        checkpoints, data = self.directory / "server/jobs", self.directory / "data"
+        for path in (checkpoints, data):
+            path.mkdir(exist_ok=True)
+        flags = ["--data-root", data, "--checkpoint-root", checkpoints]
+        if os.geteuid() == 0:
+            shutil.chown(checkpoints, "nobody")
+            flags += ["--job-user", "nobody"]
+        return flags
 
     def log(self, name):
         return (self.directory / f"{name}.log").read_text()
@@ -87,7 +99,8 @@ class SecureClusterTest(unittest.TestCase):
         return sorted(n["name"] for n in nodes if n["agentAttached"] and n["workerAttached"])
 
     def job_file(self, **changes):
-        corpus = self.directory / "corpus.txt"
+        corpus = self.directory / "data/corpus.txt"
+        corpus.parent.mkdir(exist_ok=True)
         corpus.write_text("The quick brown fox jumps over lazy dogs.\n" * 2000)
         values = dict(name="tiny", data=corpus, steps=10, ranks=4, memory="auto", tp=2, pp=2, recompute="auto", dtype="float32",
                       every=0, extra="", max_restarts=3)
@@ -106,7 +119,7 @@ class MembersTest(SecureClusterTest):
         # A token is for one node, once.
         again = subprocess.run([str(BIN / "lynx-worker"), "--node", "n2", "--server", self.address, "--identity-dir",
                                 str(self.directory / "n2.identity"), "--join-token-file", str(tokens[0]), "--data-dir",
-                                str(self.directory / "n2.worker")], capture_output=True, text=True, env=self.env, timeout=120)
+                                str(self.directory / "n2.worker"), *map(str, self.job_flags())], capture_output=True, text=True, env=self.env, timeout=120)
         self.assertEqual(again.returncode, 1)
         self.assertIn("the join token has been used", again.stderr)
 
@@ -158,14 +171,14 @@ class MembersTest(SecureClusterTest):
         self.assertIn("its certificate is not of the authority", strange.err)
         worker = self.start("n0.worker", "lynx-worker", "--node", "n0", "--server", address, "--identity-dir",
                             self.directory / "n0.identity", "--join-token-file", self.join_token(), "--data-dir",
-                            self.directory / "n0.worker")
+                            self.directory / "n0.worker", *self.job_flags())
         self.assertEqual(worker.wait(timeout=120), 1)
         self.assertIn("not of the cluster that the join token is for", self.log("n0.worker"))
 
     def test_a_join_token_may_come_in_the_environment_and_ranks_do_not_get_it(self):
         self.env["LYNX_JOIN_TOKEN"] = self.ok("admin", "join-token").strip()
         common = ("--node", "n0", "--server", self.address, "--identity-dir", self.directory / "n0.identity")
-        self.start("n0.worker", "lynx-worker", *common, "--data-dir", self.directory / "n0.worker")
+        self.start("n0.worker", "lynx-worker", *common, *self.job_flags(), "--data-dir", self.directory / "n0.worker")
         self.start("n0.agent", "lynx-agent", *common, "--data-dir", self.directory / "n0.agent", "--devices", 2)
         self.wait_for(lambda: self.attached() == ["n0"], "a node that has joined")
         job = json.loads(self.ok("submit", "-f", self.job_file(steps=100000, ranks=2, pp=1), "-o", "json"))["id"]
@@ -174,6 +187,41 @@ class MembersTest(SecureClusterTest):
         for pid in ranks():
             self.assertNotIn(b"LYNX_JOIN_TOKEN", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
         self.ok("cancel", job)
+
+
+class JobRightsTest(SecureClusterTest):
+    def test_ranks_are_an_unprivileged_users_and_stay_below_the_roots(self):
+        self.start_node("n0", self.join_token())
+        self.wait_for(lambda: self.attached() == ["n0"], "a node that has joined")
+        job = json.loads(self.ok("submit", "-f", self.job_file(steps=100000, ranks=2, pp=1), "-o", "json"))["id"]
+        running = lambda: json.loads(self.ok("get", job, "-o", "json"))["state"] == "JOB_STATE_RUNNING"
+        self.wait_for(running, "a job that trains")
+        ranks = [pid for pid, line in processes(self.directory).items() if "lynx-rank" in line and "--config" in line]
+        self.assertEqual(len(ranks), 2)
+        for pid in ranks:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            self.assertNotIn("Uid:\t0\t", status)
+            if os.geteuid() == 0:
+                self.assertIn("NoNewPrivs:\t1", status)
+                self.assertIn("CapEff:\t0000000000000000", status)
+        self.ok("cancel", job)
+
+        (self.directory / "data/link").symlink_to("/etc/hostname")
+        for path, why in (("/etc/hostname", "data.path /etc/hostname is not allowed on this node"),
+                          (self.directory / "data/link", "it leads to /etc/hostname"),
+                          (self.directory / "data/../server.log", "it leads to")):
+            bad = self.ctl("submit", "-f", self.job_file(name="bad", data=path, ranks=2, pp=1, max_restarts=0), "--wait", timeout=180)
+            self.assertEqual(bad.code, 1, bad)
+            self.assertIn(why, bad.out + bad.err)
+
+    @unittest.skipIf(os.geteuid() != 0, "not root")
+    def test_a_node_does_not_run_peoples_jobs_as_root_unless_told_so(self):
+        flags = ["--node", "n0", "--server", self.address, "--identity-dir", self.directory / "n0.identity", "--data-dir",
+                 self.directory / "n0.worker", "--join-token-file", self.join_token()]
+        self.assertEqual(self.start("n0.worker", "lynx-worker", *flags).wait(timeout=120), 1)
+        self.assertIn("would run as root on this node: name an unprivileged user with --job-user", self.log("n0.worker"))
+        self.start("n0.worker", "lynx-worker", *flags, "--root-ranks")
+        self.wait_for(lambda: "attached to the server" in self.log("n0.worker"), "a daemon that was told so")
 
 
 class RotationTest(SecureClusterTest):

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "security/node_identity.h"
 #include "security/secret.h"
 #include "tests/server/access_fixture.h"
 
@@ -78,6 +79,22 @@ TEST_F(JoinTest, ANameThatIsTakenNeedsATokenForIt) {
   EXPECT_THAT(taken.error_message(), HasSubstr("--node n0"));
   ASSERT_TRUE(Join(MakeJoinSecret("n0"), "n0", "new").ok());
   EXPECT_EQ(Report(NodeChannel("old"), "n0").error_code(), grpc::UNAUTHENTICATED) << "the old certificate has ended";
+}
+
+// Where many nodes begin at once behind one address.
+TEST_F(JoinTest, ANodeThatIsToldToComeLaterDoes) {
+  StartServer();
+  const std::string other = MakeJoinSecret();
+  v1::CreateJoinTokenResponse token;
+  ASSERT_TRUE(Admin(admin_token_, &v1::Admin::Stub::CreateJoinToken, v1::CreateJoinTokenRequest(), &token).ok());
+  options_.limits.changes = {.per_second = 0.5, .burst = 1};
+  StartServer();
+  ASSERT_TRUE(Join(other, "n1", "n1").ok());
+  EXPECT_EQ(Join(other, "n2", "n2").error_code(), grpc::RESOURCE_EXHAUSTED);
+  ASSERT_TRUE(WriteSecretFile(directory_ + "/token", token.token()).ok());
+  const IdentityFlags flags{.directory = directory_ + "/n0", .join_token_file = directory_ + "/token"};
+  const auto joined = NodeIdentity::Open(flags, "n0", server_->address(), clock_);
+  EXPECT_TRUE(joined.ok()) << joined.status();
 }
 
 TEST_F(JoinTest, ANodeReportsAsItselfOnly) {

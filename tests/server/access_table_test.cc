@@ -4,6 +4,7 @@
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -132,6 +133,31 @@ TEST_F(EveryMethodTest, IsForThoseWhoAreEnoughForItAndNobodyElse) {
       EXPECT_NE(status.error_code(), grpc::UNAUTHENTICATED) << role;
     }
   }
+}
+
+// Whoever calls too often is told when to call again, whatever is called; nodes' reports go on.
+TEST_F(EveryMethodTest, HasARateForEachCaller) {
+  const Rate once{.per_second = 1e-6, .burst = 1};
+  StartServer();
+  const std::string admin = admin_token_;
+  ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "n0").ok());
+  options_.limits = {.reads = once, .changes = once};
+  StartServer();
+  const std::shared_ptr<grpc::Channel> node = NodeChannel("n0");
+  std::map<Cost, int> taken;
+  for (const MethodRule& rule : MethodRules()) {
+    SCOPED_TRACE(rule.method);
+    const auto methods = Methods();
+    const auto method = std::find_if(methods.begin(), methods.end(), [&](const auto* m) { return NameOf(*m) == rule.method; });
+    const bool of_node = rule.need == Need::kNode;
+    if (rule.need == Need::kNothing) continue;  // its caller is an address
+    const grpc::Status status = Call(**method, of_node ? node : people_, of_node ? "" : admin);
+    const bool first = of_node || taken[rule.cost]++ == 0;
+    EXPECT_EQ(status.error_code() == grpc::RESOURCE_EXHAUSTED, !first) << status.error_message();
+    EXPECT_EQ(status.error_details().find("google.rpc.RetryInfo") != std::string::npos, !first);
+  }
+  EXPECT_GT(taken[Cost::kRead], 2);
+  EXPECT_GT(taken[Cost::kChange], 2);
 }
 
 TEST_F(EveryMethodTest, IsForEverybodyWithoutTls) {

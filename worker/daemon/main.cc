@@ -1,6 +1,8 @@
 // lynx-worker: the daemon of a node that runs its ranks. See worker/daemon/supervisor.h.
 //
 // Exit codes: 0 after SIGTERM, SIGINT or --stop-all; 1 when it cannot start; 2 for wrong flags.
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -36,6 +38,10 @@ struct WorkerFlags {
   bool stop_ranks_on_exit = false;
   bool stop_all = false;
   int64_t stop_grace_ms = 5000;
+  std::string job_user;
+  bool root_ranks = false;
+  std::string data_root;
+  std::string checkpoint_root;
   IdentityFlags identity;
 
   std::vector<Flag> All() {
@@ -45,6 +51,11 @@ struct WorkerFlags {
         {"address", &address, "numeric address of this node that the ranks of other nodes reach"},
         {"data-dir", &data_dir, "directory for the ranks' files; one daemon per directory"},
         {"rank-binary", &rank_binary, "the rank process"},
+        {"job-user", &job_user, "unprivileged user that ranks run as, where this daemon is root; empty: as the daemon"},
+        {"root-ranks", &root_ranks, "ranks may run as root though the node has a certificate (--identity-dir)"},
+        {"data-root", &data_root, "directories, with commas, below which jobs may read data; empty: everywhere"},
+        {"checkpoint-root", &checkpoint_root,
+         "directories, with commas, below which jobs may keep and take checkpoints; empty: everywhere"},
         {"link-rate", &link_rate,
          "pace every connection between ranks to this rate (bytes per second, or such as 1Gbit), to stand for a "
          "slower "
@@ -70,8 +81,12 @@ struct WorkerFlags {
 constexpr int64_t kMostMebibytes = int64_t{1} << 30;
 
 // Where copies cannot be kept the node goes without, and says so.
-std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory) {
+std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory, const JobUser& user) {
   if (flags.copies_dir.empty()) return "";
+  if (user.user != 0 && user.user != ::geteuid()) {
+    spdlog::info("keeps no copies of ranks' states in memory: ranks are another user's (--job-user) than the daemon's");
+    return "";
+  }
   std::error_code error;
   const std::string directory = flags.copies_dir == "auto"
                                     ? DefaultCopiesDirectory(data_directory)
@@ -87,7 +102,6 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   std::error_code error;
   options.data_directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   options.rank_binary = flags.rank_binary;
-  options.copies_directory = CopiesDirectoryOf(flags, options.data_directory);
   if (flags.copies_limit_mib < 0 || flags.copies_limit_mib > kMostMebibytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("--copies-limit-mib ", flags.copies_limit_mib, " is not between 0 and ", kMostMebibytes));
@@ -95,6 +109,11 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   options.copies_limit = kMiB * flags.copies_limit_mib;
   options.address = flags.address;
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(options.address, "--address"));
+  LYNX_ASSIGN_OR_RETURN(options.user, FindJobUser(flags.job_user));
+  LYNX_RETURN_IF_ERROR(CheckNotRoot(options.user, !flags.identity.directory.empty(), flags.root_ranks || flags.stop_all));
+  options.copies_directory = CopiesDirectoryOf(flags, options.data_directory, options.user);
+  LYNX_ASSIGN_OR_RETURN(options.allowed.data_roots, RootsOf("--data-root", flags.data_root));
+  LYNX_ASSIGN_OR_RETURN(options.allowed.checkpoint_roots, RootsOf("--checkpoint-root", flags.checkpoint_root));
   absl::StatusOr<int64_t> rate = ParseRate(flags.link_rate);
   if (!rate.ok()) return Annotate(rate.status(), "--link-rate");
   options.pacing_bytes_per_second = *rate;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,14 +17,26 @@
 namespace lynx {
 namespace {
 
-absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const std::string& rank_binary, const std::string& lease_file) {
+// What the rank appends to, before it is another user who could not make it in the daemon's folder.
+absl::Status GiveReportFile(const RankFolder& folder, const JobUser& user) {
+  const UniqueFd file(::open(folder.report().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (file.valid() && ::fchown(file.get(), user.user, user.group) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cannot give ", folder.report(), " to user ", user.user, ": ", std::string(::strerror(errno))));
+}
+
+absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProgram& program) {
   const UniqueFd log(::open(folder.log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) {
     return absl::InternalError(absl::StrCat("cannot create ", folder.log(), ": ", std::string(::strerror(errno))));
   }
-  return SpawnInSession({rank_binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
-                         "--report-file", folder.report(), "--yield-file", folder.yield(), "--lease-file", lease_file},
-                        {.out = log.get(), .error = log.get(), .passed = socket});
+  std::vector<std::string> arguments = {program.binary, "--config", folder.config(), "--listen-fd", absl::StrCat(kPassedFd),
+                                        "--report-file", folder.report(), "--yield-file", folder.yield(), "--lease-file",
+                                        program.lease_file};
+  if (program.user.user != 0) {
+    LYNX_RETURN_IF_ERROR(GiveReportFile(folder, program.user));
+    arguments.insert(arguments.end(), {"--run-as", RightsText(program.user)});
+  }
+  return SpawnInSession(arguments, {.out = log.get(), .error = log.get(), .passed = socket});
 }
 
 }  // namespace
@@ -44,8 +57,7 @@ absl::StatusOr<RankConfig> ConfigFor(const v1::RankAssignment& assignment, int64
 }
 
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const std::string& rank_binary,
-                                        const std::string& lease_file) {
+                                        const PeerAddress& address, int socket, const RankProgram& program) {
   LaunchedRank launched;
   launched.record = {
       .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};
@@ -53,7 +65,7 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
   LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config)));
   // From here on a restarted daemon looks for the process by its arguments.
   LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
-  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, rank_binary, lease_file));
+  LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, program));
   launched.record.phase = RecordedPhase::kRunning;
   launched.record.process.pid = launched.child.pid;
   // None if it has ended already, which the caller will see by its pidfd.

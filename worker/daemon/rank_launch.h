@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
 #include "node/process.h"
+#include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_folder.h"
 #include "worker/rank_config.h"
 
@@ -23,12 +24,18 @@ struct LaunchedRank {
   StoredRank record;  // kRunning, as stored
 };
 
-// Writes the configuration and the record, starts `rank_binary` with the socket as descriptor 3, and records the
-// process. The socket stays the caller's. On an error nothing runs; what the record then says is the caller's to
-// write.
+// The rank process, and whom it runs as.
+struct RankProgram {
+  std::string binary;
+  std::string lease_file;
+  JobUser user;
+};
+
+// Writes the configuration and the record, starts the program with the socket as descriptor 3, and records the process. The
+// socket stays the caller's. On an error nothing runs; what the record then says is the caller's to write. The folder stays
+// the daemon's: another user can write nothing in it but the report file.
 absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConfig& config,
-                                        const PeerAddress& address, int socket, const std::string& rank_binary,
-                                        const std::string& lease_file);
+                                        const PeerAddress& address, int socket, const RankProgram& program);
 
 }  // namespace lynx
 

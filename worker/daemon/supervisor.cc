@@ -310,10 +310,14 @@ void RankSupervisor::Start(const RankKey& key) {
   const RankFolder folder = Folder(key);
   absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
+  if (const absl::Status allowed = CheckPaths(options_.allowed, *config); !allowed.ok()) {
+    return Refuse(key, std::string(allowed.message()));
+  }
   config->copies_directory = options_.copies_directory;
   config->copies_limit = options_.copies_limit;
   absl::StatusOr<LaunchedRank> launched =
-      LaunchRank(folder, *config, rank.record.address, rank.socket.get(), options_.rank_binary, options_.lease_file());
+      LaunchRank(folder, *config, rank.record.address, rank.socket.get(),
+                 {.binary = options_.rank_binary, .lease_file = options_.lease_file(), .user = options_.user});
   if (!launched.ok()) return Refuse(key, std::string(launched.status().message()));
   rank.phase = RankPhase::kRunning;
   rank.record = std::move(launched->record);

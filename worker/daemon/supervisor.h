@@ -24,6 +24,8 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "lynx/v1/cluster.pb.h"
+#include "worker/daemon/allowed_paths.h"
+#include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_ending.h"
 #include "worker/daemon/rank_folder.h"
 #include "worker/daemon/report_tail.h"
@@ -40,6 +42,8 @@ struct SupervisorOptions {
   Bytes copies_limit;            // 0: what the memory has room for
   Nanos grace{5'000'000'000};  // from SIGTERM to SIGKILL
   size_t kept_folders = 50;    // of ranks that are over
+  JobUser user;                // whom ranks run as
+  AllowedPaths allowed;        // where their data and checkpoints may be
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/lease_file.h
 };

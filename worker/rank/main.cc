@@ -1,6 +1,6 @@
 // lynx-rank: one rank of a training job, or a measurement.
 //
-//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE]
+//   lynx-rank --config FILE --listen-fd N --report-file FILE [--yield-file FILE] [--lease-file FILE] [--run-as UID:GID:GROUPS]
 //                                                    trains; the worker daemon starts it so (cancellation.h: yield)
 //   lynx-rank --measure FILE | --measure-link FILE   measures; the agent starts it so (see measure.h)
 //   lynx-rank --measure-gpu-links FILE               the same, of the links between a node's GPUs
@@ -37,6 +37,7 @@
 #include "worker/rank/rank_backend.h"
 #include "worker/rank/rank_run.h"
 #include "worker/rank/report_file.h"
+#include "worker/rank/rights.h"
 #include "worker/rank_config.h"
 
 namespace lynx {
@@ -50,6 +51,7 @@ struct Arguments {
   int listen_fd = -1;
   std::string report_file;
   std::string yield_file;
+  std::string run_as;
   std::string lease_file;
   std::string measure;
   std::string measure_link;
@@ -64,7 +66,7 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
       {"report-file", required_argument, nullptr, 'r'},  {"measure", required_argument, nullptr, 'm'},
       {"measure-link", required_argument, nullptr, 'n'}, {"check-cuda", required_argument, nullptr, 'u'},
       {"yield-file", required_argument, nullptr, 'y'},   {"measure-gpu-links", required_argument, nullptr, 'g'},
-      {"lease-file", required_argument, nullptr, 'e'},
+      {"lease-file", required_argument, nullptr, 'e'},   {"run-as", required_argument, nullptr, 'a'},
       {}};
   for (int option; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (option) {
@@ -76,6 +78,9 @@ bool ParseArguments(int argc, char** argv, Arguments& arguments) {
         break;
       case 'r':
         arguments.report_file = optarg;
+        break;
+      case 'a':
+        arguments.run_as = optarg;
         break;
       case 'y':
         arguments.yield_file = optarg;
@@ -183,6 +188,9 @@ int RunMeasureGpuLinks(const std::string& path, char** argv) {
 }
 
 int RunTraining(const Arguments& arguments, char** argv) {
+  if (!arguments.run_as.empty()) {
+    if (const absl::Status became = BecomeUser(arguments.run_as); !became.ok()) return Fail(became);
+  }
   absl::StatusOr<ReportFile> reports = ReportFile::Open(arguments.report_file);
   if (!reports.ok()) return Fail(reports.status());
   const auto fail = [&](const absl::Status& status) {
