@@ -17,6 +17,8 @@ namespace {
 constexpr LayerType kLayer = LayerType::kTransformer;
 // Rounding of the doubles below is far less.
 constexpr double kRoundedDown = 0.999;
+// Twelve days: no step of a job takes as long.
+constexpr Nanos kLongestStep{int64_t{1} << 50};
 
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
@@ -287,10 +289,10 @@ bool CandidateBound::MayTake(Nanos step) const {
 std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
+  // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is computed.
+  if (!MayTake(std::max(low * 256, kLongestStep))) return std::nullopt;
   Nanos high = low * 2;
-  for (int i = 0; !MayTake(high); ++i) {
-    // Everything recomputed is less than three times the layer's time.
-    if (i == 8) return std::nullopt;
+  while (!MayTake(high)) {
     low = high;
     high = high * 2;
   }

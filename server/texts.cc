@@ -6,6 +6,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace lynx {
+namespace {
+
+constexpr size_t kMostNames = 16;
+
+}  // namespace
 
 std::string Plural(int64_t count, const std::string& one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
 
@@ -18,10 +23,12 @@ std::string NodeNames(const std::vector<DeviceRef>& devices) {
 }
 
 std::string NodeNames(const std::vector<NodeId>& nodes) {
+  const std::set<NodeId> names(nodes.begin(), nodes.end());
+  const size_t shown = names.size() > kMostNames ? kMostNames - 1 : names.size();
   std::string text;
-  for (const NodeId& name : std::set<NodeId>(nodes.begin(), nodes.end())) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", name.value);
-  }
+  size_t count = 0;
+  for (auto name = names.begin(); count < shown; ++name, ++count) absl::StrAppend(&text, text.empty() ? "" : ", ", name->value);
+  if (shown < names.size()) absl::StrAppend(&text, " and ", names.size() - shown, " more");
   return text;
 }
 

@@ -16,7 +16,7 @@ namespace lynx {
 std::string Plural(int64_t count, const std::string& one);
 // "3 devices", "1 GPU".
 std::string CountText(int32_t count, DeviceKind kind);
-// "n0, n3": each once, in order.
+// "n0, n3": each once, in order; of more than 16 the first 15, "and 1009 more".
 std::string NodeNames(const std::vector<DeviceRef>& devices);
 std::string NodeNames(const std::vector<NodeId>& nodes);
 int32_t CountDevices(const std::vector<NodeDevices>& nodes);

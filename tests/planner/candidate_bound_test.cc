@@ -110,6 +110,23 @@ TEST(CandidateBound, KnowsWhatStatesTake) {
   }
 }
 
+// A small model on many nodes far apart.
+TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 256};
+  request.spec.train.global_batch = 1024;
+  HardwareProfile profile = SmallGpu();
+  profile.inter_node = {Nanos(1'000'000), 100'000'000};
+  request.cluster = UniformCluster(1024, 1, profile);
+  const Candidate candidate{.layout = {.pp = 8, .dp = 128}, .micro_batch = 1, .microbatches = 8};
+  PlanCaches caches(request);
+  const CandidateBound bound(request, candidate, caches);
+  const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+  ASSERT_TRUE(draft && bound.Bound());
+  EXPECT_LE(*bound.Bound(), draft->simulation.step);
+  EXPECT_GT(bound.Bound()->value, bound.Quick().value * 1000);
+}
+
 TEST(CandidateBound, LessMemoryRaisesItUntilNothingFits) {
   PlanRequest request;
   request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
