@@ -16,6 +16,7 @@
 #include "node/daemon.h"
 #include "node/file.h"
 #include "node/flags.h"
+#include "node/log.h"
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
 #include "security/node_identity.h"

@@ -32,6 +32,7 @@ std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  grpc_init();  // never ended: the program ends at once
   return grpc::CreateCustomChannel(
       server.address,
       server.authority.empty() ? grpc::InsecureChannelCredentials() : AuthorityChannelCredentials(server.authority), arguments);

@@ -40,6 +40,31 @@ function(lynx_binary name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
+# Links the archives of the RPC library and what it needs into the program, where they are installed: to load them as some seventy
+# shared libraries takes a command longer than what it does. Only mold prefers archives that come first to shared libraries
+# that come later, as is needed here; a program with both would have two of everything. Sets LYNX_LINKS_ARCHIVES.
+function(lynx_link_archives name)
+  set(LYNX_LINKS_ARCHIVES FALSE CACHE INTERNAL "")
+  if(NOT LYNX_MOLD OR LYNX_SANITIZE OR LYNX_FUZZ)
+    return()
+  endif()
+  set(archives)
+  foreach(library grpc++ grpc gpr upb address_sorting protobuf cares re2 ssl crypto z yaml-cpp absl_base)
+    find_library(LYNX_ARCHIVE_${library} NAMES lib${library}.a)
+    mark_as_advanced(LYNX_ARCHIVE_${library})
+    if(NOT LYNX_ARCHIVE_${library})
+      message(STATUS "${name} loads shared libraries: lib${library}.a is not installed")
+      return()
+    endif()
+    list(APPEND archives ${LYNX_ARCHIVE_${library}})
+  endforeach()
+  get_filename_component(folder ${LYNX_ARCHIVE_absl_base} DIRECTORY)
+  file(GLOB abseil ${folder}/libabsl_*.a)
+  target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--as-needed -Wl,--start-group ${archives} ${abseil}
+                                      -Wl,--end-group)
+  set(LYNX_LINKS_ARCHIVES TRUE CACHE INTERNAL "")
+endfunction()
+
 # lynx_test(NAME SOURCES a_test.cc DEPS t... [TIMEOUT seconds] [LABELS l...] [PREFIX text]): one GoogleTest program, each
 # of its tests a CTest test of its own, named with the prefix where several programs have the same tests.
 function(lynx_test name)

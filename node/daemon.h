@@ -1,4 +1,4 @@
-// What every program that talks to others does at its start: its log, its name, its defaults.
+// What every program that talks to others does at its start: its name, its defaults.
 #ifndef LYNX_NODE_DAEMON_H_
 #define LYNX_NODE_DAEMON_H_
 
@@ -12,10 +12,6 @@ namespace lynx {
 // every lock of gRPC passes through: thousands of streams then queue for it. From here on nothing is watched. To be called before
 // the first channel or server.
 void StopWatchingLockOrder();
-
-// Log lines go to standard error: time, level, text. `level`: trace, debug, info, warn, error; InvalidArgument
-// otherwise.
-absl::Status StartLog(const std::string& level);
 
 // The machine's host name, with characters that a node name may not have replaced by '-'.
 std::string DefaultNodeName();

@@ -17,6 +17,7 @@
 #include "common/version.h"
 #include "node/daemon.h"
 #include "node/flags.h"
+#include "node/log.h"
 #include "node/solver_process.h"
 #include "node/wake.h"
 #include "planner/plan.h"

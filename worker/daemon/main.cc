@@ -14,6 +14,7 @@
 #include "common/version.h"
 #include "node/daemon.h"
 #include "node/flags.h"
+#include "node/log.h"
 #include "node/metrics_endpoint.h"
 #include "node/rate.h"
 #include "security/node_identity.h"
