@@ -1,6 +1,7 @@
 #include "cli/job_file.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -101,13 +102,17 @@ absl::StatusOr<ModelSpec> ReadModelBase(const ModelBase& base, const std::string
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::NotFoundError(absl::StrCat("cannot read '", path, "': no such file, or not readable"));
-  std::string text(kMaxTextBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // In pieces: a buffer for the longest file would take longer to clear than most files take to submit.
+  std::string text;
+  std::array<char, 64 * 1024> piece;
+  do {
+    in.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<size_t>(in.gcount()));
+    if (text.size() > kMaxTextBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("'", path, "' is larger than ", kMaxTextBytes, " bytes"));
+    }
+  } while (in);
   if (in.bad()) return absl::NotFoundError(absl::StrCat("cannot read '", path, "': is it a folder?"));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxTextBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is larger than ", kMaxTextBytes, " bytes"));
-  }
   return text;
 }
 

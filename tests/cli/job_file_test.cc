@@ -205,6 +205,17 @@ TEST(JobFile, EmptyFileIsAnError) { EXPECT_THAT(ErrorOf(""), HasSubstr("the file
 
 TEST(JobFile, ListIsAnError) { EXPECT_THAT(ErrorOf("- a\n"), HasSubstr("expected a map")); }
 
+TEST(JobFile, FilesOfManyPiecesAreReadWhole) {
+  const std::string path = testing::TempDir() + "/pieces.txt";
+  std::string text;
+  while (text.size() < 300'000) text += std::to_string(text.size()) + "\n";
+  std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(ReadTextFile(path).value(), text);
+  std::ofstream(path, std::ios::binary) << std::string((16 << 20) + 1, 'x');
+  EXPECT_THAT(std::string(ReadTextFile(path).status().message()), HasSubstr("is larger than 16777216 bytes"));
+  EXPECT_THAT(std::string(ReadTextFile(testing::TempDir()).status().message()), HasSubstr("is it a folder?"));
+}
+
 TEST(JobFile, MissingFileIsNotFound) {
   auto spec = ReadJobFile("/nonexistent/job.yaml");
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kNotFound);
