@@ -136,6 +136,7 @@ class Loop {
       message.set_detail(device.detail);
     }
     report.set_host_memory_bytes(options_.host_memory.value);
+    report.set_network_domain(options_.network_domain);
     if (const std::optional<HardwareProfile> profile = profile_.Profile())
       *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);

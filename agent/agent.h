@@ -21,6 +21,7 @@ struct AgentOptions {
   std::string server;                     // host:port
   std::vector<NodeCondition> conditions;  // that hold as long as it runs
   Bytes host_memory;                      // of the node, for GPUs to offload to; 0: none
+  std::string network_domain;             // of the node (common/network_domain.h); may be empty
   CredentialSource credentials;           // null: plain text
 };
 

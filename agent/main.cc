@@ -11,6 +11,7 @@
 #include "agent/device_offer.h"
 #include "agent/gpu_watch.h"
 #include "common/clock.h"
+#include "common/network_domain.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "node/daemon.h"
@@ -37,6 +38,7 @@ struct AgentFlags {
   std::string memory;
   std::string gpu_reserve;
   std::string host_memory;
+  std::string network_domain;
   std::string link_rate;
   std::string inter_node_rate;
   std::string metrics_address;
@@ -61,6 +63,9 @@ struct AgentFlags {
          "memory of each GPU that is left to CUDA and NCCL, such as 3GiB; empty: as measured, at least 2GiB or an eighth"},
         {"host-memory", &host_memory,
          "memory of this node that GPUs may offload to, such as 200GiB; empty: 80% of what is available"},
+        {"network-domain", &network_domain,
+         "where this node is in the network, from the widest part to the closest, such as row2/rack7: jobs get nodes of one part; "
+         "empty: not known"},
         {"link-rate", &link_rate,
          "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
@@ -142,7 +147,7 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
   LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
   const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
   return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory,
-                   .credentials = setting.credentials},
+                   .network_domain = flags.network_domain, .credentials = setting.credentials},
                   devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake,
                   setting.metrics, setting.signals, setting.clock);
 }
@@ -180,6 +185,7 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   LYNX_RETURN_IF_ERROR(CheckNodeName(flags.node));
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(flags.address, "--address"));
   LYNX_RETURN_IF_ERROR(CheckExecutable(flags.rank_binary, "--rank-binary"));
+  LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(flags.network_domain), "--network-domain"));
   LYNX_ASSIGN_OR_RETURN(const int64_t link_rate, RateFlag("link-rate", flags.link_rate));
   LYNX_ASSIGN_OR_RETURN(const int64_t inter_node_rate, RateFlag("inter-node-rate", flags.inter_node_rate));
   LYNX_ASSIGN_OR_RETURN(const DeviceWish wish, ParseDeviceWish(flags.devices));

@@ -190,6 +190,13 @@ std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
                         : "-",
                     ready ? "now" : node.last_seen_unix_ns() == 0 ? "never" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
   }
+  // Where nobody says it, there is no column of it.
+  if (std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); })) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const std::string domain = i == 0 ? "DOMAIN" : nodes[i - 1].network_domain();
+      rows[i].insert(rows[i].begin() + 2, domain.empty() ? "-" : domain);
+    }
+  }
   std::string out = TableText(rows);
   for (const v1::Node& node : nodes) {
     if (node.has_cordon()) {

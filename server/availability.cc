@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "server/nearest.h"
+
 namespace lynx {
 
 std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<DeviceRef>& devices) {
@@ -19,12 +21,12 @@ std::vector<NodeDevices> With(std::vector<NodeDevices> free, const std::vector<D
     std::sort(node.free.begin(), node.free.end());
     added.erase(more);
   }
+  if (added.empty()) return free;
   for (auto& [name, indices] : added) {
     std::sort(indices.begin(), indices.end());
-    const auto place = std::lower_bound(free.begin(), free.end(), name,
-                                        [](const NodeDevices& node, const NodeId& id) { return node.node < id; });
-    free.insert(place, {.node = name, .free = std::move(indices)});
+    free.push_back({.node = name, .free = std::move(indices)});
   }
+  SortNear(free);
   return free;
 }
 
@@ -32,7 +34,7 @@ std::vector<NodeDevices> Without(const std::vector<NodeDevices>& free, const std
   const std::set<DeviceRef> taken(devices.begin(), devices.end());
   std::vector<NodeDevices> left;
   for (const NodeDevices& node : free) {
-    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device};
+    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device, .domain = node.domain};
     for (const int32_t device : node.free) {
       if (!taken.contains(DeviceRef{node.node, device})) kept.free.push_back(device);
     }

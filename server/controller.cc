@@ -243,6 +243,7 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   view.agent_attached = node.agent_attached();
   view.worker_attached = node.worker_attached();
   view.devices = node.agent.devices;
+  view.network_domain = node.agent.network_domain;
   view.last_seen = node.seen;
   view.profile = node.agent.profile;
   view.conditions = node.agent.conditions;

@@ -462,7 +462,7 @@ class Controller {
   std::set<int64_t> queue_;        // submissions of QUEUED jobs
   // Of those, the ones that wait for nothing but their turn, by queue: in its order.
   std::map<std::string, std::set<std::pair<int32_t, int64_t>>> ready_;
-  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in name order, as found when it was
+  // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in near order, as found when it was
   // asked for, without what has been given since.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
   JobId favoured_;                 // to which others give way: it is the first in line; empty: none

@@ -7,6 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "server/controller.h"
+#include "server/nearest.h"
 #include "server/node_groups.h"
 #include "server/texts.h"
 
@@ -174,7 +175,7 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
 
 // Those of one kind that `wanted` names.
 NodeDevices Controller::DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
-  NodeDevices devices{.node = node.name};
+  NodeDevices devices{.node = node.name, .domain = node.agent.network_domain};
   for (const Device& device : node.agent.devices) {
     if (device.kind != kind || !wanted(DeviceRef{node.name, device.index})) continue;
     devices.free.push_back(device.index);
@@ -197,6 +198,7 @@ std::vector<NodeDevices> Controller::AttachedDevices(DeviceKind kind, const std:
     NodeDevices devices = DevicesOf(node, kind, [&](const DeviceRef& device) { return used.empty() || !used.contains(device); });
     if (!devices.free.empty()) free.push_back(std::move(devices));
   }
+  SortNear(free);
   return free;
 }
 
@@ -215,6 +217,7 @@ std::vector<NodeDevices> Controller::StillThere(const std::vector<DeviceRef>& he
     if (!devices.free.empty()) there.push_back(std::move(devices));
     while (at != wanted.end() && at->node == name) ++at;
   }
+  SortNear(there);
   return there;
 }
 
@@ -358,7 +361,7 @@ void Controller::OnPlanReady(const PlanReady& event) {
   const DeviceKind kind = KindOf(*job);
   std::optional<std::vector<DeviceRef>> placement = PlaceRanks(plan->layout, StillThere(reserved, kind, *job));
   EndPlanning(*job);
-  if (!placement.has_value()) placement = PlaceRanks(plan->layout, FreeDevices(kind, job));
+  if (!placement.has_value()) placement = PlaceRanksNear(plan->layout, FreeDevices(kind, job));
   const bool speculative = std::exchange(job->speculative, false);
   if (!placement.has_value()) {
     job->tried_kind = DeviceKind::kAny;  // there may be enough of another kind

@@ -175,7 +175,7 @@ bool Controller::Pass() {
 // What the job would have of these: its plan's devices, or others that it would be planned for.
 std::optional<std::vector<DeviceRef>> Controller::Fits(const Job& job, const std::vector<NodeDevices>& free) const {
   if (job.plan != nullptr) {
-    std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free);
+    std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
     const bool too_many = IsElastic(job) && job.plan->layout.ranks() > DemandOf(job).max_ranks;
     if ((placement.has_value() && !too_many) || !IsElastic(job)) return placement;
   }
@@ -197,7 +197,7 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   }
   const int32_t needed = job.plan->layout.ranks();
   const bool too_many = IsElastic(job) && needed > DemandOf(job).max_ranks;
-  const std::optional<std::vector<DeviceRef>> placement = PlaceRanks(job.plan->layout, free);
+  const std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
   if (placement.has_value() && !too_many) {
     StartGeneration(job, *placement, "placed",
                     absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));
@@ -272,7 +272,7 @@ bool Controller::TryBackfill(Job& job, Line& line) {
   const bool limited = limit > Nanos(0) && limit - Trained(job) <= window;
   if (limited) return TryBegin(job, free);
   // With another plan than that it would take another time.
-  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanks(job.plan->layout, free).has_value()) return TryBegin(job, free);
+  if (job.plan != nullptr && Remaining(job) <= window && PlaceRanksNear(job.plan->layout, free).has_value()) return TryBegin(job, free);
   if (job.plan != nullptr || window <= options_.soon) return false;
   job.speculative = true;  // its plan says how long it takes
   return TryBegin(job, free);

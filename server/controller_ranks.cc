@@ -465,7 +465,7 @@ void Controller::StartAgain(Job& job, const std::string& kind, std::string reaso
   for (const RankRecord& rank : record.ranks) had.push_back(rank.where);
   const std::vector<NodeDevices> free = DevicesAgain(job, had);
   const std::optional<std::vector<DeviceRef>> placement =
-      NodesServe(job) ? std::optional(had) : PlaceRanks(job.plan->layout, free);
+      NodesServe(job) ? std::optional(had) : PlaceRanksNear(job.plan->layout, free);
   if (placement.has_value()) {
     StartGeneration(job, *placement, kind, reason);
     return;

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "common/network_domain.h"
 #include "common/status.h"
 #include "proto/bounds.h"
 #include "proto/convert_trace.h"
@@ -254,6 +255,8 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   }
   LYNX_RETURN_IF_ERROR(CheckRange("host_memory_bytes", message.host_memory_bytes(), 0, kMaxWireBytes));
   state.host_memory = Bytes(message.host_memory_bytes());
+  LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(message.network_domain()), "network_domain"));
+  state.network_domain = message.network_domain();
   if (message.has_profile()) {
     LYNX_ASSIGN_OR_RETURN(HardwareProfile profile, FromProto(message.profile(), "profile"));
     state.profile = std::make_shared<const HardwareProfile>(std::move(profile));

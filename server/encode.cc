@@ -220,6 +220,7 @@ v1::Node Encode(const NodeView& node) {
     to.set_uuid(device.uuid);
     to.set_detail(device.detail);
   }
+  m.set_network_domain(node.network_domain);
   m.set_devices_used(node.devices_used);
   m.set_last_seen_unix_ns(node.last_seen.value);
   if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile);

@@ -47,6 +47,7 @@ struct AgentState {
   std::string version;
   std::vector<NodeCondition> conditions;
   Bytes host_memory;  // that its GPUs may offload to
+  std::string network_domain;
 };
 
 struct AgentWish {
@@ -203,6 +204,7 @@ struct NodeView {
   bool agent_attached = false;
   bool worker_attached = false;
   std::vector<Device> devices;
+  std::string network_domain;
   int32_t devices_used = 0;
   Nanos last_seen;  // wall clock
   std::shared_ptr<const HardwareProfile> profile;

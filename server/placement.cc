@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "server/nearest.h"
+
 namespace lynx {
 namespace {
 
@@ -12,14 +14,12 @@ Bytes SmallerKnown(Bytes a, Bytes b) {
   return std::min(a, b);
 }
 
-// `per_node` devices of each of the first `nodes_wanted` nodes that have as many.
+// `per_node` devices of each of `nodes_wanted` nodes that have as many.
 Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
   Reservation reservation;
   reservation.topology = UniformCluster(nodes_wanted, per_node);
-  for (const NodeDevices& node : nodes) {
-    if (nodes_wanted == 0) break;
-    if (static_cast<int32_t>(node.free.size()) < per_node) continue;
-    --nodes_wanted;
+  const auto has_as_many = [&](const NodeDevices& node) { return static_cast<int32_t>(node.free.size()) >= per_node ? 1 : 0; };
+  for (const NodeDevices& node : Nearest(nodes, nodes_wanted, has_as_many)) {
     for (int32_t i = 0; i < per_node; ++i) reservation.devices.push_back({node.node, node.free[static_cast<size_t>(i)]});
     Bytes& memory = reservation.topology.groups.front().memory_per_device;
     memory = SmallerKnown(memory, node.memory_per_device);
@@ -30,7 +30,8 @@ Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, i
 Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
   Reservation reservation;
   reservation.topology = UniformCluster(count, 1);
-  for (const NodeDevices& node : nodes) {
+  const auto devices_of = [](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()); };
+  for (const NodeDevices& node : Nearest(nodes, count, devices_of)) {
     for (const int32_t device : node.free) {
       if (static_cast<int32_t>(reservation.devices.size()) == count) return reservation;
       reservation.devices.push_back({node.node, device});
@@ -46,7 +47,7 @@ Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted) {
   std::vector<NodeDevices> result;
   for (const NodeDevices& node : nodes) {
-    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device};
+    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device, .domain = node.domain};
     for (const int32_t device : node.free) {
       if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
         kept.free.push_back(device);
@@ -94,6 +95,11 @@ std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, c
   }
   if (placement.size() < ranks) return std::nullopt;
   return placement;
+}
+
+std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes) {
+  const auto groups_of = [&](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()) / layout.tp; };
+  return PlaceRanks(layout, Nearest(nodes, layout.ranks() / layout.tp, groups_of));
 }
 
 }  // namespace lynx

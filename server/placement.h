@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/ids.h"
@@ -17,6 +18,7 @@ struct NodeDevices {
   NodeId node;
   std::vector<int32_t> free;  // ascending device indices
   Bytes memory_per_device;    // of the smallest; 0 = unknown
+  std::string domain;         // its place in the network (common/network_domain.h); "" = not known
 };
 
 // Devices set aside for a job that is being planned, and what the planner may count on there.
@@ -35,15 +37,18 @@ struct Demand {
 std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted);
 
 // The planner counts on nodes that are alike, so equally many devices are taken of each: of all such choices, the one with
-// the most devices up to `max_ranks`, then the one with the fewest nodes, taken in name order. Where no such choice
-// reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or more than
-// `max_ranks` are demanded.
-// `nodes` in name order.
+// the most devices up to `max_ranks`, then the one with the fewest nodes, then the one whose nodes lie closest together. Where no
+// such choice reaches `min_ranks` but all free devices together do, each counts as a node of its own. nullopt: too few, or more
+// than `max_ranks` are demanded.
+// `nodes` in near order (nearest.h), as are the devices.
 std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand);
 
 // A gang: a device for every rank, by rank, or nullopt. Nodes are filled in the order given, a tensor-parallel group never
 // crosses nodes, and a device takes one rank.
 std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
+
+// The same on those of the nodes that lie closest together. `nodes` in near order.
+std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes);
 
 }  // namespace lynx
 

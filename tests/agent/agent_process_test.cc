@@ -263,8 +263,13 @@ TEST_F(AgentTest, TellsAtItsStartWhatIsWrong) {
     EXPECT_NE(Log().find(flag + ": 'lots' is not a size"), std::string::npos) << Log();
   }
 
-  StartAgent();
+  StartAgent({"--network-domain", "row 2"});
+  EXPECT_EQ(WaitForAgent().code, 2);
+  EXPECT_NE(Log().find("--network-domain: 'row 2' is no place in the network"), std::string::npos) << Log();
+
+  StartAgent({"--network-domain", "row2/rack7"});
   cluster_.WaitUntil("attached", [](const Told& told) { return told.attached == 1; });
+  EXPECT_EQ(cluster_.told().last.network_domain(), "row2/rack7");
   std::optional<Child> first = std::exchange(agent_, std::nullopt);
   StartAgent();
   EXPECT_EQ(WaitForAgent().code, 1);

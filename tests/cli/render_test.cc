@@ -77,6 +77,18 @@ TEST(NodeTable, SaysWhatIsMissing) {
   EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no agent"));
 }
 
+TEST(NodeTable, ShowsDomainsWhereThereAreAny) {
+  v1::Node near, unknown;
+  near.set_name("n0");
+  unknown.set_name("n1");
+  EXPECT_THAT(NodeTable({near, unknown}, Nanos(0)), testing::Not(HasSubstr("DOMAIN")));
+  near.set_network_domain("row2/rack7");
+  const std::string table = NodeTable({near, unknown}, Nanos(0));
+  EXPECT_THAT(table, HasSubstr("NODE  STATE  DOMAIN      KIND"));
+  EXPECT_THAT(table, HasSubstr("n0    lost   row2/rack7  -"));
+  EXPECT_THAT(table, HasSubstr("n1    lost   -           -"));
+}
+
 TEST(NodeTable, ShowsTheKindOfDevicesAndTheConditions) {
   v1::Node node;
   node.set_name("n1");

@@ -97,6 +97,29 @@ TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
   EXPECT_EQ(cluster_.RankOf(job, 0)->assignment.device_uuid, "GPU-g1-0");
 }
 
+TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
+  for (const auto& [name, domain] : {std::pair("c1", "row1/b"), std::pair("c2", "row0/b"), std::pair("c3", "row1/b")}) {
+    cluster_.AddNode(name, 2, DeviceKind::kCpu);
+    cluster_.Node(name).agent.network_domain = domain;
+    cluster_.AttachAgent(name);
+  }
+  cluster_.Node("c0").agent.network_domain = "row0/a";
+  cluster_.AttachAgent("c0");
+  JobSpec spec = MakeSpec("four", 4, 4);
+  spec.resources.device = DeviceKind::kCpu;
+  const JobId job = cluster_.Submit(spec);
+  cluster_.MeasureAll();
+  cluster_.AnswerPlans({2, 2, 1});
+  const std::vector<std::string> expected = {"c1", "c1", "c3", "c3"};
+  for (int32_t r = 0; r < 4; ++r) EXPECT_EQ(cluster_.NodeOfRank(job, r), expected[static_cast<size_t>(r)]) << r;
+  // c0 and c2 are a row.
+  const JobId second = cluster_.Submit(spec);
+  cluster_.MeasureAll();
+  cluster_.AnswerPlans({2, 2, 1});
+  EXPECT_EQ(cluster_.NodeOfRank(second, 0), "c0");
+  EXPECT_EQ(cluster_.NodeOfRank(second, 2), "c2");
+}
+
 TEST_F(ControllerDevicesTest, PlansForGpusHaveTheirShareOfTheNode) {
   AgentState& agent = cluster_.Node("g0").agent;
   for (int32_t i : {2, 3}) {

@@ -25,6 +25,7 @@ v1::AgentReport GoodReport() {
     device.set_detail("compute 9.0");
   }
   report.set_host_memory_bytes(kGiB.value);
+  report.set_network_domain("row2/rack7");
   v1::NodeCondition& condition = *report.add_conditions();
   condition.set_kind("xid");
   condition.set_device("GPU-1");
@@ -41,6 +42,7 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   EXPECT_EQ(state.devices[1].uuid, "GPU-1");
   ASSERT_EQ(state.conditions.size(), 1u);
   EXPECT_EQ(state.host_memory, kGiB);
+  EXPECT_EQ(state.network_domain, "row2/rack7");
   const v1::Node shown = Encode(NodeView{.name = state.node, .devices = state.devices, .conditions = state.conditions});
   EXPECT_EQ(shown.devices(1).SerializeAsString(), GoodReport().devices(1).SerializeAsString());
   EXPECT_EQ(shown.conditions(0).SerializeAsString(), GoodReport().conditions(0).SerializeAsString());
@@ -60,6 +62,7 @@ TEST(DecodeTest, BadDevicesAndConditionsAreNamed) {
       {[](R& r) { r.mutable_devices(0)->set_uuid(std::string(129, 'x')); }, "devices[0].uuid is 129 characters long"},
       {[](R& r) { r.mutable_devices(0)->set_detail(std::string(257, 'x')); }, "devices[0].detail is 257"},
       {[](R& r) { r.set_host_memory_bytes(-1); }, "host_memory_bytes is -1"},
+      {[](R& r) { r.set_network_domain("row 2"); }, "network_domain: 'row 2' is no place in the network"},
       {[](R& r) { r.mutable_conditions(0)->clear_kind(); }, "conditions[0].kind is 0 characters long"},
       {[](R& r) { r.mutable_conditions(0)->set_message(std::string(4097, 'x')); }, "conditions[0].message is 4097"},
       {[](R& r) { r.mutable_conditions(0)->set_since_unix_ns(-1); }, "conditions[0].since_unix_ns is -1"},
