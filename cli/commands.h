@@ -23,10 +23,10 @@ struct GlobalOptions {
 };
 
 struct SubmitOptions {
-  std::string file;
+  std::vector<std::string> files;  // at least one
   std::vector<std::string> overrides;  // "train.steps=20"
-  std::string idempotency_key;  // "" = a fresh one
-  bool wait = false;            // follow to the end
+  std::string idempotency_key;  // "" = a fresh one; of several files KEY.1, KEY.2, ...
+  bool wait = false;            // follow to the end; one file alone
 };
 
 struct PlanOptions {

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -155,25 +156,40 @@ int Fail(const absl::Status& status) {
 }
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
-  auto spec = ReadJobFile(options.file, options.overrides);
-  if (!spec.ok()) return Fail(spec.status());
-  v1::SubmitJobRequest request;
-  *request.mutable_spec() = ToProto(*spec);
-  request.set_idempotency_key(options.idempotency_key.empty() ? FreshKey() : options.idempotency_key);
+  const bool several = options.files.size() > 1;
+  if (several && options.wait) return Fail(absl::InvalidArgumentError("--wait follows one job: submit one file, or without it"));
+  std::vector<v1::SubmitJobRequest> requests;
+  for (const std::string& file : options.files) {
+    auto spec = ReadJobFile(file, options.overrides);
+    if (!spec.ok()) return Fail(spec.status());
+    v1::SubmitJobRequest& request = requests.emplace_back();
+    *request.mutable_spec() = ToProto(*spec);
+    const std::string& key = options.idempotency_key;
+    request.set_idempotency_key(key.empty() ? FreshKey() : several ? absl::StrCat(key, ".", requests.size()) : key);
+  }
   Client client = Connect(global);
-  auto response = client.Submit(request);
-  if (!response.ok()) return Fail(response.status());
-  if (options.wait) {
-    if (global.output == OutputFormat::kTable) std::printf("job %s submitted\n", response->job().id().c_str());
-    return FollowToEnd(global, client, response->job().id());
+  int code = kExitOk;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto response = client.Submit(requests[i]);
+    if (!response.ok()) {
+      const int failed = Fail(several ? Annotate(response.status(), options.files[i]) : response.status());
+      if (code == kExitOk) code = failed;
+      if (code == kExitUnreachable) return code;
+      continue;
+    }
+    const v1::Job& job = response->job();
+    if (options.wait) {
+      if (global.output == OutputFormat::kTable) std::printf("job %s submitted\n", job.id().c_str());
+      return FollowToEnd(global, client, job.id());
+    }
+    if (global.output == OutputFormat::kJson) {
+      std::fputs(JsonText(job).c_str(), stdout);
+    } else {
+      std::printf("job %s %s; follow it with: lynxctl watch %s\n", job.id().c_str(),
+                  response->existed() ? "was submitted before with this key" : "submitted", job.id().c_str());
+    }
   }
-  if (global.output == OutputFormat::kJson) {
-    std::fputs(JsonText(response->job()).c_str(), stdout);
-  } else {
-    std::printf("job %s %s; follow it with: lynxctl watch %s\n", response->job().id().c_str(),
-                response->existed() ? "was submitted before with this key" : "submitted", response->job().id().c_str());
-  }
-  return kExitOk;
+  return code;
 }
 
 int List(const GlobalOptions& global, int32_t limit) {

@@ -17,12 +17,14 @@ using namespace lynx;  // the verbs
 std::string FileName(const std::string& text) { return text.empty() ? "needs a name" : ""; }
 
 void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
-  auto* submit = app.add_subcommand("submit", "Submit a job file");
+  auto* submit = app.add_subcommand("submit", "Submit job files");
   static SubmitOptions submit_options;
-  submit->add_option("-f,--file", submit_options.file, "Job file")->required();
-  submit->add_option("--set", submit_options.overrides, "FIELD=VALUE in place of what the file says, such as train.steps=20");
-  submit->add_option("--idempotency-key", submit_options.idempotency_key, "The same key and job never makes a second job");
-  submit->add_flag("-w,--wait", submit_options.wait, "Follow the job to its end");
+  submit->add_option("-f,--file", submit_options.files, "Job file; several are submitted in this order, once all of them have been read")
+      ->required();
+  submit->add_option("--set", submit_options.overrides, "FIELD=VALUE in place of what the files say, such as train.steps=20");
+  submit->add_option("--idempotency-key", submit_options.idempotency_key,
+                     "The same key and job never makes a second job; of several files KEY.1, KEY.2 and so on");
+  submit->add_flag("-w,--wait", submit_options.wait, "Follow the job to its end; for one file");
   submit->callback([&] { code = Submit(global, submit_options); });
 
   auto* list = app.add_subcommand("list", "List jobs, newest first");

@@ -218,6 +218,31 @@ class JobTest(ClusterTest):
         self.assertIn("k1", other.err)
         self.await_state(one, "SUCCEEDED")
 
+    def test_several_files_at_once(self):
+        paths = [self.job_file(name, steps=3) for name in ("one", "two", "three")]
+        files = [word for path in paths for word in ("-f", path)]
+        held = ("--set", "scheduling.hold=true")
+        first = self.ctl("submit", *files, *held, "--idempotency-key", "sweep")
+        self.assertEqual(first.code, 0, first)
+        ids = [line.split()[1] for line in first.out.splitlines()]
+        self.assertEqual([self.get(job)["spec"]["name"] for job in ids], ["one", "two", "three"])
+        # Asked again they are the same jobs; one that is another job now is named, and the others are there all the same.
+        paths[1].write_text(paths[1].read_text().replace("steps: 3", "steps: 4"))
+        again = self.ctl("submit", *files, *held, "--idempotency-key", "sweep")
+        self.assertEqual(again.code, 5, again)
+        self.assertIn("two.yaml: ", again.err)
+        self.assertEqual([line.split()[1] for line in again.out.splitlines()], [ids[0], ids[2]])
+        # None is submitted where one cannot be read.
+        paths[2].write_text("nonsense")
+        before = self.ctl("list").out
+        broken = self.ctl("submit", *files)
+        self.assertEqual(broken.code, 2, broken)
+        self.assertIn("three.yaml", broken.err)
+        self.assertEqual(self.ctl("list").out.count("\n"), before.count("\n"))
+        wait = self.ctl("submit", *files, "--wait")
+        self.assertEqual(wait.code, 2, wait)
+        self.assertIn("--wait follows one job", wait.err)
+
     def test_watch_ends_on_interrupt_and_the_job_goes_on(self):
         job = self.submit(self.job_file(steps=100000))
         self.await_steps(job, 1)
