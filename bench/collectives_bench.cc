@@ -7,6 +7,7 @@
 
 #include "bench/all_reduce_bench.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 namespace {
@@ -22,6 +23,7 @@ int Main(const BenchSize& size) {
   CommunicatorOptions options;
   options.job = JobId("bench");
   options.generation = Generation(1);
+  options.secret = NewConnectionSecret();
   options.layout = ParallelLayout{.tp = size.ranks};
   std::vector<int> listening;
   for (int32_t rank = 0; rank < size.ranks; ++rank) {

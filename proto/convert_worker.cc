@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/connection_secret.h"
 #include "common/status.h"
 #include "proto/bounds.h"
 #include "proto/convert_trace.h"
@@ -291,6 +292,12 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   config.arena = Bytes(message.arena_bytes());
   LYNX_RETURN_IF_ERROR(CheckDigest(FieldPath(path, "plan_digest"), message.plan_digest()));
   config.plan_digest = message.plan_digest();
+  if (!IsConnectionSecret(message.connection_secret())) {  // itself it is not told
+    return absl::InvalidArgumentError(absl::StrCat(FieldPath(path, "connection_secret"), " is not 64 hexadecimal digits (it has ",
+                                                   message.connection_secret().size(),
+                                                   " characters); server and nodes must be of the same release"));
+  }
+  config.connection_secret = message.connection_secret();
   LYNX_ASSIGN_OR_RETURN(config.peers, PeersOf(message, config.context.layout.ranks(), path));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "resume_step"), message.resume_step(), -1, kMaxWireSteps));
   config.resume_step = message.resume_step();

@@ -123,7 +123,7 @@ void ServerCore::Carry(Effect& effect) {
   if (auto* agent = std::get_if<SendAgent>(&effect)) {
     if (const auto stream = agents_.Find(agent->stream)) stream->Send(Encode(agent->wish, options_.controller.heartbeat));
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
-    if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.controller.heartbeat));
+    if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.controller.heartbeat, options_.connection_key));
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
     if (const auto stream = workers_.Find(renew->stream)) stream->SendBeside(Encode(renew->renewal));
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {

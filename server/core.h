@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "proto/convert.h"
+#include "server/connection_key.h"
 #include "server/controller.h"
 #include "server/event_loop.h"
 #include "server/metrics.h"
@@ -35,6 +36,7 @@ struct CoreOptions {
   EventLoopOptions loop;
   PlanningPool::Planner planner;
   int planning_threads = 2;
+  ConnectionKey connection_key;
 };
 
 class ServerCore {

@@ -6,7 +6,7 @@ namespace {
 
 // What a rank is to do goes to the worker when it is to start it. Before and after, the rank is only named: desired states
 // are sent with every acknowledgement, and programs are long.
-v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
+v1::RankAssignment EncodeAssignment(const RankAssignment& assignment, const ConnectionKey& key) {
   v1::RankAssignment m;
   m.set_job_id(assignment.key.job.value);
   m.set_generation(assignment.key.generation.value);
@@ -38,6 +38,7 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment) {
     to.set_host(peer.host);
     to.set_port(peer.port);
   }
+  m.set_connection_secret(key.SecretOf(assignment.key.job, assignment.key.generation));
   m.set_resume_step(assignment.resume_step);
   m.set_checkpoint_directory(assignment.checkpoint_directory);
   return m;
@@ -60,9 +61,9 @@ v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat) {
   return m;
 }
 
-v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat) {
+v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat, const ConnectionKey& key) {
   v1::WorkerDesired m;
-  for (const RankAssignment& rank : wish.ranks) *m.add_ranks() = EncodeAssignment(rank);
+  for (const RankAssignment& rank : wish.ranks) *m.add_ranks() = EncodeAssignment(rank, key);
   for (const ReportAck& ack : wish.acks) {
     v1::ReportAck& to = *m.add_acks();
     to.set_job_id(ack.key.job.value);

@@ -11,6 +11,7 @@
 #include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 #include "proto/convert.h"
+#include "server/connection_key.h"
 #include "server/controller.h"
 #include "server/job.h"
 #include "server/node_state.h"
@@ -22,7 +23,8 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message);
 absl::StatusOr<WorkerState> Decode(const v1::WorkerReport& message);
 
 v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat);
-v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat);
+// `key`: of the secrets that the ranks to be started get.
+v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat, const ConnectionKey& key);
 v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
 v1::JobState Encode(JobState state);

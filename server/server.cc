@@ -91,6 +91,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
     LYNX_ASSIGN_OR_RETURN(server->tls_, ServerTls::Open(options.data_directory + "/" + kTlsDirectory, std::move(names),
                                                         options.certificate_life, clock));
   }
+  LYNX_ASSIGN_OR_RETURN(options.core.connection_key, ConnectionKey::Open(options.data_directory + "/" + kConnectionKeyFile));
   LYNX_RETURN_IF_ERROR(server->StartCore(options, std::move(store), clock));
   LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
   LYNX_RETURN_IF_ERROR(server->Listen(options, address));

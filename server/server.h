@@ -38,6 +38,8 @@ inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
 // In the data directory of a server with TLS: the authority with all keys, and what the first admin gives to lynxctl --context.
 inline constexpr char kTlsDirectory[] = "tls";
+// What the secrets of the ranks' connections are made of; for its owner alone.
+inline constexpr char kConnectionKeyFile[] = "connections.key";
 inline constexpr char kAdminContextFile[] = "admin.context";
 inline constexpr char kFirstAdmin[] = "admin";
 

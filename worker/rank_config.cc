@@ -1,6 +1,7 @@
 #include "worker/rank_config.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/connection_secret.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "planner/layout.h"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 6;
+constexpr int32_t kFormat = 7;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
@@ -176,6 +177,7 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Field("arena_bytes", config.arena);
   fields.Field("plan_digest", config.plan_digest);
   fields.Objects("peers", config.peers);
+  fields.Field("connection_secret", config.connection_secret);
   fields.Field("checkpoint_directory", config.checkpoint_directory);
   fields.Field("resume_step", config.resume_step);
   fields.Field("copies_directory", config.copies_directory);
@@ -220,6 +222,9 @@ void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
   if (static_cast<int64_t>(config.peers.size()) != layout.ranks()) {
     fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ",
                                       layout.ranks(), " ranks"));
+  }
+  if (!IsConnectionSecret(config.connection_secret)) {
+    fields.Fail("connection_secret", "is not 64 hexadecimal digits");  // itself it is not told
   }
   if (config.context.pipeline_rank != CoordinatesOf(layout, config.rank).stage) {
     fields.Fail("context.pipeline_rank",

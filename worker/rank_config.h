@@ -38,6 +38,7 @@ struct RankConfig {
   Bytes arena;                     // planned; the rank refuses to start if PlanMemory gives another figure
   std::string plan_digest;
   std::vector<PeerAddress> peers;  // by rank
+  std::string connection_secret;   // of the generation (common/connection_secret.h); the text is for the rank's user alone
   std::string checkpoint_directory;  // absolute; shared by all ranks
   // Step of the newest checkpoint that the server knows of; -1: none. The rank looks for itself and resumes from the
   // newest whole one that there is (see rank/resume.h); where there is one or should be, it never starts afresh.

@@ -5,9 +5,11 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -222,6 +224,81 @@ class JobRightsTest(SecureClusterTest):
         self.assertIn("would run as root on this node: name an unprivileged user with --job-user", self.log("n0.worker"))
         self.start("n0.worker", "lynx-worker", *flags, "--root-ranks")
         self.wait_for(lambda: "attached to the server" in self.log("n0.worker"), "a daemon that was told so")
+
+
+def listening_ports(pids):
+    """TCP ports on which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
+            except OSError:
+                pass
+    lines = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(f[1].split(":")[1], 16) for f in lines if f[3] == "0A" and f[9] in inodes}
+
+
+class StrangersTest(SecureClusterTest):
+    def job_flags(self):
+        """As the daemon's user, so that there are copies in memory, whose ports are open while a job trains."""
+        return ["--root-ranks"] if os.geteuid() == 0 else []
+
+    def ranks(self):
+        return [pid for pid, line in processes(self.directory).items() if "lynx-rank" in line and "--config" in line]
+
+    def molest(self, stop, counts):
+        """Connects to every port of every rank and says nothing, noise, or what an older rank would."""
+        held, words = [], (b"", b"GET / HTTP/1.1\r\n\r\n", b"LXLO\x04" + bytes(187), b"LXLO\x05" + bytes(219), b"LXCO\x02" + bytes(51), b"LXCQ" + bytes(124))
+        while not stop.is_set():
+            for port in listening_ports(self.ranks()):
+                for word in words:
+                    try:
+                        stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+                        stranger.sendall(word)
+                    except OSError:
+                        continue
+                    held.append(stranger)
+                    counts[port] = counts.get(port, 0) + 1
+            while len(held) > 100:
+                held.pop(0).close()
+            time.sleep(0.05)
+        for stranger in held:
+            stranger.close()
+
+    def test_strangers_at_the_ports_of_ranks_are_turned_away_and_training_goes_on(self):
+        for node in ("n0", "n1"):
+            self.start_node(node, self.join_token())
+        self.wait_for(lambda: self.attached() == ["n0", "n1"], "two nodes that have joined")
+        stop, counts = threading.Event(), {}
+        strangers = threading.Thread(target=self.molest, args=(stop, counts))
+        strangers.start()
+        self.addCleanup(stop.set)
+        job = json.loads(self.ok("submit", "-f", self.job_file(steps=100000, extra=", copyEverySteps: 1"), "-o", "json"))["id"]
+        get = lambda: json.loads(self.ok("get", job, "-o", "json"))
+        turned_away = lambda: "turned away a connection for copies from 127.0.0.1:" in self.ok("logs", job)
+        self.wait_for(lambda: int(get()["progress"].get("stepsDone", 0)) > 0 and turned_away(), "a job that trains among strangers")
+        at = int(get()["progress"]["stepsDone"])
+        self.wait_for(lambda: int(get()["progress"]["stepsDone"]) > at + 20, "twenty more steps")
+        self.assertEqual(int(get().get("restarts", 0)), 0)
+        self.assertTrue(counts)
+
+        # The secret is in the ranks' configurations, and nowhere else that others read.
+        configs = list(self.directory.glob("*.worker/ranks/*/config.json"))
+        self.assertEqual(len(configs), 4)
+        secrets = {json.loads(config.read_text())["connection_secret"] for config in configs}
+        self.assertEqual(len(secrets), 1)
+        secret = secrets.pop()
+        self.assertEqual({config.stat().st_mode & 0o777 for config in configs}, {0o600})
+        told = [self.ok("logs", job), self.ok("get", job, "--events", "-o", "json"), self.ok("admin", "audit")]
+        told += [log.read_text() for log in self.directory.rglob("*log*") if log.is_file()]
+        for pid, line in processes(self.directory).items():
+            told += [line, pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")]
+        self.assertNotIn(secret, "".join(told))
+        self.assertNotIn(secret.encode(), b"".join(path.read_bytes() for path in (self.directory / "server").rglob("*") if path.is_file()))
+        stop.set()
+        strangers.join()
+        self.ok("cancel", job)
 
 
 class RotationTest(SecureClusterTest):

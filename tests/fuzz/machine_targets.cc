@@ -243,6 +243,7 @@ RankConfig SmallConfig() {
   config.program = plan.stages[0].program;
   config.plan_digest = plan.digest;
   config.peers = {{"127.0.0.1", 4000}, {"127.0.0.1", 4001}};
+  config.connection_secret = std::string(64, 'a');
   config.checkpoint_directory = Folder() + "/log";
   return config;
 }

@@ -140,6 +140,7 @@ v1::RankAssignment GoodAssignment() {
   m.set_program("1F0:2.attn\n1AR+0:2.attn\n1AR-0:2.attn\n1OPT\n");
   m.set_arena_bytes(1 << 20);
   m.set_plan_digest(std::string(64, 'a'));
+  m.set_connection_secret(std::string(64, 'b'));
   for (int i = 0; i < 4; ++i) {
     m.add_peers()->set_host(i < 2 ? "127.0.0.1" : "::1");
     m.mutable_peers(i)->set_port(4000 + i);
@@ -202,6 +203,8 @@ TEST(ConvertWorkerTest, BadAssignmentsNameTheField) {
       {[](A& a) { a.set_program("0F0:0.attn"); }, "assignment.program is of another stage at 0F0:0.attn"},
       {[](A& a) { a.set_arena_bytes(-1); }, "assignment.arena_bytes is -1"},
       {[](A& a) { a.set_plan_digest("abc"); }, "assignment.plan_digest is \"abc\""},
+      {[](A& a) { a.clear_connection_secret(); }, "assignment.connection_secret is not 64 hexadecimal digits (it has 0"},
+      {[](A& a) { a.set_connection_secret(std::string(64, 'x')); }, "assignment.connection_secret is not 64 hexadecimal digits (it has 64 characters); server and nodes must be of the same release"},
       {[](A& a) { a.mutable_peers()->RemoveLast(); }, "assignment.peers is 3 entries long"},
       {[](A& a) { a.mutable_peers(1)->set_host("localhost"); }, "assignment.peers[1].host is \"localhost\""},
       {[](A& a) { a.mutable_peers(2)->set_port(65536); }, "assignment.peers[2].port is 65536"},

@@ -41,6 +41,7 @@ RankConfig SomeConfig() {
   config.arena = Bytes(1) * (int64_t{1} << 40);
   config.plan_digest = "0123abcd";
   config.peers = {{"127.0.0.1", 4000}, {"10.0.0.2", 4001}, {"::1", 4002}, {"127.0.0.1", 65535}};
+  config.connection_secret = std::string(64, '5');
   config.checkpoint_directory = "/var/lib/lynx/job-12";
   config.resume_step = 250;
   config.copies_directory = "/dev/shm/copies";
@@ -83,6 +84,7 @@ TEST(RankConfigTest, AWorldOfOneComesBack) {
   config.generation = Generation(1);
   config.context.slices = {SliceOf({}, 0, 0, 1)};
   config.peers = {{"127.0.0.1", 0}};
+  config.connection_secret = std::string(64, '0');
   const absl::StatusOr<RankConfig> parsed = ParseRankConfig(RankConfigText(config));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(*parsed, config);
@@ -113,6 +115,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": -1"), "rank");
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": null"), "rank");
   ExpectRejected(Changed("\"rank\": 2", "\"rank\": 0"), "context.pipeline_rank");
+  ExpectRejected(Changed("\"connection_secret\": \"5", "\"connection_secret\": \"x"), "connection_secret");
   ExpectRejected(Changed("\"stage\": 1", "\"stage\": 0"), "context.slices[0].stage");
   ExpectRejected(Changed("\"virtual_stages\": 1,", "\"virtual_stages\": 2,"), "context.slices");
   ExpectRejected(Changed("\"kind\": \"cuda\"", "\"kind\": \"tpu\""), "device.kind");
@@ -132,7 +135,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 6", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 7", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }

@@ -12,6 +12,7 @@
 #define LYNX_WORKER_COLLECTIVES_COMMUNICATOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,6 +80,7 @@ struct PeerAddress {
 struct CommunicatorOptions {
   JobId job;
   Generation generation;  // peers of another job or generation are refused
+  std::string secret;     // of the generation (peer_proof.h): who does not know it is refused
   ParallelLayout layout;
   int32_t rank = 0;
   int listen_fd = -1;              // bound and listening; taken over
@@ -87,6 +89,8 @@ struct CommunicatorOptions {
   Nanos idle_timeout{0};  // a pending transfer without a byte of progress for so long is an error; 0 = never
   int64_t pacing_bytes_per_second =
       0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off
+  // Is told whom this rank turns away while it connects, and why: a line each, of a bounded number. May be null.
+  std::function<void(const std::string&)> tell;
 };
 
 // Connects to every peer this rank talks to. DeadlineExceeded names the peers that did not come.

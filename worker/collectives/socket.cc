@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -59,6 +60,16 @@ Nanos MonotonicNow() {
 std::string PeerAddressText(const PeerAddress& address) {
   const bool v6 = address.host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
+}
+
+std::string AddressOfPeer(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  const bool known = getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+                     getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof(host), port, sizeof(port),
+                                 NI_NUMERICHOST | NI_NUMERICSERV) == 0;
+  return known ? PeerAddressText({host, std::atoi(port)}) : "an unknown address";
 }
 
 absl::StatusOr<OwnedFd> BeginConnect(const PeerAddress& address) {

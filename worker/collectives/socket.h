@@ -41,6 +41,9 @@ Nanos MonotonicNow();  // CLOCK_MONOTONIC
 
 std::string PeerAddressText(const PeerAddress& address);  // "10.0.0.1:4000", "[::1]:4000"
 
+// Of the other end; "an unknown address" when it is gone.
+std::string AddressOfPeer(int fd);
+
 // Begins a connection; it is established, or has failed, when the socket becomes writable (see ConnectResult).
 absl::StatusOr<OwnedFd> BeginConnect(const PeerAddress& address);
 // errno of the finished attempt, 0 when established.

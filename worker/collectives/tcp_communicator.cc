@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/connection_secret.h"
 #include "common/status.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/wire.h"
@@ -25,6 +26,9 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   if (static_cast<int64_t>(options.peers.size()) != layout.ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("there are ", options.peers.size(), " peer addresses for ",
                                                    layout.ranks(), " ranks of ", LayoutText(layout)));
+  }
+  if (!IsConnectionSecret(options.secret)) {
+    return absl::InvalidArgumentError("the secret of the ranks' connections is not 64 hexadecimal digits");
   }
   if (options.job.value.size() > kMaxJobIdBytes) {
     return absl::InvalidArgumentError(

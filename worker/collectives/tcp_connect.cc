@@ -10,7 +10,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
@@ -22,11 +24,20 @@ namespace {
 
 constexpr Nanos kFirstRetry{20'000'000};
 constexpr Nanos kLongestRetry{400'000'000};
-constexpr Nanos kHelloDeadline{5'000'000'000};
-// Connections that have not introduced themselves yet. Beyond that the oldest is dropped; an honest peer tries again.
+// From the connection to the proof.
+constexpr Nanos kProofDeadline{5'000'000'000};
+// Connections that have proven nothing yet. Beyond that the oldest is dropped, of those that have not even said Hello if there
+// are any; an honest peer tries again.
 constexpr size_t kMaxArrivals = 64;
+// Lines on strangers.
+constexpr int kMostTold = 10;
 
-enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingReply, kDone };
+enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
+
+// The send buffer of a connection on which little was sent always has room for that.
+bool SendShort(int fd, std::string_view bytes) {
+  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
 
 // One connection that this rank opens.
 struct Dial {
@@ -35,15 +46,20 @@ struct Dial {
   OwnedFd fd;
   Nanos next_attempt{0};
   Nanos retry = kFirstRetry;
-  std::string reply;  // received so far
+  std::string hello;  // as it was sent
+  std::string reply;  // received so far, of challenge or reply
   std::string last_error;
 };
 
-// One connection that somebody opened and that has not introduced itself yet.
+// One connection that somebody opened, who has not proven yet to be of this generation.
 struct Arrival {
   OwnedFd fd;
   Nanos deadline;
   std::string hello;  // received so far
+  Nonce nonce{};      // that it was challenged with, when the Hello was complete
+  std::string proof;  // received so far
+
+  bool challenged() const { return hello.size() == kHelloBytes; }
 };
 
 class Rendezvous {
@@ -72,13 +88,19 @@ class Rendezvous {
   absl::Status Proceed(Dial& dial);
   void StartAttempt(Dial& dial);
   void SendHello(Dial& dial);
+  // Up to `wanted` bytes in all; false when they are not there yet, or the attempt is lost.
+  bool ReadMore(Dial& dial, size_t wanted);
+  void ReadChallenge(Dial& dial);
   absl::Status ReadReply(Dial& dial);
   void TryAgain(Dial& dial, const std::string& error);
 
   absl::Status Accept();
   // True when the arrival is dealt with: accepted, refused or lost.
-  bool ReadHello(Arrival& arrival);
-  // "" to accept.
+  bool Read(Arrival& arrival);
+  bool AnswerHello(Arrival& arrival);
+  bool AnswerProof(Arrival& arrival);
+  bool TurnAway(const Arrival& arrival, const std::string& why);
+  // Of a peer of this generation; "" to accept.
   std::string Refusal(const Hello& hello) const;
 
   std::string PeerText(int32_t peer) const {
@@ -93,6 +115,7 @@ class Rendezvous {
   std::set<LinkKey> awaited_;      // links that peers have not opened yet
   std::map<LinkKey, OwnedFd> established_;
   std::string last_refusal_;  // of a peer by this rank, for the deadline's message
+  int told_ = 0;
 };
 
 absl::StatusOr<std::vector<Link>> Rendezvous::Run() {
@@ -116,7 +139,7 @@ absl::Status Rendezvous::PollOnce() {
   for (Dial& dial : dials_) {
     if (dial.state == DialState::kWaiting && dial.next_attempt <= now) StartAttempt(dial);
     if (dial.state == DialState::kWaiting) wake = std::min(wake, dial.next_attempt);
-    const bool open = dial.state == DialState::kConnecting || dial.state == DialState::kAwaitingReply;
+    const bool open = dial.state != DialState::kWaiting && dial.state != DialState::kDone;
     const short events = dial.state == DialState::kConnecting ? POLLOUT : POLLIN;
     polled.push_back({open ? dial.fd.get() : -1, events, 0});
   }
@@ -137,8 +160,12 @@ absl::Status Rendezvous::PollOnce() {
   for (size_t i = 0; i < arrivals_.size(); ++i) {
     Arrival& arrival = arrivals_[i];
     const bool readable = polled[1 + dials_.size() + i].revents != 0;
-    if (readable && ReadHello(arrival)) continue;
-    if (MonotonicNow() < arrival.deadline) remaining.push_back(std::move(arrival));
+    if (readable && Read(arrival)) continue;
+    if (MonotonicNow() < arrival.deadline) {
+      remaining.push_back(std::move(arrival));
+    } else {
+      TurnAway(arrival, absl::StrCat("it has not proven within ", FormatDuration(kProofDeadline), " that it is of this job"));
+    }
   }
   arrivals_ = std::move(remaining);
   return polled[0].revents != 0 ? Accept() : absl::OkStatus();
@@ -149,7 +176,7 @@ absl::Status Rendezvous::DeadlineError() const {
   for (const LinkKey& key : awaited_) missing[key.peer] = "did not connect";
   for (const Dial& dial : dials_) {
     if (dial.state == DialState::kDone) continue;
-    missing[dial.key.peer] = dial.state == DialState::kAwaitingReply
+    missing[dial.key.peer] = dial.state == DialState::kAwaitingChallenge || dial.state == DialState::kAwaitingReply
                                  ? "is reachable but did not answer"
                                  : (dial.last_error.empty() ? "did not answer" : dial.last_error);
   }
@@ -172,7 +199,9 @@ absl::Status Rendezvous::Proceed(Dial& dial) {
     }
     return absl::OkStatus();
   }
-  return ReadReply(dial);
+  if (dial.state == DialState::kAwaitingReply) return ReadReply(dial);
+  ReadChallenge(dial);
+  return absl::OkStatus();
 }
 
 void Rendezvous::StartAttempt(Dial& dial) {
@@ -192,38 +221,59 @@ void Rendezvous::SendHello(Dial& dial) {
   hello.to = dial.key.peer;
   hello.channel = dial.key.channel;
   hello.part = dial.key.part;
-  const std::string bytes = EncodeHello(hello);
-  // The send buffer of a fresh connection always has room for these few bytes.
-  const ssize_t sent = send(dial.fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(bytes.size())) {
-    return TryAgain(dial, sent < 0 ? std::strerror(errno) : "could not send the introduction");
+  hello.nonce = NewNonce();
+  dial.hello = EncodeHello(hello);
+  if (!SendShort(dial.fd.get(), dial.hello)) return TryAgain(dial, "could not be sent an introduction");
+  dial.reply.clear();
+  dial.state = DialState::kAwaitingChallenge;
+}
+
+bool Rendezvous::ReadMore(Dial& dial, size_t wanted) {
+  char buffer[kHelloReplyHeadBytes + kMaxWireTextBytes];
+  while (dial.reply.size() < wanted) {
+    const ssize_t got = recv(dial.fd.get(), buffer, std::min(wanted - dial.reply.size(), sizeof(buffer)), 0);
+    if (got > 0) {
+      dial.reply.append(buffer, static_cast<size_t>(got));
+    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+      TryAgain(dial, got == 0 ? "closed the connection before answering" : std::strerror(errno));
+      return false;
+    } else {
+      return false;
+    }
   }
+  return true;
+}
+
+void Rendezvous::ReadChallenge(Dial& dial) {
+  if (!ReadMore(dial, kHelloReplyHeadBytes)) return;
+  if (!MayBeChallenge(dial.reply)) {
+    // Of another version, perhaps; anybody may say so, and it ends nothing.
+    const std::optional<size_t> text_bytes = DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
+    if (!text_bytes) return TryAgain(dial, "answered something that is not this protocol");
+    if (!ReadMore(dial, kHelloReplyHeadBytes + *text_bytes)) return;
+    return TryAgain(dial, absl::StrCat("refused, without a proof: ", absl::CHexEscape(dial.reply.substr(kHelloReplyHeadBytes))));
+  }
+  if (!ReadMore(dial, kChallengeBytes)) return;
+  const std::optional<Challenge> challenge = DecodeChallenge(dial.reply);
+  if (!challenge || !SameMac(challenge->proof, ProofOf(options_.secret, ProofRole::kAccepts, dial.hello, challenge->nonce))) {
+    return TryAgain(dial, "does not know the secret of this generation of the job: another process listens there");
+  }
+  const Mac proof = ProofOf(options_.secret, ProofRole::kConnects, dial.hello, challenge->nonce);
+  if (!SendShort(dial.fd.get(), {proof.data(), proof.size()})) return TryAgain(dial, "could not be sent a proof");
   dial.reply.clear();
   dial.state = DialState::kAwaitingReply;
 }
 
 absl::Status Rendezvous::ReadReply(Dial& dial) {
   // Not a byte beyond the reply may be read here: what follows it is the first operation.
-  size_t wanted = kHelloReplyHeadBytes;
-  if (dial.reply.size() >= kHelloReplyHeadBytes) {
-    wanted += *DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
-  }
-  char buffer[kHelloReplyHeadBytes + kMaxWireTextBytes];
-  const ssize_t got = recv(dial.fd.get(), buffer, wanted - dial.reply.size(), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
-  if (got <= 0) {
-    TryAgain(dial, got == 0 ? "closed the connection before answering" : std::strerror(errno));
-    return absl::OkStatus();
-  }
-  dial.reply.append(buffer, got);
-  if (dial.reply.size() < kHelloReplyHeadBytes) return absl::OkStatus();
+  if (!ReadMore(dial, kHelloReplyHeadBytes)) return absl::OkStatus();
   const std::optional<size_t> text_bytes =
       DecodeHelloReplyHead(std::string_view(dial.reply).substr(0, kHelloReplyHeadBytes));
   if (!text_bytes) {
     TryAgain(dial, "answered something that is not this protocol");
     return absl::OkStatus();
   }
-  if (dial.reply.size() < kHelloReplyHeadBytes + *text_bytes) return absl::OkStatus();
+  if (!ReadMore(dial, kHelloReplyHeadBytes + *text_bytes)) return absl::OkStatus();
   if (*text_bytes > 0) {
     return absl::FailedPreconditionError(absl::StrCat(PeerText(dial.key.peer), " refused ",
                                                       RankText(options_.layout, options_.rank), ": ",
@@ -243,7 +293,7 @@ void Rendezvous::TryAgain(Dial& dial, const std::string& error) {
 }
 
 absl::Status Rendezvous::Accept() {
-  while (true) {
+  for (size_t accepted = 0; accepted < kMaxArrivals; ++accepted) {
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.open()) {
       // Trying again without a free descriptor would spin; any other error is that of one caller only.
@@ -252,30 +302,66 @@ absl::Status Rendezvous::Accept() {
       }
       return absl::OkStatus();
     }
-    if (arrivals_.size() == kMaxArrivals) arrivals_.erase(arrivals_.begin());
-    arrivals_.push_back(Arrival{std::move(fd), MonotonicNow() + kHelloDeadline, ""});
+    if (arrivals_.size() == kMaxArrivals) {
+      const auto silent = std::find_if(arrivals_.begin(), arrivals_.end(), [](const Arrival& a) { return !a.challenged(); });
+      const auto dropped = silent == arrivals_.end() ? arrivals_.begin() : silent;
+      TurnAway(*dropped, absl::StrCat(kMaxArrivals, " connections have proven nothing yet, and another one came"));
+      arrivals_.erase(dropped);
+    }
+    arrivals_.push_back(Arrival{.fd = std::move(fd), .deadline = MonotonicNow() + kProofDeadline});
   }
+  return absl::OkStatus();
 }
 
-bool Rendezvous::ReadHello(Arrival& arrival) {
+bool Rendezvous::TurnAway(const Arrival& arrival, const std::string& why) {
+  if (++told_ > kMostTold || options_.tell == nullptr) return true;
+  options_.tell(absl::StrCat("turned away a connection from ", AddressOfPeer(arrival.fd.get()), ": ", why,
+                             told_ == kMostTold ? "; further ones are not told of" : ""));
+  return true;
+}
+
+bool Rendezvous::Read(Arrival& arrival) {
+  std::string& wanted = arrival.challenged() ? arrival.proof : arrival.hello;
+  const size_t whole = arrival.challenged() ? sizeof(Mac) : kHelloBytes;
   char buffer[kHelloBytes];
-  const ssize_t got = recv(arrival.fd.get(), buffer, kHelloBytes - arrival.hello.size(), 0);
+  const ssize_t got = recv(arrival.fd.get(), buffer, whole - wanted.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) return true;
-  arrival.hello.append(buffer, got);
-  if (!MayBeHello(arrival.hello)) return true;
-  if (arrival.hello.size() < kHelloBytes) return false;
-  const std::optional<Hello> hello = DecodeHello(arrival.hello);
-  if (!hello) return true;
-  const std::string refusal = Refusal(*hello);
-  const std::string reply = EncodeHelloReply(refusal);
-  const ssize_t sent = send(arrival.fd.get(), reply.data(), reply.size(), MSG_NOSIGNAL);
+  wanted.append(buffer, static_cast<size_t>(got));
+  if (&wanted == &arrival.hello) return AnswerHello(arrival);
+  return wanted.size() == whole && AnswerProof(arrival);
+}
+
+bool Rendezvous::AnswerHello(Arrival& arrival) {
+  if (!MayBeHello(arrival.hello)) return TurnAway(arrival, "what it said is not this protocol");
+  if (const std::optional<uint32_t> version = VersionOfHello(arrival.hello); version && *version != kWireVersion) {
+    last_refusal_ = absl::StrCat("protocol version ", *version, " was offered, version ", kWireVersion,
+                                 " is spoken here; run the same release on all nodes");
+    SendShort(arrival.fd.get(), EncodeHelloReply(last_refusal_));
+    return TurnAway(arrival, last_refusal_);
+  }
+  if (!arrival.challenged()) return false;
+  if (!DecodeHello(arrival.hello)) return TurnAway(arrival, "what it said is not this protocol");
+  arrival.nonce = NewNonce();
+  const Mac proof = ProofOf(options_.secret, ProofRole::kAccepts, arrival.hello, arrival.nonce);
+  return !SendShort(arrival.fd.get(), EncodeChallenge({arrival.nonce, proof}));
+}
+
+bool Rendezvous::AnswerProof(Arrival& arrival) {
+  const Hello hello = *DecodeHello(arrival.hello);
+  Mac proof;
+  std::memcpy(proof.data(), arrival.proof.data(), proof.size());
+  if (!SameMac(proof, ProofOf(options_.secret, ProofRole::kConnects, arrival.hello, arrival.nonce))) {
+    return TurnAway(arrival, absl::StrCat("it says that it is rank ", hello.from, ", and does not know the secret of this generation"));
+  }
+  const std::string refusal = Refusal(hello);
+  const bool sent = SendShort(arrival.fd.get(), EncodeHelloReply(refusal));
   if (!refusal.empty()) {
     last_refusal_ = refusal;
     return true;
   }
-  if (sent != static_cast<ssize_t>(reply.size())) return true;
-  const LinkKey key{hello->from, hello->channel, hello->part};
+  if (!sent) return true;
+  const LinkKey key{hello.from, hello.channel, hello.part};
   // A peer that comes again has lost its earlier attempt: the newer one counts.
   established_[key] = std::move(arrival.fd);
   awaited_.erase(key);
@@ -283,10 +369,6 @@ bool Rendezvous::ReadHello(Arrival& arrival) {
 }
 
 std::string Rendezvous::Refusal(const Hello& hello) const {
-  if (hello.version != kWireVersion) {
-    return absl::StrCat("protocol version ", hello.version, " was offered, version ", kWireVersion,
-                        " is spoken here; run the same release on all nodes");
-  }
   if (hello.job != options_.job) {
     return absl::StrCat("job '", hello.job.value, "' was offered, job '", options_.job.value, "' runs here");
   }

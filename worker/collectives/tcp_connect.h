@@ -1,13 +1,13 @@
-// Connecting: all connections of one rank to its peers, each introduced and accepted.
+// Connecting: all connections of one rank to its peers, each proven (peer_proof.h), introduced and accepted.
 //
 // Of every pair the higher rank connects and the lower accepts, so that both know who does what. Peers start at
 // different times: refused attempts are repeated until the deadline. Anybody may connect to a listening socket; what
-// does not introduce itself properly within a few seconds is dropped and disturbs nobody, and their number is
-// bounded.
+// does not prove within a few seconds that it is of this generation is dropped and disturbs nobody, and their number is
+// bounded. It learns nothing but the protocol's version, and what an address says that proves nothing ends no rank.
 //
-//   connecting:  waiting -> connecting -> sending Hello -> awaiting HelloReply -> done
-//                   ^_________|________________|____________________|   lost: again, a little later
-//   accepting:   accepted -> reading Hello -> reply sent -> done, or refused and closed
+//   connecting:  waiting -> connecting -> Hello sent, awaiting Challenge -> proof sent, awaiting HelloReply -> done
+//                   ^_________|___________________|____________________________________|   lost: again, a little later
+//   accepting:   accepted -> reading Hello -> Challenge sent, reading proof -> reply sent -> done, or refused and closed
 #ifndef LYNX_WORKER_COLLECTIVES_TCP_CONNECT_H_
 #define LYNX_WORKER_COLLECTIVES_TCP_CONNECT_H_
 

@@ -65,6 +65,7 @@ std::string EncodeHello(const Hello& hello) {
   Put<uint8_t>(at + 51, hello.layout.sequence_parallel ? 1 : 0);
   Put<uint64_t>(at + 52, hello.schedule_digest);
   std::memcpy(at + 64, hello.job.value.data(), hello.job.value.size());
+  std::memcpy(at + 64 + kMaxJobIdBytes, hello.nonce.data(), hello.nonce.size());
   return bytes;
 }
 
@@ -75,13 +76,18 @@ bool MayBeHello(std::string_view bytes) {
   return std::memcmp(bytes.data(), mark, compared) == 0;
 }
 
+std::optional<uint32_t> VersionOfHello(std::string_view bytes) {
+  if (bytes.size() < 8) return std::nullopt;
+  return Get<uint32_t>(bytes.data() + 4);
+}
+
 std::optional<Hello> DecodeHello(std::string_view bytes) {
   LYNX_CHECK(bytes.size() == kHelloBytes);
   const char* at = bytes.data();
   if (Get<uint32_t>(at) != kHelloMark) return std::nullopt;
   Hello hello;
   hello.version = Get<uint32_t>(at + 4);
-  if (hello.version != kWireVersion) return hello;
+  if (hello.version != kWireVersion) return std::nullopt;
   hello.generation = Generation(Get<int64_t>(at + 8));
   hello.layout = {Get<int32_t>(at + 16), Get<int32_t>(at + 20), Get<int32_t>(at + 24)};
   hello.from = Get<int32_t>(at + 28);
@@ -103,6 +109,7 @@ std::optional<Hello> DecodeHello(std::string_view bytes) {
   hello.layout.sequence_parallel = sequence_parallel == 1;
   hello.schedule_digest = Get<uint64_t>(at + 52);
   hello.job = JobId(std::string(at + 64, strnlen(at + 64, kMaxJobIdBytes)));
+  std::memcpy(hello.nonce.data(), at + 64 + kMaxJobIdBytes, hello.nonce.size());
   return hello;
 }
 

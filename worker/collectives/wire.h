@@ -1,8 +1,11 @@
 // The bytes between ranks: how a connection introduces itself, what announces an operation, and how a rank says that
 // it leaves. Fixed little-endian layouts of bounded size; everything received is checked before it is used.
 //
-//   connecting rank -> Hello            accepting rank -> HelloReply      then, on data channels, per operation:
+//   connecting rank -> Hello            accepting rank -> Challenge (peer_proof.h)
+//   connecting rank -> its proof        accepting rank -> HelloReply      then, on data channels, per operation:
 //   OperationHeader payload             and on the control channel at most one Notice in each direction.
+//
+// A Hello of another version is answered with a HelloReply at once, in the form that versions before 5 read.
 //
 // Pure; thread-safe.
 #ifndef LYNX_WORKER_COLLECTIVES_WIRE_H_
@@ -20,10 +23,11 @@
 #include "planner/job_spec.h"
 #include "planner/layout.h"
 #include "worker/collectives/group.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 
-inline constexpr uint32_t kWireVersion = 4;
+inline constexpr uint32_t kWireVersion = 5;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -37,16 +41,18 @@ struct Hello {
   int32_t to = 0;
   Channel channel = Channel::kControl;
   int32_t part = 0;  // as in LinkKey
+  Nonce nonce{};
 };
 // Of a custom schedule's text; 0 for other schedules.
 uint64_t DigestOfSchedule(const ParallelLayout& layout);
 // Of every Hello; the job id is padded with zeros.
-inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes;
+inline constexpr size_t kHelloBytes = 64 + kMaxJobIdBytes + sizeof(Nonce);
 std::string EncodeHello(const Hello& hello);
 // nullopt: not the beginning of a Hello at all. `bytes` may be incomplete; only the mark is looked at.
 bool MayBeHello(std::string_view bytes);
-// `bytes` has kHelloBytes. nullopt when it is not a Hello or a field is out of range. Of another version only the
-// version is read.
+// Of a Hello of which so much is there; nullopt: too little.
+std::optional<uint32_t> VersionOfHello(std::string_view bytes);
+// `bytes` has kHelloBytes. nullopt when it is not a Hello, or of another version, or a field is out of range.
 std::optional<Hello> DecodeHello(std::string_view bytes);
 
 // Accepted when the text is empty, else the reason of the refusal.

@@ -16,10 +16,13 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 absl::Status CopyClient::Connect() {
   if (link_ != nullptr) return absl::OkStatus();
   LYNX_ASSIGN_OR_RETURN(OwnedFd fd, ConnectForCopies(address_, pacing_bytes_per_second_));
-  std::lock_guard lock(mutex_);
-  if (ended_) return absl::UnavailableError("the rank ends");
-  link_ = std::make_shared<CopyLink>(std::move(fd));
-  return absl::OkStatus();
+  {
+    std::lock_guard lock(mutex_);
+    if (ended_) return absl::UnavailableError("the rank ends");
+    link_ = std::make_shared<CopyLink>(std::move(fd));
+  }
+  const absl::Status opened = link_->Open(ends_);
+  return opened.ok() ? opened : Drop(opened);
 }
 
 // Of a connection that is over, or of which it is not known any more what is under way.
@@ -36,7 +39,7 @@ void CopyClient::End() {
 }
 
 absl::Status CopyClient::PutConnected(const CopyRequest& request, int fd, const std::string& sha256) {
-  LYNX_RETURN_IF_ERROR(link_->Send(EncodeCopyRequest(request, token_)));
+  LYNX_RETURN_IF_ERROR(link_->Send(EncodeCopyRequest(request)));
   std::vector<char> chunk(std::min<size_t>(kChunkBytes, static_cast<size_t>(request.bytes)));
   for (int64_t at = 0; at < request.bytes;) {
     const std::span<char> part(chunk.data(), std::min<size_t>(chunk.size(), static_cast<size_t>(request.bytes - at)));
@@ -58,7 +61,7 @@ absl::Status CopyClient::Put(const CopyKey& key, int64_t replaced_step, int fd, 
 
 absl::Status CopyClient::GetConnected(const CopyRequest& request, std::span<char> out) {
   LYNX_RETURN_IF_ERROR(Connect());
-  LYNX_RETURN_IF_ERROR(link_->Send(EncodeCopyRequest(request, token_)));
+  LYNX_RETURN_IF_ERROR(link_->Send(EncodeCopyRequest(request)));
   LYNX_RETURN_IF_ERROR(link_->ReceiveReply());
   return link_->Receive(out);
 }

@@ -14,8 +14,8 @@ namespace lynx {
 
 class CopyClient {
  public:
-  CopyClient(PeerAddress address, const CopyToken& token, int64_t pacing_bytes_per_second)
-      : address_(std::move(address)), token_(token), pacing_bytes_per_second_(pacing_bytes_per_second) {}
+  CopyClient(PeerAddress address, CopyEnds ends, int64_t pacing_bytes_per_second)
+      : address_(std::move(address)), ends_(std::move(ends)), pacing_bytes_per_second_(pacing_bytes_per_second) {}
 
   // All of a shard's file, in the place of what was sent as `replaced_step` (-1: of nothing). Errors: the other side's
   // (ResourceExhausted: no room there; FailedPrecondition: a newer generation has begun; DataLoss: it is not what the record
@@ -33,7 +33,7 @@ class CopyClient {
   absl::Status GetConnected(const CopyRequest& request, std::span<char> out);
 
   const PeerAddress address_;
-  const CopyToken token_;
+  const CopyEnds ends_;
   const int64_t pacing_bytes_per_second_;
   std::mutex mutex_;
   std::shared_ptr<CopyLink> link_;  // replaced under mutex_, by the owner

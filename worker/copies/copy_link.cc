@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 namespace {
@@ -27,8 +27,15 @@ constexpr size_t kMostFileName = 64;
 constexpr int kIdleMs = 60'000;
 constexpr int kConnectMs = 10'000;
 
-// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, token 16, file name 64 with zeros behind it
-constexpr size_t kTokenAt = 48, kFileAt = 64;
+// mark 4, kind 4, generation 8, step 8, replaced 8, offset 8, bytes 8, 16 of zeros, file name 64 with zeros behind it
+constexpr size_t kFileAt = 64;
+
+constexpr uint32_t kOpeningMark = 0x4f43584c;  // "LXCO"
+constexpr uint32_t kVersion = 2;               // 1 had a token in each request
+constexpr Nanos kProofLimit{10'000'000'000};
+// mark 4, version 4, generation 8, from 4, to 4, nonce 32
+constexpr size_t kNonceAt = 24;
+using Opening = std::array<char, kNonceAt + sizeof(Nonce)>;
 
 struct ReplyHead {
   uint32_t mark = kReplyMark;
@@ -60,13 +67,7 @@ bool IsShardName(const std::string& name) {
 
 }  // namespace
 
-CopyToken RandomCopyToken() {
-  CopyToken token;
-  LYNX_CHECK(getrandom(token.data(), token.size(), 0) == static_cast<ssize_t>(token.size()));
-  return token;
-}
-
-CopyRequestBytes EncodeCopyRequest(const CopyRequest& request, const CopyToken& token) {
+CopyRequestBytes EncodeCopyRequest(const CopyRequest& request) {
   LYNX_CHECK(request.key.file.size() < kMostFileName);
   CopyRequestBytes bytes{};
   char* const at = bytes.data();
@@ -77,18 +78,14 @@ CopyRequestBytes EncodeCopyRequest(const CopyRequest& request, const CopyToken& 
   Put<int64_t>(at + 24, request.replaced_step);
   Put<int64_t>(at + 32, request.offset);
   Put<int64_t>(at + 40, request.bytes);
-  std::memcpy(at + kTokenAt, token.data(), token.size());
   std::memcpy(at + kFileAt, request.key.file.data(), request.key.file.size());
   return bytes;
 }
 
-std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes, const CopyToken& token) {
+std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes) {
   const char* const at = bytes.data();
   const auto kind = Get<uint32_t>(at + 4);
   if (Get<uint32_t>(at) != kRequestMark || kind < 1 || kind > 2) return std::nullopt;
-  char other = 0;  // compared in a time that does not tell how much of it is right
-  for (size_t i = 0; i < token.size(); ++i) other |= static_cast<char>(at[kTokenAt + i] ^ token[i]);
-  if (other != 0) return std::nullopt;
   CopyRequest request{.kind = static_cast<CopyRequestKind>(kind),
                       .key = {Generation(Get<int64_t>(at + 8)), Get<int64_t>(at + 16),
                               std::string(at + kFileAt, strnlen(at + kFileAt, kMostFileName))},
@@ -104,11 +101,62 @@ std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes, cons
 absl::Status CopyLink::AwaitReady(short events) {
   pollfd polled{fd_.get(), events, 0};
   while (true) {
-    const int ready = poll(&polled, 1, kIdleMs);
+    const bool proving = deadline_ > Nanos(0);
+    const int64_t left_ms = proving ? std::max<int64_t>(0, (deadline_ - MonotonicNow()).value / 1'000'000) : kIdleMs;
+    const int ready = poll(&polled, 1, static_cast<int>(left_ms));
     if (ready > 0) return absl::OkStatus();
+    if (ready == 0 && proving) return absl::UnavailableError("nothing was proven in ten seconds");
     if (ready == 0) return absl::UnavailableError("a copy did not move for a minute");
     if (errno != EINTR) return absl::UnavailableError(absl::StrCat("poll: ", std::strerror(errno)));
   }
+}
+
+absl::Status CopyLink::Open(const CopyEnds& ends) {
+  deadline_ = MonotonicNow() + kProofLimit;
+  Opening opening;
+  Put<uint32_t>(opening.data(), kOpeningMark);
+  Put<uint32_t>(opening.data() + 4, kVersion);
+  Put<int64_t>(opening.data() + 8, ends.generation.value);
+  Put<int32_t>(opening.data() + 16, ends.from);
+  Put<int32_t>(opening.data() + 20, ends.to);
+  FillRandom(std::span(opening).subspan<kNonceAt>());
+  LYNX_RETURN_IF_ERROR(Send(opening));
+  std::array<char, kChallengeBytes> answer;
+  LYNX_RETURN_IF_ERROR(Receive(answer));
+  const std::string_view opened(opening.data(), opening.size());
+  const std::optional<Challenge> challenge = DecodeChallenge({answer.data(), answer.size()});
+  if (!challenge || !SameMac(challenge->proof, ProofOf(ends.secret, ProofRole::kAccepts, opened, challenge->nonce))) {
+    return absl::UnavailableError("what answers there does not know the secret of this generation of the job");
+  }
+  LYNX_RETURN_IF_ERROR(Send(ProofOf(ends.secret, ProofRole::kConnects, opened, challenge->nonce)));
+  deadline_ = Nanos(0);
+  return absl::OkStatus();
+}
+
+absl::Status CopyLink::Admit(const CopyEnds& ends) {
+  deadline_ = MonotonicNow() + kProofLimit;
+  Opening opening;
+  LYNX_RETURN_IF_ERROR(Receive(opening));
+  if (Get<uint32_t>(opening.data()) != kOpeningMark || Get<uint32_t>(opening.data() + 4) != kVersion) {
+    return absl::PermissionDeniedError("what it said is not this protocol");
+  }
+  const std::string_view opened(opening.data(), opening.size());
+  Challenge challenge{.nonce = NewNonce()};
+  challenge.proof = ProofOf(ends.secret, ProofRole::kAccepts, opened, challenge.nonce);
+  LYNX_RETURN_IF_ERROR(Send(EncodeChallenge(challenge)));
+  Mac proof;
+  LYNX_RETURN_IF_ERROR(Receive(proof));
+  const auto from = Get<int32_t>(opening.data() + 16);
+  if (!SameMac(proof, ProofOf(ends.secret, ProofRole::kConnects, opened, challenge.nonce))) {
+    return absl::PermissionDeniedError(absl::StrCat("it says that it is rank ", from, ", and does not know the secret of this generation"));
+  }
+  if (Get<int64_t>(opening.data() + 8) != ends.generation.value || Get<int32_t>(opening.data() + 20) != ends.to) {
+    return absl::PermissionDeniedError(absl::StrCat("rank ", from, " wants rank ", Get<int32_t>(opening.data() + 20), " of generation ",
+                                                    Get<int64_t>(opening.data() + 8), ", and this is rank ", ends.to, " of ",
+                                                    ends.generation.value));
+  }
+  deadline_ = Nanos(0);
+  return absl::OkStatus();
 }
 
 absl::Status CopyLink::Send(std::span<const char> bytes) {

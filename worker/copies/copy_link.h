@@ -4,7 +4,7 @@
 //   PUT   Request, the shard's bytes, its SHA-256 in hexadecimal digits      -> Reply
 //   GET   Request                                                           -> Reply, Request::bytes of the shard from `offset` on
 //
-// Only who knows the token, which a generation's ranks tell one another over their own connections, is answered.
+// Before the first request both ends prove that they know their generation's secret (worker/collectives/peer_proof.h).
 #ifndef LYNX_WORKER_COPIES_COPY_LINK_H_
 #define LYNX_WORKER_COPIES_COPY_LINK_H_
 
@@ -21,8 +21,13 @@
 
 namespace lynx {
 
-using CopyToken = std::array<char, 16>;
-CopyToken RandomCopyToken();
+// Of a connection: who asks, and who has been asked.
+struct CopyEnds {
+  std::string secret;  // of the generation
+  Generation generation;
+  int32_t from = 0;
+  int32_t to = 0;
+};
 
 enum class CopyRequestKind : uint8_t { kPut = 1, kGet = 2 };
 struct CopyRequest {
@@ -36,9 +41,9 @@ struct CopyRequest {
 inline constexpr size_t kCopyRequestBytes = 128;
 inline constexpr int64_t kMostBytesOfGet = int64_t{8} << 20;
 using CopyRequestBytes = std::array<char, kCopyRequestBytes>;
-CopyRequestBytes EncodeCopyRequest(const CopyRequest& request, const CopyToken& token);
-// nullopt: not a request, out of range, or with another token.
-std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes, const CopyToken& token);
+CopyRequestBytes EncodeCopyRequest(const CopyRequest& request);
+// nullopt: not a request, or out of range.
+std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes);
 
 inline constexpr size_t kCopyDigestBytes = 64;
 
@@ -46,6 +51,13 @@ inline constexpr size_t kCopyDigestBytes = 64;
 class CopyLink {
  public:
   explicit CopyLink(OwnedFd fd) : fd_(std::move(fd)) {}
+
+  // First, by who has connected. Unavailable, as is all that follows: what answers does not know the secret, or nothing does for
+  // ten seconds.
+  absl::Status Open(const CopyEnds& ends);
+  // First, by who was connected to. Of `ends` the one who asks is not known before. PermissionDenied, with who it says to be:
+  // it does not know the secret, or is of another generation, or wants another rank; Unavailable: as Open.
+  absl::Status Admit(const CopyEnds& ends);
 
   // Of all bytes. Unavailable when the other side is gone, or moves nothing for a minute.
   absl::Status Send(std::span<const char> bytes);
@@ -60,6 +72,7 @@ class CopyLink {
   absl::Status AwaitReady(short events);
 
   OwnedFd fd_;
+  Nanos deadline_{0};  // of the proofs; 0: they are over
 };
 
 // Connected, within ten seconds; with the least priority that the network knows. `pacing`: as CommunicatorOptions.

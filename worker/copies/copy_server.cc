@@ -25,6 +25,12 @@ namespace {
 constexpr size_t kChunkBytes = size_t{1} << 20;
 // As that of the thread that writes checkpoints: a quarter of a core that training wants too.
 constexpr int kNiceness = 5;
+// Connections that have proven nothing yet.
+constexpr int64_t kMostProving = 16;
+// With those that were turned away and whose threads are about to end.
+constexpr size_t kMostStrangers = 64;
+// Lines on strangers.
+constexpr int kMostTold = 10;
 
 }  // namespace
 
@@ -54,8 +60,7 @@ absl::StatusOr<std::unique_ptr<CopyServer>> CopyServer::Listen(CopyServerOptions
 
 CopyServer::~CopyServer() { Stop(); }
 
-void CopyServer::Serve(const CopyToken& token, std::vector<std::string> taken) {
-  token_ = token;
+void CopyServer::Serve(std::vector<std::string> taken) {
   taken_ = std::move(taken);
   acceptor_ = StartCopyThread("lynx-copies", [this] { Accept(); });
 }
@@ -79,24 +84,57 @@ void CopyServer::Accept() {
     OwnedFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.open() || !ConfigureForCopies(fd.get(), options_.pacing_bytes_per_second).ok()) continue;
     std::lock_guard lock(mutex_);
-    for (auto at = connections_.begin(); at != connections_.end();) {
-      if (!at->done) {
-        ++at;
-        continue;
-      }
-      at->thread.join();
-      at = connections_.erase(at);
-    }
-    if (static_cast<int32_t>(connections_.size()) >= options_.most_connections) continue;
+    if (!MakeRoom()) continue;
     Connection& connection = connections_.emplace_back();
+    connection.from = AddressOfPeer(fd.get());
     connection.link = std::make_unique<CopyLink>(std::move(fd));
     connection.thread = StartCopyThread("lynx-copy-in", [this, &connection] {
-      ServeConnection(*connection.link);
+      if (Admit(connection)) ServeConnection(*connection.link);
       connection.link->End();
       std::lock_guard done(mutex_);
-      connection.done = true;
+      connection.state = Connection::State::kDone;
     });
   }
+}
+
+bool CopyServer::MakeRoom() {
+  for (auto at = connections_.begin(); at != connections_.end();) {
+    if (at->state != Connection::State::kDone) {
+      ++at;
+      continue;
+    }
+    at->thread.join();
+    at = connections_.erase(at);
+  }
+  const auto proving = [](const Connection& connection) { return connection.state == Connection::State::kProving; };
+  if (std::count_if(connections_.begin(), connections_.end(), proving) >= kMostProving) {
+    Connection& oldest = *std::find_if(connections_.begin(), connections_.end(), proving);
+    TurnAway(oldest, absl::StrCat(kMostProving, " connections have proven nothing yet, and another one came"));
+    oldest.link->End();
+  }
+  return connections_.size() < static_cast<size_t>(options_.most_connections) + kMostStrangers;
+}
+
+void CopyServer::TurnAway(Connection& connection, const std::string& why) {
+  connection.state = Connection::State::kTurnedAway;
+  if (++told_ > kMostTold || options_.tell == nullptr) return;
+  options_.tell(absl::StrCat("turned away a connection for copies from ", connection.from, ": ", why,
+                             told_ == kMostTold ? "; further ones are not told of" : ""));
+}
+
+bool CopyServer::Admit(Connection& connection) {
+  const absl::Status admitted =
+      connection.link->Admit({.secret = options_.secret, .generation = options_.run.generation, .to = options_.rank});
+  std::lock_guard lock(mutex_);
+  if (connection.state != Connection::State::kProving) return false;
+  if (!admitted.ok()) {
+    TurnAway(connection, std::string(admitted.message()));
+    return false;
+  }
+  const auto served = [](const Connection& other) { return other.state == Connection::State::kServed; };
+  if (std::count_if(connections_.begin(), connections_.end(), served) >= options_.most_connections) return false;
+  connection.state = Connection::State::kServed;
+  return true;
 }
 
 // Until the other side ends it, or says something that is no request.
@@ -104,7 +142,7 @@ void CopyServer::ServeConnection(CopyLink& link) {
   while (true) {
     CopyRequestBytes bytes;
     if (!link.Receive(bytes).ok()) return;
-    const std::optional<CopyRequest> request = DecodeCopyRequest(bytes, token_);
+    const std::optional<CopyRequest> request = DecodeCopyRequest(bytes);
     if (!request.has_value()) return;
     const absl::Status served =
         request->kind == CopyRequestKind::kPut ? TakeIn(*request, link) : HandOut(*request, link);

@@ -17,11 +17,11 @@
 namespace lynx {
 namespace {
 
-// What the rank appends to, before it is another user who could not make it in the daemon's folder.
-absl::Status GiveReportFile(const RankFolder& folder, const JobUser& user) {
-  const UniqueFd file(::open(folder.report().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+// Made if it is not there: that user can make none in the daemon's folder.
+absl::Status GiveFile(const std::string& path, const JobUser& user) {
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (file.valid() && ::fchown(file.get(), user.user, user.group) == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("cannot give ", folder.report(), " to user ", user.user, ": ", std::string(::strerror(errno))));
+  return absl::InternalError(absl::StrCat("cannot give ", path, " to user ", user.user, ": ", std::string(::strerror(errno))));
 }
 
 absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProgram& program) {
@@ -33,7 +33,7 @@ absl::StatusOr<Child> Spawn(const RankFolder& folder, int socket, const RankProg
                                         "--report-file", folder.report(), "--yield-file", folder.yield(), "--lease-file",
                                         program.lease_file};
   if (program.user.user != 0) {
-    LYNX_RETURN_IF_ERROR(GiveReportFile(folder, program.user));
+    for (const std::string& path : {folder.config(), folder.report()}) LYNX_RETURN_IF_ERROR(GiveFile(path, program.user));
     arguments.insert(arguments.end(), {"--run-as", RightsText(program.user)});
   }
   return SpawnInSession(arguments, {.out = log.get(), .error = log.get(), .passed = socket});
@@ -62,7 +62,7 @@ absl::StatusOr<LaunchedRank> LaunchRank(const RankFolder& folder, const RankConf
   launched.record = {
       .key = {config.job, config.generation, config.rank}, .phase = RecordedPhase::kStarting, .address = address};
   LYNX_RETURN_IF_ERROR(MakeDirectories(folder.path));
-  LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config)));
+  LYNX_RETURN_IF_ERROR(WriteFileDurably(folder.config(), RankConfigText(config), 0600));
   // From here on a restarted daemon looks for the process by its arguments.
   LYNX_RETURN_IF_ERROR(StoreRecord(folder, launched.record));
   LYNX_ASSIGN_OR_RETURN(launched.child, Spawn(folder, socket, program));

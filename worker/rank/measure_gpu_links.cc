@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "worker/collectives/nccl_communicator.h"
+#include "worker/collectives/peer_proof.h"
 #include "worker/rank/measure_link.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/stopwatch.h"
@@ -36,6 +37,7 @@ struct Round {
   ParallelLayout layout;
   std::vector<ListeningSocket> sockets;
   std::vector<PeerAddress> peers;
+  std::string secret = NewConnectionSecret();
 };
 
 absl::StatusOr<Round> MakeRound(const ParallelLayout& layout, const std::string& host) {
@@ -84,6 +86,7 @@ class GpuLinkBench {
     CommunicatorOptions options;
     options.job = JobId("measure-gpu-links");
     options.generation = Generation(1);
+    options.secret = round_.secret;
     options.layout = round_.layout;
     options.rank = rank_;
     options.listen_fd = round_.sockets[static_cast<size_t>(rank_)].fd;

@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/peer_proof.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/stopwatch.h"
 
@@ -158,11 +159,12 @@ class LinkRank {
 };
 
 absl::StatusOr<Findings> RunRank(const LinkRequest& request, int32_t rank, int listen_fd,
-                                 const std::vector<PeerAddress>& peers) {
+                                 const std::vector<PeerAddress>& peers, const std::string& secret) {
   if (!request.cores.empty()) LYNX_RETURN_IF_ERROR(PinCallingThread(request.cores[rank]).status());
   CommunicatorOptions options;
   options.job = JobId("measure-link");
   options.generation = Generation(1);
+  options.secret = secret;
   options.layout = {.tp = kRanks, .pp = 1, .dp = 1};
   options.rank = rank;
   options.listen_fd = listen_fd;
@@ -229,8 +231,9 @@ absl::StatusOr<LinkResult> MeasureLink(const LinkRequest& request, const LinkPla
   }));
   std::vector<PeerAddress> peers;
   for (int32_t rank = 0; rank < kRanks; ++rank) peers.push_back({places.hosts[rank], sockets[rank]->port});
+  const std::string secret = NewConnectionSecret();
   LYNX_RETURN_IF_ERROR(for_both([&](int32_t rank) {
-    findings[rank] = RunRank(request, rank, sockets[rank]->fd, peers);
+    findings[rank] = RunRank(request, rank, sockets[rank]->fd, peers, secret);
     return findings[rank].status();
   }));
 

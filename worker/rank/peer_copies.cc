@@ -25,7 +25,6 @@ struct Card {
   int32_t spare = 0;
   int64_t room_bytes = 0;
   int64_t shard_bytes = 0;
-  CopyToken token{};  // rank 0's counts
   std::array<char, kDigestDigits> directory{};
 };
 
@@ -99,8 +98,11 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
   if (prepared.ok()) {
     CopyServerOptions options{.host = config.peers[static_cast<size_t>(config.rank)].host,
                               .run = run,
+                              .secret = config.connection_secret,
+                              .rank = config.rank,
                               .most_connections = 2 * seat.ranks + 8,
-                              .pacing_bytes_per_second = config.pacing_bytes_per_second};
+                              .pacing_bytes_per_second = config.pacing_bytes_per_second,
+                              .tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }};
     auto server = CopyServer::Listen(std::move(options), (*prepared)->store_);
     if (server.ok()) (*prepared)->server_ = *std::move(server);
     else prepared = server.status();
@@ -114,8 +116,7 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
   std::unique_ptr<PeerCopies> copies = *std::move(prepared);
   Card own{.port = copies->server_->port(),
            .room_bytes = MostCopies(RoomFor(config, copies->store_)).value,
-           .shard_bytes = shard.value,
-           .token = RandomCopyToken()};
+           .shard_bytes = shard.value};
   std::memcpy(own.directory.data(), Sha256Hex(config.copies_directory).data(), kDigestDigits);
   LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, seat));
 
@@ -125,13 +126,12 @@ absl::StatusOr<std::unique_ptr<PeerCopies>> PeerCopies::Meet(const RankConfig& c
     copies->ports_.push_back(cards[rank].port);
   }
   copies->nodes_ = NodeNumbers(places);
-  copies->token_ = cards.front().token;
   copies->keepers_ = KeepersOf(config.context.layout, copies->nodes_);
   copies->ShareOut();
   const std::string missing = MissingRoom(cards, copies->nodes_, copies->keepers_);
   if (!missing.empty()) Tell(config, missing, reports);
   copies->makes_ = missing.empty();
-  copies->server_->Serve(copies->token_, copies->makes_ ? copies->taken_ : std::vector<std::string>());
+  copies->server_->Serve(copies->makes_ ? copies->taken_ : std::vector<std::string>());
   return copies;
 }
 
@@ -149,7 +149,8 @@ CopyClient& PeerCopies::Client(int32_t rank) {
   std::unique_ptr<CopyClient>& client = clients_[rank];
   if (client == nullptr) {
     const auto at = static_cast<size_t>(rank);
-    client = std::make_unique<CopyClient>(PeerAddress{config_.peers[at].host, ports_[at]}, token_,
+    client = std::make_unique<CopyClient>(PeerAddress{config_.peers[at].host, ports_[at]},
+                                          CopyEnds{config_.connection_secret, config_.generation, rank_, rank},
                                           config_.pacing_bytes_per_second);
   }
   return *client;

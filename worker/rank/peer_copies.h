@@ -61,7 +61,6 @@ class PeerCopies {
   std::vector<int32_t> nodes_;
   std::vector<int32_t> ports_;  // by rank
   std::vector<ShardKeepers> keepers_;
-  CopyToken token_{};
   bool makes_ = false;
   std::optional<std::string> own_shard_;
   int32_t partner_ = -1;

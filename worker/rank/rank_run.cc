@@ -48,6 +48,8 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   CommunicatorOptions options;
   options.job = config.job;
   options.generation = config.generation;
+  options.secret = config.connection_secret;
+  options.tell = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   options.layout = config.context.layout;
   options.rank = config.rank;
   options.listen_fd = listen_fd;

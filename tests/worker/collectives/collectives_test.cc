@@ -12,6 +12,7 @@
 #include "common/rng.h"
 #include "planner/stage_context.h"
 #include "tests/worker/collectives/rank_threads.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 namespace {
@@ -367,6 +368,7 @@ TEST(CollectivesTest, ABarrierWaitsForEveryRank) {
 
 TEST(CollectivesTest, AWorldOfOneNeedsNoSockets) {
   CommunicatorOptions options;
+  options.secret = NewConnectionSecret();
   options.peers = {{"127.0.0.1", 0}};
   const absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectTcp(options);
   ASSERT_TRUE(communicator.ok()) << communicator.status();

@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -59,6 +62,7 @@ TEST(ConnectTest, ContextParallelismIsRefused) {
   CommunicatorOptions options;
   options.listen_fd = ListenTcp("127.0.0.1")->fd;
   options.peers = {{"127.0.0.1", 1}, {"127.0.0.1", 2}};
+  options.secret = NewConnectionSecret();
   options.layout = {.cp = 2};
   const absl::Status status = ConnectTcp(options).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -204,6 +208,132 @@ TEST(ConnectTest, AnotherProtocolVersionIsRefused) {
   close(options[1].listen_fd);
 }
 
+// What a rank tells of strangers.
+class Told {
+ public:
+  std::function<void(const std::string&)> Ears() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+    };
+  }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+// So many bytes, or as many as come before the other side closes.
+std::string ReadFrom(const OwnedFd& fd, size_t bytes) {
+  std::string text;
+  pollfd polled{fd.get(), POLLIN, 0};
+  while (text.size() < bytes && poll(&polled, 1, 60'000) == 1) {
+    char buffer[4096];
+    const ssize_t got = recv(fd.get(), buffer, std::min(bytes - text.size(), sizeof(buffer)), 0);
+    if (got <= 0) break;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+void SendTo(const OwnedFd& fd, std::string_view bytes) {
+  ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+std::string TextOf(const Mac& mac) { return std::string(mac.data(), mac.size()); }
+
+// As rank 1 of two would say it to rank 0, but for the nonce.
+Hello HelloOf(const CommunicatorOptions& options) {
+  Hello hello;
+  hello.job = options.job;
+  hello.generation = options.generation;
+  hello.layout = options.layout;
+  hello.from = 1;
+  hello.to = 0;
+  hello.nonce = NewNonce();
+  return hello;
+}
+
+TEST(ConnectTest, APeerWithAnotherSecretIsNoPeer) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+  options[1].secret = NewConnectionSecret();
+  OnThreads(2, [&](int32_t rank) {
+    options[rank].connect_timeout = kShort;
+    const absl::Status status = ConnectTcp(options[rank]).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    if (rank == 1) EXPECT_THAT(Message(status), HasSubstr("does not know the secret of this generation of the job"));
+    for (const CommunicatorOptions& any : options) EXPECT_THAT(Message(status), Not(HasSubstr(any.secret)));
+  });
+}
+
+// A stranger that has heard what true peers said gets no further than one that has not.
+TEST(ConnectTest, ProofsThatAreSentBackOrSentAgainAreNone) {
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+  Told told;
+  options[0].tell = told.Ears();
+  const std::string hello = EncodeHello(HelloOf(options[0]));
+  std::thread rank0([&] {
+    const absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectTcp(options[0]);
+    ASSERT_TRUE(communicator.ok()) << communicator.status();
+    EXPECT_TRUE((*communicator)->Barrier().ok());
+  });
+  const auto challenge_of = [&](const OwnedFd& fd) {
+    SendTo(fd, hello);
+    const std::string bytes = ReadFrom(fd, kChallengeBytes);
+    EXPECT_EQ(bytes.size(), kChallengeBytes);
+    return DecodeChallenge(bytes).value();
+  };
+  const OwnedFd first = Stranger(options[0].peers[0]), second = Stranger(options[0].peers[0]), third = Stranger(options[0].peers[0]);
+  const Challenge heard = challenge_of(first);
+  EXPECT_TRUE(SameMac(heard.proof, ProofOf(options[0].secret, ProofRole::kAccepts, hello, heard.nonce)));
+  SendTo(first, TextOf(heard.proof));
+  EXPECT_EQ(ReadFrom(first, 1), "") << "its own proof, sent back";
+  const std::string once = TextOf(ProofOf(options[0].secret, ProofRole::kConnects, hello, heard.nonce));
+  challenge_of(second);
+  SendTo(second, once);
+  EXPECT_EQ(ReadFrom(second, 1), "") << "a true proof of another connection";
+  const Challenge asked = challenge_of(third);
+  SendTo(third, TextOf(ProofOf(NewConnectionSecret(), ProofRole::kConnects, hello, asked.nonce)));
+  EXPECT_EQ(ReadFrom(third, 1), "") << "of another secret";
+  ASSERT_EQ(told.lines().size(), 3u);
+  for (const std::string& line : told.lines()) {
+    EXPECT_THAT(line, HasSubstr("turned away a connection from 127.0.0.1:"));
+    EXPECT_THAT(line, HasSubstr("it says that it is rank 1, and does not know the secret of this generation"));
+    EXPECT_THAT(line, Not(HasSubstr(options[0].secret)));
+  }
+  const absl::StatusOr<std::unique_ptr<Communicator>> peer = ConnectTcp(options[1]);
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  EXPECT_TRUE((*peer)->Barrier().ok());
+  rank0.join();
+}
+
+// Whatever it says to who connects: a true peer may still come to that address.
+TEST(ConnectTest, WhoListensInAPeersPlaceEndsNothing) {
+  for (const std::string& says : {EncodeHelloReply("go away"), EncodeChallenge({.nonce = NewNonce()}), std::string("HTTP/1.1 400 Bad\r\n")}) {
+    std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+    options[1].connect_timeout = kShort;
+    const OwnedFd listener(options[0].listen_fd);
+    std::atomic<bool> over{false};
+    std::thread impostor([&] {
+      while (!over) {
+        pollfd polled{listener.get(), POLLIN, 0};
+        if (poll(&polled, 1, 20) < 1) continue;
+        const OwnedFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        send(fd.get(), says.data(), says.size(), MSG_NOSIGNAL);
+        ReadFrom(fd, kHelloBytes);
+      }
+    });
+    const absl::Status status = ConnectTcp(options[1]).status();
+    over = true;
+    impostor.join();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  }
+}
+
 TEST(ConnectTest, StrangersDisturbNobody) {
   const std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 3});
   std::vector<OwnedFd> strangers;
@@ -222,10 +352,15 @@ TEST(ConnectTest, StrangersDisturbNobody) {
 }
 
 TEST(ConnectTest, MoreIdleStrangersThanAreKeptDisturbNobody) {
-  const std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 3});
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 3});
   std::vector<OwnedFd> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(Stranger(options[0].peers[0]));
+  Told told;
+  options[0].tell = told.Ears();
   ExpectAllReduceWorks(options);
+  ASSERT_EQ(told.lines().size(), 10u) << "of so many lines at most";
+  EXPECT_THAT(told.lines().front(), HasSubstr("64 connections have proven nothing yet, and another one came"));
+  EXPECT_THAT(told.lines().back(), HasSubstr("further ones are not told of"));
 }
 
 TEST(ConnectTest, BadOptionsAreNamed) {
@@ -237,6 +372,8 @@ TEST(ConnectTest, BadOptionsAreNamed) {
   options.rank = 2;
   EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("rank 2 is not in 0..1"));
   options.rank = 1;
+  EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("secret of the ranks' connections is not 64 hexadecimal digits"));
+  options.secret = NewConnectionSecret();
   EXPECT_THAT(Message(ConnectTcp(options).status()), HasSubstr("listen_fd -1 of rank 1 is not open"));
   EXPECT_THAT(Message(ListenTcp("example.org").status()), HasSubstr("'example.org' is not a numeric"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "worker/collectives/nccl_communicator.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 namespace {
@@ -12,6 +13,7 @@ TEST(NcclAbsent, HasNoName) { EXPECT_EQ(NcclName(), ""); }
 TEST(NcclAbsent, SaysWhatTheBuildLacks) {
   CommunicatorOptions options;
   options.peers.resize(1);
+  options.secret = NewConnectionSecret();
   const std::unique_ptr<Communicator> host = ConnectTcp(options).value();
   const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
   const absl::Status status = MakeNcclCommunicator({}, *host, *backend).status();

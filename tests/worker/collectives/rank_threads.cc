@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/check.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 
@@ -18,10 +19,12 @@ std::vector<CommunicatorOptions> LoopbackOptions(const ParallelLayout& layout) {
     listening.push_back(socket->fd);
   }
   std::vector<CommunicatorOptions> all;
+  const std::string secret = NewConnectionSecret();
   for (int32_t rank = 0; rank < layout.ranks(); ++rank) {
     CommunicatorOptions options;
     options.job = JobId("job-1");
     options.generation = Generation(1);
+    options.secret = secret;
     options.layout = layout;
     options.rank = rank;
     options.listen_fd = listening[rank];

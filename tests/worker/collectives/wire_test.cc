@@ -17,6 +17,7 @@ Hello SomeHello() {
   hello.to = 1;
   hello.channel = Channel::kStage;
   hello.part = 7;
+  hello.nonce.fill('n');
   return hello;
 }
 
@@ -32,6 +33,7 @@ TEST(WireTest, HelloComesBack) {
   EXPECT_EQ(hello->to, 1);
   EXPECT_EQ(hello->channel, Channel::kStage);
   EXPECT_EQ(hello->part, 7);
+  EXPECT_EQ(hello->nonce, SomeHello().nonce);
 }
 
 TEST(WireTest, ALongestJobIdFits) {

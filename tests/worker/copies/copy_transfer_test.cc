@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <thread>
 
 #include "common/digest.h"
@@ -12,6 +13,7 @@
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/collectives/peer_proof.h"
 #include "worker/copies/copy_client.h"
 #include "worker/copies/copy_files.h"
 #include "worker/copies/copy_server.h"
@@ -36,10 +38,18 @@ class CopyTransferTest : public testing::Test {
   CopyTransferTest()
       : world_(kLayout), here_(folder_.Path("here"), JobId("job-1")), there_(folder_.Path("there"), JobId("job-1")) {
     EXPECT_TRUE(here_.Create().ok() && there_.Create().ok());
-    auto server = CopyServer::Listen({.host = "127.0.0.1", .run = world_.Identity(0), .most_connections = 8}, there_);
+    auto server = CopyServer::Listen({.host = "127.0.0.1",
+                                      .run = world_.Identity(0),
+                                      .secret = ends_.secret,
+                                      .most_connections = 8,
+                                      .tell = [this](const std::string& line) {
+                                        const std::lock_guard lock(mutex_);
+                                        told_ += line + "\n";
+                                      }},
+                                     there_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    server_->Serve(token_, ShardFiles(kLayout));
+    server_->Serve(ShardFiles(kLayout));
   }
   PeerAddress address() const { return {"127.0.0.1", server_->port()}; }
 
@@ -59,7 +69,10 @@ class CopyTransferTest : public testing::Test {
   const TestFolder folder_;
   CheckpointWorld world_;
   const CopyStore here_, there_;
-  const CopyToken token_ = RandomCopyToken();
+  // Of rank 2, which asks rank 0.
+  const CopyEnds ends_{.secret = NewConnectionSecret(), .generation = Generation(1), .from = 2, .to = 0};
+  std::mutex mutex_;
+  std::string told_;  // guarded by mutex_
   std::unique_ptr<CopyServer> server_;
   const std::string file_ = ShardFile(kLayout, 0, 0, 0);
 };
@@ -67,7 +80,7 @@ class CopyTransferTest : public testing::Test {
 TEST_F(CopyTransferTest, AShardArrivesAndIsReadBack) {
   const std::string content = Pattern(5'000'000);
   const CopyRecord record = WriteHere(3, file_, content);
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   ASSERT_TRUE(Send(client, record).ok());
   ASSERT_EQ(there_.List().copies.size(), 1u);
   EXPECT_TRUE(there_.Verify(record).ok());
@@ -80,7 +93,7 @@ TEST_F(CopyTransferTest, AShardArrivesAndIsReadBack) {
 }
 
 TEST_F(CopyTransferTest, TheNextStepTakesThePlaceOfAnOlderOne) {
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   ASSERT_TRUE(Send(client, WriteHere(3, file_, "three")).ok());
   ASSERT_TRUE(Send(client, WriteHere(4, file_, "four")).ok());
   ASSERT_TRUE(Send(client, WriteHere(5, file_, "5"), 3).ok());
@@ -93,7 +106,7 @@ TEST_F(CopyTransferTest, TheNextStepTakesThePlaceOfAnOlderOne) {
 TEST_F(CopyTransferTest, WhatDoesNotArriveAsItWasSentIsRefused) {
   CopyRecord record = WriteHere(3, file_, "states");
   record.shard.sha256[0] = record.shard.sha256[0] == '0' ? '1' : '0';
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   const absl::Status status = Send(client, record);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("did not arrive as it was sent"));
@@ -101,7 +114,7 @@ TEST_F(CopyTransferTest, WhatDoesNotArriveAsItWasSentIsRefused) {
 }
 
 TEST_F(CopyTransferTest, OnlyTheShardsOfItsGenerationThatItTakesAreTakenIn) {
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   CopyRecord record = WriteHere(3, file_, "states");
   record.identity.generation = Generation(2);
   const auto fd = here_.OpenShard(WriteHere(3, file_, "states").key());
@@ -113,21 +126,77 @@ TEST_F(CopyTransferTest, OnlyTheShardsOfItsGenerationThatItTakesAreTakenIn) {
   EXPECT_FALSE(std::filesystem::exists(there_.ShardPath(WriteHere(4, file_, "states").key())));
 }
 
-TEST_F(CopyTransferTest, WithoutTheTokenNobodyIsAnswered) {
-  CopyToken other = token_;
-  other.back() ^= 1;
+TEST_F(CopyTransferTest, WhoDoesNotKnowTheSecretIsTurnedAway) {
+  CopyEnds other = ends_;
+  other.secret.back() = other.secret.back() == '0' ? '1' : '0';
   CopyClient client(address(), other, 0);
-  EXPECT_EQ(Send(client, WriteHere(3, file_, "states")).code(), absl::StatusCode::kUnavailable);
+  const absl::Status status = Send(client, WriteHere(3, file_, "states"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not know the secret of this generation"));
   EXPECT_THAT(there_.List().copies, IsEmpty());
+}
+
+TEST_F(CopyTransferTest, WhoWantsAnotherRankOrGenerationIsTurnedAway) {
+  for (const bool rank : {true, false}) {
+    CopyEnds other = ends_;
+    if (rank) other.to = 1;
+    else other.generation = Generation(2);
+    CopyClient client(address(), other, 0);
+    EXPECT_EQ(Send(client, WriteHere(3, file_, "states")).code(), absl::StatusCode::kUnavailable);
+  }
+  server_->Stop();
+  EXPECT_THAT(told_, HasSubstr("rank 2 wants rank 1 of generation 1, and this is rank 0 of 1"));
+  EXPECT_THAT(told_, HasSubstr("rank 2 wants rank 0 of generation 2"));
+  EXPECT_THAT(there_.List().copies, IsEmpty());
+}
+
+// Without the secret: the proof of who accepts, sent back; nothing that it was not asked for is taken.
+TEST_F(CopyTransferTest, AProofThatIsSentBackIsNone) {
+  CopyLink link(*ConnectForCopies(address(), 0));
+  std::string opening(56, '\0');
+  const uint32_t mark = 0x4f43584c, version = 2;
+  const int64_t generation = 1;
+  std::memcpy(opening.data(), &mark, 4);
+  std::memcpy(opening.data() + 4, &version, 4);
+  std::memcpy(opening.data() + 8, &generation, 8);
+  ASSERT_TRUE(link.Send(opening).ok());
+  std::string answer(kChallengeBytes, '\0');
+  ASSERT_TRUE(link.Receive(answer).ok());
+  const std::optional<Challenge> challenge = DecodeChallenge(answer);
+  ASSERT_TRUE(challenge.has_value());
+  ASSERT_TRUE(link.Send(challenge->proof).ok());
+  std::string more(1, '\0');
+  EXPECT_EQ(link.Receive(more).code(), absl::StatusCode::kUnavailable);
+  server_->Stop();
+  EXPECT_THAT(told_, HasSubstr("turned away a connection for copies from 127.0.0.1:"));
+  EXPECT_THAT(told_, HasSubstr("it says that it is rank 0, and does not know the secret of this generation"));
+}
+
+TEST_F(CopyTransferTest, StrangersThatSayNothingTakeNobodysPlace) {
+  std::vector<OwnedFd> strangers;
+  for (int i = 0; i < 200; ++i) {
+    auto fd = ConnectForCopies(address(), 0);
+    ASSERT_TRUE(fd.ok());
+    strangers.push_back(*std::move(fd));
+  }
+  CopyClient client(address(), ends_, 0);
+  // The first attempt may be one too many among the strangers that are being turned away.
+  absl::Status sent = absl::UnknownError("not tried");
+  const CopyRecord record = WriteHere(3, file_, "states");
+  for (int attempt = 0; attempt < 1000 && !sent.ok(); ++attempt) sent = Send(client, record);
+  EXPECT_TRUE(sent.ok()) << sent;
+  server_->Stop();
+  EXPECT_THAT(told_, HasSubstr("16 connections have proven nothing yet, and another one came"));
+  EXPECT_THAT(told_, HasSubstr("further ones are not told of"));
 }
 
 TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   const CopyRequest request{.kind = CopyRequestKind::kPut, .key = {Generation(3), 17, file_}, .replaced_step = 15, .bytes = 1 << 30};
-  EXPECT_EQ(DecodeCopyRequest(EncodeCopyRequest(request, token_), token_), request);
+  EXPECT_EQ(DecodeCopyRequest(EncodeCopyRequest(request)), request);
   const auto refused = [&](auto change) {
     CopyRequest changed = request;
     change(changed);
-    return !DecodeCopyRequest(EncodeCopyRequest(changed, token_), token_).has_value();
+    return !DecodeCopyRequest(EncodeCopyRequest(changed)).has_value();
   };
   EXPECT_TRUE(refused([](CopyRequest& r) { r.key.file = "../shard-0000-0000.safetensors"; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.key.file = "shard-/../../x.safetensors"; }));
@@ -139,9 +208,9 @@ TEST_F(CopyTransferTest, RequestsComeBackTheSameAndOthersAreRefused) {
   EXPECT_TRUE(refused([](CopyRequest& r) { r.offset = -1; }));
   EXPECT_TRUE(refused([](CopyRequest& r) { r.kind = CopyRequestKind::kGet; }));  // of too much at once
   for (size_t i = 0; i < 8; ++i) {
-    CopyRequestBytes bytes = EncodeCopyRequest(request, token_);
+    CopyRequestBytes bytes = EncodeCopyRequest(request);
     bytes[i] = static_cast<char>(bytes[i] ^ 0x40);
-    EXPECT_FALSE(DecodeCopyRequest(bytes, token_).has_value()) << i;
+    EXPECT_FALSE(DecodeCopyRequest(bytes).has_value()) << i;
   }
 }
 
@@ -151,11 +220,12 @@ TEST_F(CopyTransferTest, HalfAShardIsNone) {
     auto fd = ConnectForCopies(address(), 0);
     ASSERT_TRUE(fd.ok());
     CopyLink link(*std::move(fd));
+    ASSERT_TRUE(link.Open(ends_).ok());
     const CopyRequest request{.kind = CopyRequestKind::kPut, .key = {Generation(1), 3, file_}, .bytes = 1000};
-    ASSERT_TRUE(link.Send(EncodeCopyRequest(request, token_)).ok());
+    ASSERT_TRUE(link.Send(EncodeCopyRequest(request)).ok());
     ASSERT_TRUE(link.Send(std::string(500, 'x')).ok());
   }
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   ASSERT_TRUE(Send(client, WriteHere(4, file_, "states")).ok());
   ASSERT_EQ(there_.List().copies.size(), 1u);
   EXPECT_EQ(there_.List().copies[0].identity.step, 4);
@@ -173,7 +243,7 @@ TEST_F(CopyTransferTest, NoiseIsDropped) {
 // What waits for a server that does not answer ends at once when it shall.
 TEST_F(CopyTransferTest, AClientThatEndsWaitsForNobody) {
   const ListeningSocket silent = ListenTcp("127.0.0.1").value();
-  CopyClient client({"127.0.0.1", silent.port}, token_, 0);
+  CopyClient client({"127.0.0.1", silent.port}, ends_, 0);
   const CopyRecord record = WriteHere(3, file_, Pattern(100));
   std::thread ender([&] {
     // The request has arrived, so the client waits for the answer.
@@ -196,11 +266,11 @@ TEST_F(CopyTransferTest, AReaderConnectsAgain) {
       while (poll(&polled, 1, -1) < 1) continue;
       CopyLink link(OwnedFd(accept4(listening.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
       CopyRequestBytes request;
-      EXPECT_TRUE(link.Receive(request).ok() && link.SendReply(absl::OkStatus()).ok());
+      EXPECT_TRUE(link.Admit(ends_).ok() && link.Receive(request).ok() && link.SendReply(absl::OkStatus()).ok());
       EXPECT_TRUE(link.Send(std::string("states")).ok());
     }
   });
-  CopyClient client({"127.0.0.1", listening.port}, token_, 0);
+  CopyClient client({"127.0.0.1", listening.port}, ends_, 0);
   std::string part(6, '\0');
   const CopyKey key{Generation(1), 3, file_};
   EXPECT_TRUE(client.Get(key, 0, part).ok());
@@ -211,7 +281,7 @@ TEST_F(CopyTransferTest, AReaderConnectsAgain) {
 }
 
 TEST_F(CopyTransferTest, AServerThatStopsEndsItsConnections) {
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   const CopyRecord record = WriteHere(3, file_, "states");
   ASSERT_TRUE(Send(client, record).ok());
   server_->Stop();
@@ -233,7 +303,7 @@ TEST_F(CopyTransferTest, StatesLoadFromTwoNodesInAnyLayout) {
     whole.files.push_back(*written);
     whole.nodes.push_back(here ? 0 : 1);
   }
-  CopyClient client(address(), token_, 0);
+  CopyClient client(address(), ends_, 0);
   CopyFiles files(whole, here_, 0, [&](int32_t) -> CopyClient& { return client; });
   for (const ParallelLayout& layout : {kLayout, ParallelLayout{1, 1, 1}, ParallelLayout{2, 1, 1}, ParallelLayout{1, 2, 1}}) {
     CheckpointWorld other(layout);

@@ -59,6 +59,7 @@ v1::RankAssignment MakeAssignment(const std::string& job, int64_t generation, in
   assignment.set_program("0F0:e.embed 0OPT");
   assignment.set_arena_bytes(4096);
   assignment.set_plan_digest(std::string(64, 'a'));
+  assignment.set_connection_secret(std::string(64, 'c'));
   assignment.set_resume_step(-1);
   assignment.set_checkpoint_directory("/tmp/checkpoints");
   return assignment;

@@ -50,6 +50,9 @@ TEST_F(WorkerTest, RunsARankFromItsAssignmentToItsEnd) {
   EXPECT_EQ(config->cores, (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(config->pacing_bytes_per_second, 125'000'000);
   EXPECT_EQ(config->peers[0].port, status.port());
+  EXPECT_EQ(config->connection_secret, std::string(64, 'c'));
+  EXPECT_EQ(std::filesystem::status(folder + "/config.json").permissions(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
+      << "it has the secret of the ranks' connections";
 
   // Not wanted any more: forgotten, but its files stay.
   WantOnly({});

@@ -13,6 +13,7 @@
 #include "tests/worker/backend/cuda_on_host/scheduler.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/collectives/nccl_communicator.h"
+#include "worker/collectives/peer_proof.h"
 
 namespace lynx {
 namespace {
@@ -324,6 +325,7 @@ TEST(NcclCommunicator, CountsWhatRingsSend) {
 std::unique_ptr<Communicator> Alone() {
   CommunicatorOptions options;
   options.peers.resize(1);
+  options.secret = NewConnectionSecret();
   return ConnectTcp(options).value();
 }
 

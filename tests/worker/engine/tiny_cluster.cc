@@ -16,6 +16,7 @@
 #include "planner/lower.h"
 #include "planner/partition.h"
 #include "worker/backend/host_view.h"
+#include "worker/collectives/peer_proof.h"
 #include "worker/engine/staged_communicator.h"
 
 namespace lynx {
@@ -159,11 +160,13 @@ std::vector<absl::Status> OnRanks(const TinyJob& job, const std::function<absl::
     one.listen_fd = socket.fd;
     peers.push_back({"127.0.0.1", socket.port});
   }
+  const std::string secret = NewConnectionSecret();
   std::vector<absl::Status> statuses(ranks);
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < ranks; ++rank) {
     options[rank].job = JobId("tiny");
     options[rank].generation = Generation(1);
+    options[rank].secret = secret;
     options[rank].layout = job.layout;
     options[rank].rank = rank;
     options[rank].peers = peers;

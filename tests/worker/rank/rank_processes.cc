@@ -96,6 +96,7 @@ RankConfig SmallConfig(const TestFolder& folder, int64_t steps, int32_t stage, c
                     .slices = {SliceOf(layout, stage, layers * stage, layers * (stage + 1))}};
   config.program = LowerStage(config.context, NamedPolicy(LayerGraph::Of({}), RecomputeMode::kFull, layers));
   config.arena = PlanMemory(config.program, config.context)->arena;
+  config.connection_secret = std::string(64, 'a');
   config.checkpoint_directory = folder.path() + "/checkpoints";
   config.spec.checkpoint.directory = config.checkpoint_directory;
   return config;
