@@ -69,7 +69,7 @@ struct AgentFlags {
         {"link-rate", &link_rate,
          "rate to which lynx-worker paces connections (--link-rate there); empty: not paced"},
         {"inter-node-rate", &inter_node_rate, "stated rate between nodes; empty: as measured within this node"},
-        {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
+        {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"probe", &probe, "print the devices that this node would offer, and why not its GPUs, and end"},
     };
@@ -202,7 +202,7 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   const RealClock clock;
   AgentMetrics metrics;
   if (!flags.metrics_address.empty()) {
-    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
+    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(), {}));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);

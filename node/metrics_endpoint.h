@@ -1,7 +1,9 @@
-// ServeMetrics: the /metrics page of a daemon, in Prometheus' text format, on threads of its own.
+// ServeMetrics: the pages of a daemon for those who watch over it, on threads of its own: /metrics in Prometheus' text format,
+// /healthz and /readyz for what starts it again or sends calls to it.
 #ifndef LYNX_NODE_METRICS_ENDPOINT_H_
 #define LYNX_NODE_METRICS_ENDPOINT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,10 +12,17 @@
 
 namespace lynx {
 
-// Serves `registry` at ADDRESS/metrics until the process ends; returns the port. ADDRESS is "host:port" with a
-// numeric host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is
+// Each says what is wrong, "" where nothing is: the page is "ok" then, else status 503 with that text. Called by any thread, as
+// long as the process runs. Null: nothing is ever wrong.
+struct HealthChecks {
+  std::function<std::string()> alive;  // /healthz: starting the daemon again would not help against what is wrong elsewhere
+  std::function<std::string()> ready;  // /readyz
+};
+
+// Serves ADDRESS/metrics with `registry`, and the two pages, until the process ends; returns the port. ADDRESS is "host:port"
+// with a numeric host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is
 // never destroyed: its destructor can take seconds, which an exit path must not.
-absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_ptr<prometheus::Registry>& registry);
+absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_ptr<prometheus::Registry>& registry, HealthChecks checks);
 
 }  // namespace lynx
 

@@ -175,6 +175,7 @@ void ServerCore::Complete(const Reply& reply) {
 }
 
 void ServerCore::OnTick() {
+  if (options_.health != nullptr) options_.health->Ticked();
   metrics_.SetJobs(controller_.JobCounts());
   const auto [agents, workers] = controller_.CountAttached();
   metrics_.SetAttached(agents, workers);

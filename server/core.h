@@ -19,6 +19,7 @@
 #include "server/connection_key.h"
 #include "server/controller.h"
 #include "server/event_loop.h"
+#include "server/health.h"
 #include "server/metrics.h"
 #include "server/node_stream.h"
 #include "server/planning_pool.h"
@@ -37,6 +38,7 @@ struct CoreOptions {
   PlanningPool::Planner planner;
   int planning_threads = 2;
   ConnectionKey connection_key;
+  std::shared_ptr<ServerHealth> health;  // null: nobody asks
 };
 
 class ServerCore {

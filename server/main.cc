@@ -123,7 +123,7 @@ int Main(int argc, char** argv) {
       argc, argv, "lynx-server", "takes training jobs, plans them and runs them on the nodes that attach",
       {{"listen", &flags.listen, "HOST:PORT to listen on; port 0 takes a free one"},
        {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
-       {"metrics-address", &flags.metrics_address, "HOST:PORT of the /metrics page; empty: none"},
+       {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
        {"heartbeat", &flags.heartbeat, "how often nodes report when nothing has changed; longer for thousands of them"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},

@@ -102,6 +102,9 @@ absl::Status Server::StartCore(ServerOptions& options, std::unique_ptr<Store> st
   LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
   book_.Apply(access);
   options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
+  static const RealClock real_clock;  // the pages outlive the server
+  health_ = std::make_shared<ServerHealth>(real_clock);
+  options.core.health = health_;
   LYNX_ASSIGN_OR_RETURN(core_, ServerCore::Start(options.core, std::move(store), clock));
   guard_ = std::make_unique<Guard>(
       tls_ == nullptr, book_, options.limits, clock,
@@ -122,7 +125,9 @@ absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
   if (options.metrics_address.empty()) return absl::OkStatus();
   absl::StatusOr<ListenAddress> address = ParseListenAddress(options.metrics_address);
   if (!address.ok()) return Annotate(address.status(), "--metrics-address");
-  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->registry()));
+  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->registry(),
+                                               {.alive = [health = health_] { return health->Alive(); },
+                                                .ready = [health = health_] { return health->Ready(); }}));
   metrics_address_ = AddressText(*address, port);
   return WriteFileDurably(data_directory_ + "/" + kMetricsAddressFile, metrics_address_ + "\n");
 }
@@ -149,6 +154,7 @@ absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& a
     grpc_->GetHealthCheckService()->SetServingStatus(service, true);
   }
   address_ = AddressText(address, port);
+  health_->SetListening(true);
   if (tls_ != nullptr) LYNX_RETURN_IF_ERROR(MakeFirstAdmin(options.new_admin, LocalAddress(address, port)));
   if (tls_ == nullptr && !address.loopback) {
     spdlog::warn("--insecure: whoever reaches {} may do everything, and reads what others say", address_);
@@ -181,6 +187,7 @@ absl::Status Server::MakeFirstAdmin(bool always, const std::string& address) {
 
 void Server::Stop() {
   if (core_ == nullptr) return;
+  health_->SetListening(false);
   RemoveFile(data_directory_ + "/" + kAddressFile);
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();

@@ -65,6 +65,7 @@ class Server {
   absl::Status ServeMetricsPage(const ServerOptions& options);
 
   std::string data_directory_, address_, metrics_address_;
+  std::shared_ptr<ServerHealth> health_;
   std::unique_ptr<ServerTls> tls_;  // null: plain text
   AccessBook book_;
   std::unique_ptr<ServerCore> core_;

@@ -66,7 +66,7 @@ struct WorkerFlags {
          "empty: this node keeps none"},
         {"copies-limit-mib", &copies_limit_mib,
          "the most that copies may take, in MiB; 0: half of the memory that is free when a job's ranks start"},
-        {"metrics-address", &metrics_address, "host:port to serve /metrics on; empty: not served"},
+        {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"stop-ranks-on-exit", &stop_ranks_on_exit,
          "end the ranks on SIGTERM and SIGINT; otherwise they go on without the daemon"},
@@ -149,7 +149,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   options.credentials = CredentialsOf(identity.get());
   options.peers = PeerCredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
-    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry()));
+    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(), {}));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "node/file.h"
+#include "tests/node/http_get.h"
 #include "tests/worker/daemon/worker_harness.h"
 #include "worker/rank_config.h"
 
@@ -288,21 +289,6 @@ TEST_F(WorkerTest, TwoDaemonsOnOneDataDirectoryAreRefused) {
   daemon_ = std::move(first);
 }
 
-// One GET to the metrics page.
-std::string HttpGet(int port) {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
-  const std::string request = "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n";
-  if (::write(fd.get(), request.data(), request.size()) < 0) return "";
-  std::string answer;
-  char buffer[4096];
-  ssize_t got = 0;
-  while ((got = ::read(fd.get(), buffer, sizeof(buffer))) > 0) answer.append(buffer, static_cast<size_t>(got));
-  return answer;
-}
-
 TEST_F(WorkerTest, ServesItsMetrics) {
   StartDaemon({"--metrics-address", "127.0.0.1:0"});
   RunRank(MakeAssignment("j1", 1, 0));
@@ -311,7 +297,7 @@ TEST_F(WorkerTest, ServesItsMetrics) {
   const std::string log = DaemonLog();
   const std::string mark = "metrics on port ";
   ASSERT_NE(log.find(mark), std::string::npos) << log;
-  const std::string page = HttpGet(std::stoi(log.substr(log.find(mark) + mark.size())));
+  const std::string page = HttpGet(std::stoi(log.substr(log.find(mark) + mark.size())), "/metrics");
   EXPECT_NE(page.find("lynx_rank_steps_total{job=\"j1\",rank=\"0\"} 2"), std::string::npos) << page;
   EXPECT_NE(page.find("lynx_worker_ranks_running 1"), std::string::npos);
   EXPECT_NE(page.find("lynx_worker_attached 1"), std::string::npos);

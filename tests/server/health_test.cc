@@ -1,0 +1,57 @@
+#include "server/health.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "node/metrics_endpoint.h"
+#include "prometheus/counter.h"
+#include "tests/node/http_get.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(ServerHealthTest, ALoopThatDoesNotTurnIsToldOfAndSoIsAServerThatDoesNotListen) {
+  SimulatedClock clock;
+  ServerHealth health(clock);
+  EXPECT_EQ(health.Alive(), "");
+  EXPECT_EQ(health.Ready(), "the server takes no calls");
+  health.SetListening(true);
+  EXPECT_EQ(health.Ready(), "");
+  clock.Advance(ServerHealth::kMostSilence);
+  EXPECT_EQ(health.Alive(), "");
+  clock.Advance(Nanos(1));
+  EXPECT_EQ(health.Alive(), "the event loop has not turned for 2m00s");
+  EXPECT_EQ(health.Ready(), health.Alive());
+  health.Ticked();
+  EXPECT_EQ(health.Alive(), "");
+  health.SetListening(false);
+  EXPECT_EQ(health.Ready(), "the server takes no calls");
+}
+
+TEST(MetricsEndpointTest, EachServerHasItsOwnPages) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("lynx_test_total").Register(*registry).Add({}).Increment();
+  const int well = ServeMetrics("127.0.0.1:0", registry, {}).value();
+  const int ill = ServeMetrics("127.0.0.1:0", registry,
+                               {.alive = [] { return std::string(); }, .ready = [] { return std::string("not yet"); }})
+                      .value();
+  for (const char* path : {"/healthz", "/readyz"}) {
+    EXPECT_THAT(HttpGet(well, path), StartsWith("HTTP/1.1 200 ")) << path;
+    EXPECT_THAT(HttpGet(well, path), EndsWith("\r\n\r\nok\n")) << path;
+  }
+  EXPECT_THAT(HttpGet(ill, "/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(HttpGet(ill, "/readyz"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(HttpGet(ill, "/readyz"), EndsWith("\r\n\r\nnot yet\n"));
+  EXPECT_THAT(HttpGet(ill, "/metrics"), HasSubstr("lynx_test_total 1"));
+  EXPECT_THAT(HttpGet(ill, "/healthz/x"), HasSubstr(" 404 Not Found"));
+}
+
+}  // namespace
+}  // namespace lynx
