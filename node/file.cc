@@ -20,6 +20,7 @@ absl::Status ErrnoStatus(int error, const std::string& doing) {
   const std::string text = absl::StrCat("cannot ", doing, ": ", std::string(::strerror(error)));
   if (error == ENOENT) return absl::NotFoundError(text);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
+  if (error == EIO) return absl::DataLossError(text);
   if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
   return absl::InternalError(text);
 }

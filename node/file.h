@@ -18,8 +18,8 @@ namespace lynx {
 absl::Status MakeDirectories(const std::string& path);
 
 // Replaces the file as a whole: written beside it, fsynced, renamed, and the directory fsynced. After a crash the
-// file is the old or the new one. `mode`: its permissions, less the umask. ResourceExhausted on a full disk; every error names
-// the file.
+// file is the old or the new one. `mode`: its permissions, less the umask. ResourceExhausted on a full disk, DataLoss on one that
+// fails; every error names the file.
 absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode = 0644);
 
 // NotFound when it is not there; ResourceExhausted when it is longer than `limit_bytes`.

@@ -200,6 +200,7 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
   } else if (const auto* failure = std::get_if<RankFailure>(&report)) {
     message.mutable_failure()->set_reason(failure->reason);
     message.mutable_failure()->set_peer_lost(failure->peer_lost);
+    message.mutable_failure()->set_cause(static_cast<v1::FaultCause>(failure->cause));
   }
 }
 
@@ -250,7 +251,7 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.reason"), message.failure().reason().size(), 0,
                                      kMaxReasonLength, "characters"));
-      return RankFailure{message.failure().reason(), message.failure().peer_lost()};
+      return RankFailure{message.failure().reason(), message.failure().peer_lost(), FaultCauseOfNumber(message.failure().cause())};
     case v1::RankReport::kCopies:
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "copies.reason"), message.copies().reason().size(), 0,
                                      kMaxReasonLength, "characters"));

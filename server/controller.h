@@ -75,6 +75,7 @@ enum class Mistake : uint8_t {
   kForgetCordons,        // a restarted server gives ranks to nodes that are cordoned
   kForgetDependencies,   // a job does not wait for those that it is to come after
   kForgetHolds,          // a job that is held begins all the same
+  kForgetMemory,         // a job that has run out of memory begins with the same plan
   kForgetQuorum,         // a server that has lost most nodes gives their work to the others
 };
 
@@ -175,6 +176,7 @@ class Controller {
     bool fault_reported = false;  // by the rank itself
     bool failed = false;
     bool peer_lost = false;       // failed, but only because a peer was gone
+    FaultCause cause = FaultCause::kUnknown;
     bool during_stop = false;     // failed after the stop had begun
     bool gave_way = false;        // as it was asked to
     int32_t exit_code = 0;
@@ -216,6 +218,8 @@ class Controller {
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
+    bool short_of_memory = false;  // is planned again since its plan did not fit its devices
+    std::string memory_text;       // what they count as having since then
     bool speculative = false;  // is planned to see whether it would end before the first in line begins
     bool structural = false;   // waits for more than there is: it holds up nobody
     bool over_quota = false;   // its queue may not have more: it holds up nobody
@@ -385,6 +389,15 @@ class Controller {
   void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
                std::vector<DeviceRef> considered);
 
+  // controller_memory.cc: jobs that run out of memory
+  std::string ModelOf(const DeviceRef& where, DeviceKind kind) const;
+  Bytes MemoryLimitFor(const Job& job, size_t first, size_t end) const;
+  bool IsTooLarge(const Job& job, const std::vector<DeviceRef>& placement) const;
+  void NoteMemoryEnds(Job& job, int32_t rank);
+  bool PlanForLessMemory(Job& job, const std::vector<NodeDevices>& free, const std::string& reason);
+  std::string LessMemoryText(const Job& job, const Plan& plan) const;
+  void FailForMemory(Job& job, const std::string& reason);
+
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);
   void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
@@ -396,7 +409,7 @@ class Controller {
   void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);
   void ObserveMissing(Job& job, const Node& node);
   void ObserveExit(Job& job, int32_t rank, const RankObservation& seen);
-  void RankFailed(Job& job, int32_t rank, const std::string& reason, bool peer_lost, bool reported);
+  void RankFailed(Job& job, int32_t rank, const RankFault& fault, bool reported);
   void CheckListening(Job& job);
   void CheckRunning(Job& job);
   void CheckSucceeded(Job& job);

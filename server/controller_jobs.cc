@@ -300,7 +300,10 @@ void Controller::AskForPlan(Job& job) {
     // Of a CPU the memory is the node's own: none may count on it a second time.
     group.host_is_device = KindOf(job) == DeviceKind::kCpu;
     if (!group.host_is_device) TakeShares(SharesOf(job, first, group.nodes), group);
-    first += per_node * static_cast<size_t>(group.nodes);
+    const size_t end = first + per_node * static_cast<size_t>(group.nodes);
+    const Bytes limit = MemoryLimitFor(job, first, end);
+    if (limit > Bytes(0)) group.memory_per_device = group.memory_per_device == Bytes(0) ? limit : std::min(group.memory_per_device, limit);
+    first = end;
   }
   effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
 }
@@ -371,6 +374,8 @@ void Controller::OnPlanReady(const PlanReady& event) {
     return;
   }
   if (job->tried_kind != DeviceKind::kAny) job->record.device_kind = job->tried_kind;
+  const bool less_memory = std::exchange(job->short_of_memory, false);
+  const std::string change = less_memory ? LessMemoryText(*job, *plan) : "";
   SetPlan(*job, plan, event.cluster, reserved);
   if (speculative) {
     Enqueue(*job);
@@ -378,8 +383,8 @@ void Controller::OnPlanReady(const PlanReady& event) {
              absl::StrCat("takes about ", FormatDuration(Remaining(*job)), "; passes those before it if it ends before they begin"));
     return;
   }
-  StartGeneration(*job, *placement, "placed",
-                  absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement)));
+  const std::string where = absl::StrCat(plan->layout.ranks(), " ranks on ", NodeNames(*placement));
+  StartGeneration(*job, *placement, less_memory ? "replanned" : "placed", less_memory ? absl::StrCat(change, "; ", where) : where);
 }
 
 std::vector<Bytes> Controller::ProgramTextOf(const Plan& plan) {
@@ -409,6 +414,7 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   std::vector<DeviceRef> devices = job.reservation.devices;
   EndPlanning(job);
   job.speculative = false;
+  if (job.short_of_memory) return FailForMemory(job, reason);
   if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
     job.replanning.considered = std::move(devices);
     Enqueue(job);

@@ -42,6 +42,7 @@ void Controller::SetReady(const Job& job) {
 }
 
 void Controller::Enqueue(Job& job) {
+  job.short_of_memory = false;
   queue_.insert(job.record.submission);
   if (!job.record.waits_for.empty()) dependents_.insert(job.record.id);
   job.line_until = job.record.generation == Generation(0) ? Nanos(0) : now_ + options_.return_timeout;
@@ -198,6 +199,9 @@ bool Controller::TryBegin(Job& job, const std::vector<NodeDevices>& free) {
   const int32_t needed = job.plan->layout.ranks();
   const bool too_many = IsElastic(job) && needed > DemandOf(job).max_ranks;
   const std::optional<std::vector<DeviceRef>> placement = PlaceRanksNear(job.plan->layout, free);
+  if (placement.has_value() && !too_many && IsTooLarge(job, *placement)) {
+    return PlanForLessMemory(job, free, "the plan that it has takes more than there is");
+  }
   if (placement.has_value() && !too_many) {
     StartGeneration(job, *placement, "placed",
                     absl::StrCat(needed, " ranks on ", NodeNames(*placement), ", after a wait for devices"));

@@ -75,7 +75,7 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   } else if (std::holds_alternative<RankGaveWay>(message.body)) {
     OnGaveWay(job, rank);
   } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
-    RankFailed(job, rank, fault->reason, fault->peer_lost, true);
+    RankFailed(job, rank, *fault, true);
   }
 }
 
@@ -153,9 +153,9 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
       const bool had_process = live.phase == RankPhase::kRunning || live.phase == RankPhase::kExited || live.started;
       const bool moved = record.port > 0 && (record.port != seen.port || record.host != seen.host);
       if (had_process && !record.finished) {
-        RankFailed(job, rank, kForgotten, false, false);
+        RankFailed(job, rank, {kForgotten}, false);
       } else if (moved && !record.finished) {
-        RankFailed(job, rank, "its worker daemon restarted while the job was starting", false, false);
+        RankFailed(job, rank, {"its worker daemon restarted while the job was starting"}, false);
       } else {
         live.phase = RankPhase::kListening;
       }
@@ -179,7 +179,7 @@ void Controller::ObserveMissing(Job& job, const Node& node) {
     const bool was_there = live.phase.has_value() || live.started || record.port > 0;
     const RankKey key{job.record.id, job.record.generation, static_cast<int32_t>(r)};
     if (record.where.node != node.name || !was_there || record.finished || node.ranks.contains(key)) continue;
-    RankFailed(job, key.rank, kForgotten, false, false);
+    RankFailed(job, key.rank, {kForgotten}, false);
   }
 }
 
@@ -193,12 +193,12 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
     return;
   }
   if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
-    RankFailed(job, rank, seen.reason, seen.peer_lost || seen.exit_code == kExitPeerLost, false);
+    RankFailed(job, rank, {seen.reason, seen.peer_lost || seen.exit_code == kExitPeerLost, seen.cause}, false);
   }
 }
 
 // A rank's failure comes twice as a rule: its own report, then its exit. The first counts, but its own words win.
-void Controller::RankFailed(Job& job, int32_t rank, const std::string& reason, bool peer_lost, bool reported) {
+void Controller::RankFailed(Job& job, int32_t rank, const RankFault& fault, bool reported) {
   LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   if (live.gave_way || (live.failed && !(reported && !live.fault_reported))) return;
   if (!live.failed) {
@@ -207,10 +207,11 @@ void Controller::RankFailed(Job& job, int32_t rank, const std::string& reason, b
   }
   live.failed = true;
   live.fault_reported = reported;
-  live.peer_lost = peer_lost;
-  live.reason = reason;
+  live.peer_lost = fault.peer_lost;
+  live.cause = fault.cause;
+  live.reason = fault.reason;
   if (IsStopping(job)) return;
-  if (!peer_lost) {
+  if (!fault.peer_lost) {
     BeginStop(job, StopKind::kRestart, "rank-lost", FailureText(job, rank));
   } else if (job.stop_deadline == Nanos(0)) {
     job.stop_deadline = now_ + options_.culprit_grace;
@@ -378,14 +379,15 @@ void Controller::EndGeneration(Job& job) {
   const std::string reason = culprit != nullptr ? FailureText(job, rank) : record.stop_reason;
   // A rank that refuses its data or its program before it ever trained would refuse it again.
   const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
+  const bool out_of_memory = culprit != nullptr && culprit->cause == FaultCause::kMemory;
   const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
-                        record.generation == Generation(1) && record.best_steps == 0;
+                        !out_of_memory && record.generation == Generation(1) && record.best_steps == 0;
   if (hopeless || (rule != nullptr && rule->action == FailureAction::kFail)) {
     EndJob(job, JobState::kFailed, "failed", rule == nullptr ? reason : absl::StrCat(reason, "; onFailure says that it is not to be tried again"));
     return;
   }
   if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
-  const bool fruitless = record.generation > Generation(1) && record.best_steps <= record.base_steps;
+  const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
   if (charge > record.spec->max_restarts) {
     record.restart_charge = charge;
@@ -396,6 +398,7 @@ void Controller::EndGeneration(Job& job) {
   }
   if (!PauseIsOver(job, fruitless)) return;
   record.restart_charge = charge;
+  if (out_of_memory) NoteMemoryEnds(job, rank);
   Restart(job, reason);
 }
 
@@ -466,12 +469,13 @@ void Controller::StartAgain(Job& job, const std::string& kind, std::string reaso
   const std::vector<NodeDevices> free = DevicesAgain(job, had);
   const std::optional<std::vector<DeviceRef>> placement =
       NodesServe(job) ? std::optional(had) : PlaceRanksNear(job.plan->layout, free);
-  if (placement.has_value()) {
+  const bool too_large = placement.has_value() && IsTooLarge(job, *placement);
+  if (placement.has_value() && !too_large) {
     StartGeneration(job, *placement, kind, reason);
     return;
   }
   LeaveDevices(job);
-  if (ReplanForLess(job, free, reason)) return;
+  if (too_large ? PlanForLessMemory(job, free, reason) : ReplanForLess(job, free, reason)) return;
   Enqueue(job);
   SetState(job, JobState::kQueued, kind,
            absl::StrCat(reason, "; waits for ", job.plan->layout.ranks(),

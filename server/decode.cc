@@ -102,6 +102,7 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
   rank.exit_code = m.exit_code();
   rank.reason = m.reason();
   rank.peer_lost = m.peer_lost();
+  rank.cause = FaultCauseOfNumber(m.cause());
   return rank;
 }
 
@@ -206,7 +207,7 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(
           CheckSize(FieldPath(path, "failure.reason"), m.failure().reason().size(), 0, kMaxReason, "characters"));
-      message.body = RankFault{m.failure().reason(), m.failure().peer_lost()};
+      message.body = RankFault{m.failure().reason(), m.failure().peer_lost(), FaultCauseOfNumber(m.failure().cause())};
       return absl::OkStatus();
     case v1::RankReport::REPORT_NOT_SET:
       break;

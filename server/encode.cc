@@ -113,6 +113,12 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
   message.set_trained_ns(job.trained.value);
   message.set_preemptions(job.preemptions);
   for (const NodeId& node : job.excluded) message.add_excluded_nodes(node.value);
+  for (const MemoryLimit& limit : job.memory_limits) {
+    v1::MemoryLimit& to = *message.add_memory_limits();
+    to.set_device_model(limit.device_model);
+    to.set_limit_bytes(limit.limit.value);
+    to.set_times(limit.times);
+  }
   message.set_device_kind(ToProto(job.device_kind));
   v1::Progress& progress = *message.mutable_progress();
   progress.set_steps_done(job.progress.steps_done);
@@ -154,6 +160,9 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
   job.trained = Nanos(message.trained_ns());
   job.preemptions = message.preemptions();
   for (const std::string& node : message.excluded_nodes()) job.excluded.push_back(NodeId(node));
+  for (const v1::MemoryLimit& from : message.memory_limits()) {
+    job.memory_limits.push_back({.device_model = from.device_model(), .limit = Bytes(from.limit_bytes()), .times = from.times()});
+  }
   job.device_kind = FromProto(message.device_kind(), "device_kind").value_or(DeviceKind::kAny);
   const v1::Progress& progress = message.progress();
   job.progress = {.steps_done = progress.steps_done(), .loss = progress.loss(), .first_loss = progress.first_loss(),

@@ -96,6 +96,14 @@ struct PendingReason {
   bool operator==(const PendingReason&) const = default;
 };
 
+// What a device of a model counts as having for a job that has run out of memory there, so many times.
+struct MemoryLimit {
+  std::string device_model;
+  Bytes limit;
+  int32_t times = 0;
+  bool operator==(const MemoryLimit&) const = default;
+};
+
 struct JobRecord {
   JobId id;
   int64_t submission = 0;  // 1, 2, ... over all jobs: the order of the queue
@@ -133,6 +141,8 @@ struct JobRecord {
   Nanos trained;                 // by all generations; of the present one, until the record was last written
   int32_t preemptions = 0;
   std::vector<NodeId> excluded;  // that this job does not use, for a failure there
+
+  std::vector<MemoryLimit> memory_limits;  // one for a model
 
   // Of a QUEUED job, not kept: as it was last looked at.
   std::vector<PendingReason> pending;

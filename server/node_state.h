@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/fault_cause.h"
 #include "common/ids.h"
 #include "common/rank_key.h"
 #include "common/units.h"
@@ -62,6 +63,7 @@ struct RankObservation {
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
+  FaultCause cause = FaultCause::kUnknown;
 };
 
 // What one rank process says, in its order.
@@ -117,6 +119,7 @@ struct RankGaveWay {
 struct RankFault {
   std::string reason;
   bool peer_lost = false;
+  FaultCause cause = FaultCause::kUnknown;
 };
 struct RankMessage {
   RankKey key;

@@ -115,6 +115,7 @@ template <class Fields>
 static void Describe(Fields& fields, RankFailure& failure) {
   fields.Field("reason", failure.reason);
   fields.Field("peer_lost", failure.peer_lost);
+  fields.Named("cause", failure.cause, FaultCauseName, ParseFaultCause);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/fault_cause.h"
 #include "common/units.h"
 
 namespace lynx {
@@ -107,6 +108,7 @@ struct RankYielded {
 struct RankFailure {
   std::string reason;
   bool peer_lost = false;  // it only noticed that another rank is gone
+  FaultCause cause = FaultCause::kUnknown;
   bool operator==(const RankFailure&) const = default;
 };
 

@@ -39,7 +39,7 @@ TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
       CheckpointFailure{20, "No space left on device"},
       RankDone{100},
       RankYielded{50},
-      RankFailure{"cannot read /data/text", false},
+      RankFailure{"cannot read /data/text", false, FaultCause::kData},
       RankFailure{"rank 1 is gone", true},
   };
   for (const RankReport& report : reports) {

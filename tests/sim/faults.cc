@@ -204,6 +204,7 @@ Outcome World::Run() {
     node.name = NodeId(absl::StrCat("n", i));
     node.devices = static_cast<int32_t>(1 + common_.random.Below(2));
     node.powered = false;
+    node.memory = common_.random.Chance(0.93) ? Bytes(1 << 30) : Bytes(static_cast<int64_t>(common_.random.Between(0.5, 0.87) * (1 << 30)));
   }
   leases_ = common_.random.Chance(0.75);
   StartServer();

@@ -85,6 +85,7 @@ void World::Connect(Gang& gang) {
     });
   }
   disk.fence = std::max(disk.fence, gang.generation);
+  if (RunsOut(gang)) return;
   gang.connected = true;
   gang.step = std::max<int64_t>(disk.step, 0);
   gang.base_commits = disk.commits;
@@ -103,6 +104,21 @@ void World::Connect(Gang& gang) {
   EndGang(gang, kExitOk, [&](SimRank&, const RankKey& key) {
     Say(*gang.present.at(key.rank), key, RankFinished{gang.step});
   });
+}
+
+// Of memory, on the first rank for whose plan its node has too little: the others end with it.
+bool World::RunsOut(Gang& gang) {
+  for (const auto& [rank, node] : gang.present) {
+    const RankKey key{gang.job, gang.generation, rank};
+    const Plan& plan = *node->ranks.at(key).assignment.plan;
+    if (plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, rank).stage)].arena <= node->memory) continue;
+    ++common_.outcome.memory_faults;
+    Say(*node, key, RankFault{"cannot allocate the arena", false, FaultCause::kMemory});
+    EndProcess(*node, key, node->ranks.at(key), kExitFailure, "cannot allocate the arena");
+    Break(gang);
+    return true;
+  }
+  return false;
 }
 
 int64_t World::StepsOf(const Gang& gang) const {

@@ -37,12 +37,15 @@ int main(int argc, char** argv) {
     sum.failed += outcome.failed;
     sum.cancelled += outcome.cancelled;
     sum.events += outcome.events;
+    sum.memory_faults += outcome.memory_faults;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld times room made, %lld checkpoints, %lld jobs "
+  std::printf("%llu seeds in %.1f s: %lld faults, %lld generations trained, %lld plans changed, %lld times room made, %lld times out of memory, "
+              "%lld checkpoints, %lld jobs "
               "succeeded, %lld failed, %lld cancelled, %lld events; %lld seeds with violations\n",
               static_cast<unsigned long long>(last - first + 1), seconds, static_cast<long long>(sum.faults),
               static_cast<long long>(sum.generations), static_cast<long long>(sum.replans), static_cast<long long>(sum.preemptions),
+              static_cast<long long>(sum.memory_faults),
               static_cast<long long>(sum.commits), static_cast<long long>(sum.succeeded), static_cast<long long>(sum.failed),
               static_cast<long long>(sum.cancelled), static_cast<long long>(sum.events), static_cast<long long>(violated));
   return violated == 0 ? 0 : 1;

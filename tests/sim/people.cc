@@ -51,7 +51,7 @@ const JobRecord* World::StoredByName(const std::string& name) const {
   return found == store_.end() ? nullptr : &found->second.record;
 }
 
-void World::CheckNewGeneration(const JobRecord& job) {
+void World::CheckNewGeneration(const JobRecord& job, const Plan& plan) {
   const std::string begins = absl::StrCat("job ", job.id.value, " begins generation ", job.generation.value);
   if (job.held) common_.Violation(absl::StrCat(begins, " though it is held"));
   for (const std::string& name : job.spec->scheduling.after) {
@@ -61,6 +61,11 @@ void World::CheckNewGeneration(const JobRecord& job) {
     }
   }
   for (const RankRecord& rank : job.ranks) {
+    const auto r = static_cast<int32_t>(&rank - job.ranks.data());
+    for (const MemoryLimit& limit : job.memory_limits) {
+      if (plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, r).stage)].arena <= limit.limit) continue;
+      common_.Violation(absl::StrCat(begins, " with a plan that takes more memory than it has found there to be"));
+    }
     if (settings_.cordons.contains(rank.where.node)) {
       common_.Violation(absl::StrCat(begins, " on ", rank.where.node.value, ", which is cordoned"));
     }

@@ -10,7 +10,10 @@ constexpr double kServerTick = 0.5;
 // A connection over which nothing comes for so long is given up, by either side.
 constexpr double kPatience = 6;
 
-std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Random& random) {
+// What a rank takes with nothing recomputed, and with everything.
+constexpr int64_t kMostTaken = 900 << 20, kLeastTaken = 200 << 20;
+
+std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes memory, Random& random) {
   Plan plan;
   plan.model = spec.model;
   const int32_t most = std::min(devices, spec.resources.max_ranks);
@@ -22,6 +25,7 @@ std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Random
   plan.step = Seconds(4.0 / ranks);
   plan.digest = absl::StrCat("plan-of-", LayoutText(plan.layout));
   plan.stages.resize(static_cast<size_t>(plan.layout.pp));
+  for (StagePlan& stage : plan.stages) stage.arena = std::min(Bytes(kMostTaken), memory);
   return std::make_shared<const Plan>(std::move(plan));
 }
 
@@ -155,7 +159,14 @@ void World::CheckStore(const std::vector<Effect>& effects) {
     if (after.generation < before.generation) {
       common_.Violation(absl::StrCat("job ", after.id.value, " goes back to generation ", after.generation.value));
     }
-    if (after.generation > before.generation) CheckNewGeneration(after);
+    if (after.generation > before.generation) {
+      std::shared_ptr<const Plan> plan = store_.at(after.id).plan;
+      for (const Effect& other : effects) {
+        const auto* insert = std::get_if<InsertPlan>(&other);
+        if (insert != nullptr && insert->job == after.id) plan = insert->plan;
+      }
+      CheckNewGeneration(after, *plan);
+    }
     common_.outcome.preemptions += after.preemptions - before.preemptions;
     if (before.state == after.state) continue;
     if (IsFinal(before.state)) common_.Violation(absl::StrCat("job ", after.id.value, " goes on after its end"));
@@ -221,10 +232,12 @@ void World::MakePlan(const PlanJob& ask) {
   const int64_t epoch = epoch_;
   PlanReady ready{.job = ask.job, .attempt = ask.attempt};
   const int32_t devices = ask.request.cluster.devices();
-  if (common_.random.Chance(0.03)) {
+  Bytes memory = ask.request.cluster.groups.front().memory_per_device;
+  for (const NodeGroup& group : ask.request.cluster.groups) memory = std::min(memory, group.memory_per_device);
+  if (memory < Bytes(kLeastTaken) || common_.random.Chance(0.03)) {
     ready.result = Infeasible{.reason = "does not fit"};
   } else {
-    ready.result = PlanFor(ask.request.spec, devices, common_.random);
+    ready.result = PlanFor(ask.request.spec, devices, memory, common_.random);
   }
   common_.timeline.After(Seconds(common_.random.Between(0.05, 3)), [this, epoch, ready] {
     if (epoch == epoch_) Give(ready);

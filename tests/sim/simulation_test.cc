@@ -28,6 +28,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.generations += outcome.generations;
     sum.replans += outcome.replans;
     sum.preemptions += outcome.preemptions;
+    sum.memory_faults += outcome.memory_faults;
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
   }
@@ -36,6 +37,7 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.generations, static_cast<int64_t>(5 * kSeeds));
   EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
   EXPECT_GT(sum.preemptions, static_cast<int64_t>(kSeeds / 8));
+  EXPECT_GT(sum.memory_faults, static_cast<int64_t>(kSeeds / 4));
   EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.succeeded, 4 * sum.failed);
 }
@@ -93,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Seeded{"ForgetDependencies", Mistake::kForgetDependencies},
                     Seeded{"ForgetHolds", Mistake::kForgetHolds},
                     Seeded{"ForgetQuorum", Mistake::kForgetQuorum},
+                    Seeded{"ForgetMemory", Mistake::kForgetMemory},
                     Seeded{"ReplyBeforeCommit", Mistake::kNone, WorldMistake::kReplyBeforeCommit},
                     Seeded{"OrderBeforeCommit", Mistake::kNone, WorldMistake::kOrderBeforeCommit},
                     Seeded{"NoFence", Mistake::kNone, WorldMistake::kNoFence},

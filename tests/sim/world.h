@@ -111,6 +111,7 @@ struct SimNode {
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
+  Bytes memory;  // that each device really has; its agent says more
   std::optional<Lease> lease;  // of the daemon that runs
   // What is in its files.
   Nanos deadline = Lease::kForever;
@@ -199,6 +200,7 @@ class World {
   Gang& GangOf(const RankKey& key);
   void Join(SimNode& node, const RankKey& key);
   void Connect(Gang& gang);
+  bool RunsOut(Gang& gang);
   int64_t StepsOf(const Gang& gang) const;
   void TrainStep(Gang& gang);
   bool Write(Gang& gang);
@@ -222,7 +224,8 @@ class World {
   // people.cc: what people ask for, and whether they get it
   void Meddle();
   void LetGo();
-  void CheckNewGeneration(const JobRecord& job);
+  // `plan`: that it begins with.
+  void CheckNewGeneration(const JobRecord& job, const Plan& plan);
   const JobRecord* StoredByName(const std::string& name) const;
   void CheckEnd();
   bool AllEnded() const;

@@ -223,6 +223,7 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
       RankDone{1000},
       RankYielded{500},
       RankFailure{"rank 3 is lost:\n\tsecond line \x01", true},
+      RankFailure{"no room", false, FaultCause::kMemory},
   };
   for (const RankReport& report : reports) {
     const std::string line = RankReportLine(report);

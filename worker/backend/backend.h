@@ -216,8 +216,8 @@ class Backend : public LayerBackend<float> {
   virtual absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) = 0;
   // Whether this process reads and writes what Allocate gave; else through Copy alone (host_view.h).
   virtual bool host_addressable() const = 0;
-  // Returns when all that was called before is done. Internal, ResourceExhausted or Unimplemented, with what the
-  // device's library says, where any of it failed: nothing that was called after that was carried out. Never on the
+  // Returns when all that was called before is done. ResourceExhausted (memory), Aborted (the device has failed), Internal or
+  // Unimplemented, with what the device's library says, where any of it failed: nothing that was called after that was carried out. Never on the
   // CPU.
   virtual absl::Status Finish() = 0;
 

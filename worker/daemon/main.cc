@@ -33,6 +33,7 @@ struct WorkerFlags {
   std::string rank_binary = BesideThisBinary("lynx-rank");
   std::string link_rate;
   std::string copies_dir = "auto";
+  std::string oom_counter = "auto";
   int64_t copies_limit_mib = 0;
   std::string metrics_address;
   std::string log_level = "info";
@@ -66,6 +67,9 @@ struct WorkerFlags {
          "empty: this node keeps none"},
         {"copies-limit-mib", &copies_limit_mib,
          "the most that copies may take, in MiB; 0: half of the memory that is free when a job's ranks start"},
+        {"oom-counter", &oom_counter,
+         "file whose line 'oom_kill N' counts the processes that the kernel ended for want of memory; auto: of this process's cgroup, "
+         "else of the machine"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"stop-ranks-on-exit", &stop_ranks_on_exit,
@@ -108,6 +112,7 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
         absl::StrCat("--copies-limit-mib ", flags.copies_limit_mib, " is not between 0 and ", kMostMebibytes));
   }
   options.copies_limit = kMiB * flags.copies_limit_mib;
+  options.oom_counter = flags.oom_counter == "auto" ? OomCounterFile() : flags.oom_counter;
   options.address = flags.address;
   LYNX_RETURN_IF_ERROR(CheckNumericAddress(options.address, "--address"));
   LYNX_ASSIGN_OR_RETURN(options.user, FindJobUser(flags.job_user));

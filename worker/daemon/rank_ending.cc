@@ -14,12 +14,13 @@ std::string WithLastLine(std::string text, const std::string& line) {
 }
 
 // How it ended, and what that may mean.
-std::string ExplainedExit(const ExitStatus& exit) {
-  const char* const hint =
-      exit.signal == SIGBUS
-          ? ", as a process is that reads a mapped file beyond its end: a data file may have been cut short"
-          : "";
-  return absl::StrCat(ExitText(exit), hint);
+std::string ExplainedExit(const ExitStatus& exit, bool for_memory) {
+  std::string text = ExitText(exit);
+  if (for_memory) absl::StrAppend(&text, ": the kernel's out-of-memory killer ended a process of this node at that moment");
+  if (exit.signal == SIGBUS) {
+    absl::StrAppend(&text, ", as a process is that reads a mapped file beyond its end: a data file may have been cut short");
+  }
+  return text;
 }
 
 // It said itself why it failed.
@@ -29,7 +30,8 @@ RankEnding Failed(const RankFailure& failure, const std::optional<ExitStatus>& e
   return {.exit_code = has_code ? exit->code : own,
           .reason = failure.reason,
           .peer_lost = failure.peer_lost,
-          .outcome = failure.peer_lost ? RankOutcome::kPeerLost : RankOutcome::kFailed};
+          .outcome = failure.peer_lost ? RankOutcome::kPeerLost : RankOutcome::kFailed,
+          .cause = failure.cause};
 }
 
 // It said that it was done. An exit code that says otherwise is kept: its last checkpoint may be missing.
@@ -55,11 +57,14 @@ RankEnding Silent(const EndingFacts& facts) {
                                    facts.last_line),
             .outcome = RankOutcome::kFailed};
   }
+  const bool for_memory = facts.exit->signal == SIGKILL && facts.oom_kill;
   RankEnding ending{.exit_code = facts.exit->code,
-                    .reason = WithLastLine(ExplainedExit(*facts.exit), facts.last_line),
+                    .reason = WithLastLine(ExplainedExit(*facts.exit, for_memory), facts.last_line),
                     .peer_lost = facts.exit->code == kRankExitPeerLost,
                     .outcome = facts.exit->signal != 0 ? RankOutcome::kKilled : RankOutcome::kFailed};
   if (ending.peer_lost) ending.outcome = RankOutcome::kPeerLost;
+  if (for_memory) ending.cause = FaultCause::kMemory;
+  if (facts.exit->signal == SIGBUS) ending.cause = FaultCause::kData;
   if (ending.exit_code == kRankExitLeaseOver) {
     ending.outcome = RankOutcome::kStopped;
     ending.reason = "ended itself, since its node was cut off and its work might have been given to others";
@@ -104,6 +109,7 @@ RankEnding DescribeEnding(const EndingFacts& facts) {
   // Whatever it says: it ended because it was told to.
   ending.outcome = RankOutcome::kStopped;
   ending.peer_lost = false;
+  ending.cause = FaultCause::kUnknown;
   ending.reason =
       facts.stop == StopStage::kKilled ? "was asked to end, did not in time, and was killed" : "was asked to end";
   return ending;

@@ -21,6 +21,7 @@ struct RankEnding {
   std::string reason;     // a sentence; empty when exit_code is 0
   bool peer_lost = false;
   RankOutcome outcome = RankOutcome::kDone;
+  FaultCause cause = FaultCause::kUnknown;
   bool operator==(const RankEnding&) const = default;
 };
 
@@ -29,6 +30,8 @@ struct EndingFacts {
   std::optional<ExitStatus> exit;
   std::optional<RankReport> last_report;  // the last done, yielded or failure report, if there is one
   std::string last_line;                  // last line of standard error
+  // The kernel's out-of-memory killer was seen to end a process of this node about when this one ended.
+  bool oom_kill = false;
   StopStage stop = StopStage::kNone;      // whether this daemon was ending it
 };
 

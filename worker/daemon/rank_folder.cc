@@ -63,7 +63,8 @@ std::string StoredRankText(const StoredRank& record) {
               {"machine_boot", record.process.machine_boot},
               {"exit_code", record.exit_code},
               {"reason", record.reason},
-              {"peer_lost", record.peer_lost}}  // A reason may quote bytes of a file that are no UTF-8.
+              {"peer_lost", record.peer_lost},
+              {"cause", FaultCauseName(record.cause)}}  // A reason may quote bytes of a file that are no UTF-8.
       .dump(2, ' ', false, json::error_handler_t::replace);
 }
 
@@ -82,6 +83,7 @@ absl::StatusOr<StoredRank> ParseStoredRank(const std::string& text) {
     record.exit_code = value.at("exit_code").get<int32_t>();
     record.reason = value.at("reason").get<std::string>();
     record.peer_lost = value.at("peer_lost").get<bool>();
+    ParseFaultCause(value.value("cause", ""), record.cause);  // not in those of daemons before it was known
     return record;
   } catch (const json::exception& error) {
     return absl::DataLossError(error.what());

@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fault_cause.h"
 #include "common/rank_key.h"
 #include "node/process.h"
 #include "worker/collectives/communicator.h"
@@ -37,6 +38,7 @@ struct StoredRank {
   int32_t exit_code = 0;
   std::string reason;
   bool peer_lost = false;
+  FaultCause cause = FaultCause::kUnknown;
   bool operator==(const StoredRank&) const = default;
 };
 

@@ -56,7 +56,10 @@ RankSupervisor::RankSupervisor(SupervisorOptions options, UniqueFd lock, const C
       ranks_directory_(options_.data_directory + "/ranks"),
       lock_(std::move(lock)),
       clock_(clock),
-      metrics_(metrics) {}
+      metrics_(metrics),
+      oom_kills_(options_.oom_counter) {
+  oom_kills_.Look(clock_.Monotonic());
+}
 
 RankSupervisor::Rank& RankSupervisor::Insert(const RankKey& key, RankPhase phase) {
   changed_ = true;
@@ -200,12 +203,14 @@ std::vector<int> RankSupervisor::WatchedFds() const {
 }
 
 void RankSupervisor::Reap() {
+  oom_kills_.Look(clock_.Monotonic());
   for (auto& [key, rank] : ranks_) {
     if (rank.phase != RankPhase::kRunning || !HasEnded(rank.pidfd)) continue;
     const RankFolder folder = Folder(key);
     End(rank, DescribeEnding({.exit = ReapChild(rank.pidfd),
                               .last_report = FinalReport(folder.report()),
                               .last_line = CleanLine(LastLine(FileEnd(folder.log(), kLastLineBytes))),
+                              .oom_kill = oom_kills_.Recent(clock_.Monotonic()),
                               .stop = rank.stop}));
   }
 }
@@ -220,6 +225,7 @@ void RankSupervisor::End(Rank& rank, const RankEnding& ending) {
   rank.record.exit_code = ending.exit_code;
   rank.record.reason = CleanLine(ending.reason, kReasonBytes);
   rank.record.peer_lost = ending.peer_lost;
+  rank.record.cause = ending.cause;
   Log(StoreRecord(Folder(rank.record.key), rank.record));
   metrics_.CountExit(ending.outcome);
   CountRunning();
@@ -318,7 +324,10 @@ void RankSupervisor::Start(const RankKey& key) {
   absl::StatusOr<LaunchedRank> launched =
       LaunchRank(folder, *config, rank.record.address, rank.socket.get(),
                  {.binary = options_.rank_binary, .lease_file = options_.lease_file(), .user = options_.user});
-  if (!launched.ok()) return Refuse(key, std::string(launched.status().message()));
+  if (!launched.ok()) {
+    const bool disk = absl::IsResourceExhausted(launched.status()) || absl::IsDataLoss(launched.status());
+    return Refuse(key, std::string(launched.status().message()), disk ? FaultCause::kDisk : FaultCause::kUnknown);
+  }
   rank.phase = RankPhase::kRunning;
   rank.record = std::move(launched->record);
   rank.pidfd = std::move(launched->child.pidfd);
@@ -329,11 +338,11 @@ void RankSupervisor::Start(const RankKey& key) {
   spdlog::info("{} runs as process {}", RankKeyText(key), launched->child.pid);
 }
 
-void RankSupervisor::Refuse(const RankKey& key, const std::string& reason) {
+void RankSupervisor::Refuse(const RankKey& key, const std::string& reason, FaultCause cause) {
   const auto found = ranks_.find(key);
   Rank& rank = found != ranks_.end() ? found->second : Insert(key, RankPhase::kListening);
   if (!MakeDirectories(Folder(key).path).ok()) spdlog::warn("cannot keep a record of {}", RankKeyText(key));
-  End(rank, {.exit_code = kRankExitFailure, .reason = reason, .outcome = RankOutcome::kFailed});
+  End(rank, {.exit_code = kRankExitFailure, .reason = reason, .outcome = RankOutcome::kFailed, .cause = cause});
 }
 
 void RankSupervisor::Signal(Rank& rank, StopStage stage) {
@@ -437,6 +446,7 @@ void RankSupervisor::FillStatus(const RankKey& key, Rank& rank, v1::RankStatus& 
     status.set_exit_code(rank.record.exit_code);
     status.set_reason(rank.record.reason);
     status.set_peer_lost(rank.record.peer_lost);
+    status.set_cause(static_cast<v1::FaultCause>(rank.record.cause));
   }
 }
 

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "lynx/v1/cluster.pb.h"
+#include "node/oom_kills.h"
 #include "worker/daemon/allowed_paths.h"
 #include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_ending.h"
@@ -44,6 +45,7 @@ struct SupervisorOptions {
   size_t kept_folders = 50;    // of ranks that are over
   JobUser user;                // whom ranks run as
   AllowedPaths allowed;        // where their data and checkpoints may be
+  std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
 
   std::string lease_file() const { return data_directory + "/lease"; }  // worker/lease_file.h
 };
@@ -112,7 +114,7 @@ class RankSupervisor {
   void Execute(const RankOperation& operation);
   void Listen(const RankKey& key);
   void Start(const RankKey& key);
-  void Refuse(const RankKey& key, const std::string& reason);
+  void Refuse(const RankKey& key, const std::string& reason, FaultCause cause = FaultCause::kUnknown);
   void Signal(Rank& rank, StopStage stage);
   void SetYield(Rank& rank, bool yield);
   void Forget(const RankKey& key);
@@ -130,6 +132,7 @@ class RankSupervisor {
   WorkerMetrics& metrics_;
   std::map<RankKey, Rank> ranks_;
   std::optional<std::map<RankKey, Wanted>> wanted_;  // nullopt: not yet known
+  OomKills oom_kills_;
   bool stopping_ = false;
   bool changed_ = true;  // since the last Fill
 };

@@ -28,11 +28,13 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/rank/cancellation.h"
+#include "worker/rank/caused.h"
 #include "worker/rank/lease_watch.h"
 #include "worker/rank/measure.h"
 #include "worker/rank/measure_device.h"
 #include "worker/rank/measure_gpu_links.h"
 #include "worker/rank/measure_link.h"
+#include "worker/rank/memory_report.h"
 #include "worker/rank/pinning.h"
 #include "worker/rank/rank_backend.h"
 #include "worker/rank/rank_run.h"
@@ -194,18 +196,19 @@ int RunTraining(const Arguments& arguments, char** argv) {
   absl::StatusOr<ReportFile> reports = ReportFile::Open(arguments.report_file);
   if (!reports.ok()) return Fail(reports.status());
   const auto fail = [&](const absl::Status& status) {
-    reports->Append(RankFailure{.reason = std::string(status.message()), .peer_lost = false});
+    reports->Append(RankFailure{.reason = std::string(status.message()), .peer_lost = false, .cause = CauseOf(status)});
     return Fail(status);
   };
   const absl::StatusOr<std::string> text = ReadFile(arguments.config);
   if (!text.ok()) return fail(text.status());
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
-  if (!config.ok()) return fail(Annotate(config.status(), arguments.config));
+  if (!config.ok()) return fail(Caused(Annotate(config.status(), arguments.config), FaultCause::kProgram));
   if (config->device.kind == DeviceKind::kCuda) StartWithCuda(argv);
   if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
       !started.ok()) {
     return fail(started);
   }
+  if (const absl::Status set = ReportWhenMemoryEnds(arguments.report_file); !set.ok()) return fail(set);
   std::optional<LeaseWatch> lease;
   if (!arguments.lease_file.empty()) {
     absl::StatusOr<LeaseFile> file = LeaseFile::OpenToRead(arguments.lease_file);
@@ -214,7 +217,10 @@ int RunTraining(const Arguments& arguments, char** argv) {
   }
   Cancellation cancellation(arguments.yield_file);
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);
-  if (!backend.ok()) return fail(backend.status());
+  if (!backend.ok()) {
+    const bool memory = absl::IsResourceExhausted(backend.status());
+    return fail(Caused(backend.status(), memory ? FaultCause::kMemory : FaultCause::kDevice));
+  }
   return RunRank(*config, arguments.listen_fd, **backend, *reports, cancellation);
 }
 

@@ -17,6 +17,7 @@
 #include "worker/engine/staged_communicator.h"
 #include "worker/model/model_state.h"
 #include "worker/rank/agreement.h"
+#include "worker/rank/caused.h"
 #include "worker/rank/checkpoint_writer.h"
 #include "worker/rank/copy_resume.h"
 #include "worker/rank/copy_writer.h"
@@ -57,11 +58,6 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.idle_timeout = kIdleLimit;
   options.pacing_bytes_per_second = config.pacing_bytes_per_second;
   return options;
-}
-
-// An error that the communicator gives when another rank is gone, silent or gave up.
-bool IsPeerLoss(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
 // Of this rank's states: weights and both moments.
@@ -135,7 +131,7 @@ void AppendTrace(const Training& training, int64_t step) {
 // One step with what is reported of it, and the evaluation that may follow.
 absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_time) {
   const bool tells = training.config.rank == 0;
-  LYNX_ASSIGN_OR_RETURN(StepReport report, training.engine.RunStep(step));
+  LYNX_ASSIGN_OR_RETURN(StepReport report, CausedByCode(training.engine.RunStep(step)));
   report.checkpoint = checkpoint_time;
   report.copied_steps = training.copies.copied_steps();
   report.copies_skipped = training.copies.skipped();
@@ -146,7 +142,7 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   if (tells && !skip_reason.empty()) training.reports.Append(StepSkipped{.step = step, .reason = skip_reason});
   std::optional<EvaluationReport> evaluation;
   if (Evaluates(training.config.spec.train, step + 1)) {
-    LYNX_ASSIGN_OR_RETURN(evaluation, Evaluate(training, step + 1));
+    LYNX_ASSIGN_OR_RETURN(evaluation, CausedByCode(Evaluate(training, step + 1)));
     if (tells) training.reports.Append(*evaluation);
   }
   if (training.log != nullptr) training.log->Add(report, evaluation);
@@ -229,19 +225,20 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
-      OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed));
+      Caused(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
+             FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
-                        ModelState::Create(config.context, coordinates.tp,
-                                           MembersOf(config.context.layout, config.rank, Group::kData).index,
-                                           config.spec.train.seed, backend));
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create({.context = config.context,
-                                                                              .rank = config.rank,
-                                                                              .program = config.program,
-                                                                              .arena = config.arena,
-                                                                              .train = config.spec.train},
-                                                                             backend, between_devices, state,
-                                                                             *dataset));
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, OpenHeldOut(config));
+                        CausedByCode(ModelState::Create(config.context, coordinates.tp,
+                                                        MembersOf(config.context.layout, config.rank, Group::kData).index,
+                                                        config.spec.train.seed, backend)));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                        CausedByCode(Engine::Create({.context = config.context,
+                                                     .rank = config.rank,
+                                                     .program = config.program,
+                                                     .arena = config.arena,
+                                                     .train = config.spec.train},
+                                                    backend, between_devices, state, *dataset)));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, Caused(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
                         Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
   if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
@@ -253,7 +250,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   {
     const CheckpointPatience patience(idle_limit, checkpoint_bytes);
     LYNX_ASSIGN_OR_RETURN(resumed, ResumeFrom(config, run, seat, peer_copies.get(), state, reports));
-    LYNX_RETURN_IF_ERROR(engine->GatherWeights());
+    LYNX_RETURN_IF_ERROR(CausedByCode(engine->GatherWeights()));
   }
   const int64_t first = resumed.steps_done;
   reports.Append(RankReady{.next_step = first,
@@ -314,7 +311,8 @@ int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFil
   const absl::StatusOr<RunEnd> end = Run(config, listen_fd, backend, reports, cancellation);
   if (end.ok()) return *end == RunEnd::kYielded ? kRankExitYielded : kRankExitOk;
   if (cancellation.requested()) return kRankExitCancelled;
-  const RankFailure failure{.reason = std::string(end.status().message()), .peer_lost = IsPeerLoss(end.status())};
+  const RankFailure failure{.reason = std::string(end.status().message()), .peer_lost = IsPeerLoss(end.status()),
+                            .cause = CauseOf(end.status())};
   std::fprintf(stderr, "rank %d: %s\n", config.rank, failure.reason.c_str());
   reports.Append(failure);
   return failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;

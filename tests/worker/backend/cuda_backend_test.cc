@@ -7,6 +7,7 @@
 
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/cuda/stream.h"
 #include "worker/backend/host_view.h"
 
 namespace lynx {
@@ -51,6 +52,15 @@ TEST(CudaBackend, SaysWhatCouldNotBeHad) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("1125899906842624 bytes) for the activation arena on cuda:0"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("8.0 GiB are free"));
+}
+
+// What a rank's failure is attributed to goes by the code.
+TEST(CudaBackend, TellsAFailedDeviceFromOtherErrors) {
+  EXPECT_EQ(cuda::StatusOf(cudaErrorMemoryAllocation, "an op").code(), absl::StatusCode::kResourceExhausted);
+  for (const cudaError_t error : {cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorHardwareStackError, cudaErrorDevicesUnavailable}) {
+    EXPECT_EQ(cuda::StatusOf(error, "an op").code(), absl::StatusCode::kAborted);
+  }
+  EXPECT_EQ(cuda::StatusOf(cudaErrorInvalidValue, "an op").code(), absl::StatusCode::kInternal);
 }
 
 TEST(CudaBackend, TellsHowMuchMemoryIsFree) {

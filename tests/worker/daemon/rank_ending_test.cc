@@ -25,6 +25,19 @@ TEST(DescribeEnding, ChildrenByExitStatusAndReport) {
   EXPECT_EQ(DescribeEnding({.exit = ExitStatus{3, 0}}).outcome, RankOutcome::kPeerLost);
 }
 
+TEST(DescribeEnding, TellsTheCauseWhereItIsKnown) {
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{1, 0}, .last_report = RankFailure{"no room", false, FaultCause::kMemory}}).cause,
+            FaultCause::kMemory);
+  const RankEnding killed = DescribeEnding({.exit = ExitStatus{137, 9}, .oom_kill = true});
+  EXPECT_EQ(killed.cause, FaultCause::kMemory);
+  EXPECT_EQ(killed.reason, "killed by signal 9 (Killed): the kernel's out-of-memory killer ended a process of this node at that moment");
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}}).cause, FaultCause::kUnknown);
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{139, 11}, .oom_kill = true}).cause, FaultCause::kUnknown) << "not how it kills";
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{135, 7}}).cause, FaultCause::kData);
+  EXPECT_EQ(DescribeEnding({.exit = ExitStatus{137, 9}, .oom_kill = true, .stop = StopStage::kKilled}).cause, FaultCause::kUnknown)
+      << "by this daemon";
+}
+
 TEST(DescribeEnding, ASuccessThatIsNoneIsAFailure) {
   const RankEnding silent = DescribeEnding({.exit = ExitStatus{0, 0}});
   EXPECT_EQ(silent.exit_code, kRankExitFailure);

@@ -96,6 +96,26 @@ TEST_F(WorkerTest, ADaemonThatCannotKeepCopiesGoesWithout) {
   EXPECT_NE(DaemonLog().find("keeps no copies of ranks' states in memory"), std::string::npos) << DaemonLog();
 }
 
+// What the kernel counts tells a rank that it ended for want of memory from one that somebody killed.
+TEST_F(WorkerTest, ARankThatIsKilledForMemoryIsToldFromOneThatIsKilled) {
+  const std::string counter = folder_ + "/memory.events";
+  ASSERT_TRUE(WriteFileDurably(counter, "oom 1\noom_kill 4\n").ok());
+  StartDaemon({"--oom-counter", counter});
+  const auto ended = [](int64_t generation) {
+    return [generation](const Told& told) { return InPhase(told, generation, 0, v1::RANK_PHASE_EXITED); };
+  };
+  kill(RunRank(MakeAssignment("j1", 1, 0)), SIGKILL);
+  ASSERT_TRUE(cluster_.WaitUntil("EXITED", ended(1)));
+  EXPECT_EQ(StatusOf(cluster_.told(), 1, 0)->cause(), v1::FAULT_CAUSE_UNKNOWN);
+  const pid_t second = RunRank(MakeAssignment("j1", 2, 0));
+  ASSERT_TRUE(WriteFileDurably(counter, "oom 2\noom_kill 5\n").ok());
+  kill(second, SIGKILL);
+  ASSERT_TRUE(cluster_.WaitUntil("EXITED", ended(2)));
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 2, 0);
+  EXPECT_EQ(status.cause(), v1::FAULT_CAUSE_MEMORY);
+  EXPECT_NE(status.reason().find("out-of-memory killer"), std::string::npos) << status.reason();
+}
+
 TEST_F(WorkerTest, TheRankGetsTheVerySocketThatWasReported) {
   StartDaemon();
   RunRank(MakeAssignment("j1", 1, 0));

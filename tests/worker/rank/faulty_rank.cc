@@ -6,6 +6,7 @@
 // The faults are listed below. STEP is 0-based; of a checkpoint it is the number of steps done.
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "common/check.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/rank/cancellation.h"
+#include "worker/rank/memory_report.h"
 #include "worker/rank/rank_run.h"
 
 namespace lynx {
@@ -42,11 +44,13 @@ enum class Fault : uint8_t {
   kStopForward,        // stopped (SIGSTOP) where kKillForward is killed
   kNanLoss,            // the loss that it finds is not a number
   kInfiniteGradient,   // one of its gradients is infinite
+  kExhaustMemory,      // allocates more than the process may have
+  kRefuseMemory,       // gets no arena
 };
 constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
                                     "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
                                     "stop-forward",
-                                    "nan-loss",     "infinite-gradient"};
+                                    "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory"};
 
 Fault fault;
 int64_t fault_step = 0;
@@ -65,15 +69,33 @@ Function* Next(const char* name) {
   return found;
 }
 
+// What the process has from now on is little more than it has.
+void ExhaustMemory() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (64 << 20);
+  const rlimit limit{most, most};
+  LYNX_CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  static std::string eaten;
+  eaten.resize(128 << 20);
+  LYNX_CHECK(false && "there was memory");
+}
+
 std::string CheckpointName() { return absl::StrFormat("step-%08d", fault_step); }
 
 class FaultyBackend : public cpu::CpuBackend {
  public:
+  absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override {
+    constexpr int64_t kTooMuch = int64_t{1} << 50;
+    const bool refused = fault == Fault::kRefuseMemory && what == "activation arena";
+    return CpuBackend::Allocate(refused ? Bytes(kTooMuch) : bytes, what);
+  }
   void LinearForward(const float* x, const float* w, const float* bias, int64_t n, int64_t in, int64_t out,
                      float* y) override {
     if (In(Fault::kKillCollective)) send_is_fatal = true;
     if (In(Fault::kKillForward) && ++calls_ == 2) Die();
     if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
+    if (In(Fault::kExhaustMemory)) ExhaustMemory();
     CpuBackend::LinearForward(x, w, bias, n, in, out, y);
   }
   void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override {
@@ -121,6 +143,7 @@ int Main(int argc, char** argv) {
   absl::StatusOr<ReportFile> reports = ReportFile::Open(argv[6]);
   const absl::StatusOr<RankConfig> config = ParseRankConfig(ReadFile(argv[2]));
   LYNX_CHECK(reports.ok() && config.ok());
+  LYNX_CHECK(ReportWhenMemoryEnds(argv[6]).ok());
   Cancellation cancellation;
   MakeCpuBackend(config->threads);  // for what it sets up in this process
   FaultyBackend backend;

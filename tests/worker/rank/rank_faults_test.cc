@@ -176,5 +176,46 @@ TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
   }
 }
 
+// Where no byte is left for an error's text, it says so all the same, and what to do about it is known by the cause.
+TEST(RankFaults, ARankWithoutMemorySaysSo) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"exhaust-memory", 3}}});
+  EXPECT_EQ(ranks.ExitCode(1), kRankExitFailure) << ranks.Log(1);
+  const auto own = Only<RankFailure>(ranks.Reports(1));
+  ASSERT_EQ(own.size(), 1u) << ranks.Log(1);
+  EXPECT_THAT(own[0].reason, HasSubstr("the process ran out of memory"));
+  EXPECT_EQ(own[0].cause, FaultCause::kMemory);
+  EXPECT_FALSE(own[0].peer_lost);
+  for (const int rank : {0, 2, 3}) {
+    EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_EQ(failures[0].cause, FaultCause::kUnknown);
+  }
+}
+
+// What the arena wants is more than there can be.
+TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"refuse-memory", 0}}});
+  EXPECT_EQ(ranks.ExitCode(2), kRankExitFailure) << ranks.Log(2);
+  const auto own = Only<RankFailure>(ranks.Reports(2));
+  ASSERT_EQ(own.size(), 1u) << ranks.Log(2);
+  EXPECT_THAT(own[0].reason, AllOf(HasSubstr("cannot allocate"), HasSubstr("activation arena")));
+  EXPECT_EQ(own[0].cause, FaultCause::kMemory);
+}
+
+TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps, [&](RankConfig& config) { config.spec.data.path = folder.path() + "/none"; }));
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+    ranks.ExitCode(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    // Some may be told first that others have given up.
+    EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kData) << failures[0].reason;
+  }
+}
+
 }  // namespace
 }  // namespace lynx

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -82,10 +83,26 @@ std::string CpuBackend::Name() const {
 
 }  // namespace cpu
 
+namespace {
+
+// OpenBLAS asks for its buffer with the first large product and, if there is no memory, asks again for ever: it is to have it before
+// anything else is allocated, so that memory that is short is noticed where an error can be given.
+void TakeBlasMemory() {
+  constexpr int kSize = 256;
+  const std::vector<float> ones(size_t{kSize} * kSize, 1.0f);
+  std::vector<float> product(ones.size());
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1.0f, ones.data(), kSize, ones.data(), kSize, 0.0f,
+              product.data(), kSize);
+  LYNX_CHECK(product.back() == kSize);
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> MakeCpuBackend(int threads) {
   LYNX_CHECK(threads >= 1);
   openblas_set_num_threads(threads);
   cpu::FlushDenormalsToZero();
+  TakeBlasMemory();
   return std::make_unique<cpu::CpuBackend>();
 }
 

@@ -37,6 +37,7 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
   const auto size = static_cast<size_t>(bytes.value);
   void* memory = nullptr;
   if (const cudaError_t error = cudaMalloc(&memory, size); error != cudaSuccess) {
+    if (error != cudaErrorMemoryAllocation) return StatusOf(error, absl::StrCat("allocating ", FormatBytes(bytes), " for ", what));
     size_t free_bytes = 0, total_bytes = 0;
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     cudaGetLastError();  // it has been seen

@@ -10,7 +10,17 @@ absl::Status StatusOf(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string text =
       absl::StrCat("CUDA: ", what, ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
-  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::ResourceExhaustedError(text);
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorDevicesUnavailable:
+      return absl::AbortedError(text);
+    default:
+      return absl::InternalError(text);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> Stream::Create() {

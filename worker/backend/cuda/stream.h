@@ -18,7 +18,8 @@
 
 namespace lynx::cuda {
 
-// What CUDA calls an error, as a status: ResourceExhausted where memory is short, else Internal. `what`: being done.
+// What CUDA calls an error, as a status: ResourceExhausted where memory is short, Aborted where the device has
+// failed, else Internal. `what`: being done.
 absl::Status StatusOf(cudaError_t error, const std::string& what);
 
 class Stream {

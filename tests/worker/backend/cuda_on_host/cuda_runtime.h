@@ -92,7 +92,11 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
-  cudaErrorNotReady = 600
+  cudaErrorDevicesUnavailable = 46,
+  cudaErrorECCUncorrectable = 214,
+  cudaErrorNvlinkUncorrectable = 220,
+  cudaErrorNotReady = 600,
+  cudaErrorHardwareStackError = 714
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum {

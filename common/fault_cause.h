@@ -1,0 +1,45 @@
+// FaultCause: what the rank that failed, or the daemon that saw it end, knows of why. Whose fault it was is the server's to say
+// (server/attribution.h). Thread-safe.
+#ifndef LYNX_COMMON_FAULT_CAUSE_H_
+#define LYNX_COMMON_FAULT_CAUSE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lynx {
+
+// Kept as a number in messages: append only.
+enum class FaultCause : uint8_t {
+  kUnknown,
+  kMemory,   // of the device or the machine: an allocation was refused, or the kernel ended the process for want of it
+  kData,     // the training or validation data cannot be read, or are not what they should be
+  kDisk,     // of the node: the rank's own files cannot be written
+  kDevice,   // the device has failed: an uncorrectable error, or it is gone
+  kProgram,  // the job or its program: it would fail anywhere
+};
+inline constexpr int kFaultCauseCount = 6;
+
+namespace internal {
+inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory", "data",
+                                                                               "disk",    "device", "program"};
+}  // namespace internal
+
+inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }
+inline bool ParseFaultCause(const std::string& text, FaultCause& cause) {
+  for (size_t i = 0; i < internal::kFaultCauseNames.size(); ++i) {
+    if (text != internal::kFaultCauseNames[i]) continue;
+    cause = static_cast<FaultCause>(i);
+    return true;
+  }
+  return false;
+}
+// From a message; what this version does not know is kUnknown.
+constexpr FaultCause FaultCauseOfNumber(int number) {
+  return number >= 0 && number < kFaultCauseCount ? static_cast<FaultCause>(number) : FaultCause::kUnknown;
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_COMMON_FAULT_CAUSE_H_

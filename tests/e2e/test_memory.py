@@ -1,0 +1,87 @@
+"""A job that runs out of memory is planned again with less of it, and its losses are the same to the bit."""
+
+import csv
+import resource
+import time
+
+from cluster import ClusterTest
+
+# Large activations beside small states: with nothing recomputed they take several times what they take with everything recomputed.
+SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout: 0.1}"
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class MemoryTest(ClusterTest):
+    nodes = 1
+    devices = 1
+
+    def large_job(self, name, steps):
+        path = self.job_file(name=name, steps=steps, ranks=1, tp=1, pp=1, every=1, max_restarts=6)
+        lines = path.read_text().splitlines()
+        at = next(i for i, line in enumerate(lines) if line.startswith("model:"))
+        text = "\n".join(lines[:at] + [SHAPE] + lines[at + 1:]) + "\n"
+        path.write_text(text.replace("microBatch: 2", "microBatch: 8"))
+        return path
+
+    def losses(self, job):
+        path = self.home / "server" / "jobs" / job / "checkpoints" / f"metrics-{job}" / "metrics.csv"
+        with open(path, newline="") as file:
+            return [(row["step"], row["loss"]) for row in csv.DictReader(file)]
+
+    def data_bytes(self, pid):
+        """What the process has of private memory that it may write; 0 when it is gone."""
+        try:
+            with open(f"/proc/{pid}/status") as file:
+                return next((int(line.split()[1]) * KIB for line in file if line.startswith("VmData:")), 0)
+        except OSError:
+            return 0
+
+    def run_undisturbed(self):
+        """The job's page, its arena, and the most that its rank was seen to have."""
+        job = self.submit(self.large_job("undisturbed", 3))
+        most = 0
+        while self.get(job)["state"] not in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED"):
+            most = max([most] + [self.data_bytes(pid) for pid in self.rank_pids()])
+            time.sleep(0.1)
+        self.await_state(job, "SUCCEEDED")
+        arena = self.arena(job)
+        self.assertGreater(arena, 200 * MIB, "else little depends on it")
+        self.assertGreater(most, arena)
+        return job, arena, most
+
+    def arena(self, job):
+        return int(self.get(job)["plan"]["stages"][0]["arenaBytes"])
+
+    def limit_ranks(self, limit):
+        """What the worker daemon starts from now on may not have more."""
+        resource.prlimit(self.daemon("node0.worker")["pid"], resource.RLIMIT_DATA, (limit, limit))
+
+    def reasons(self, page, kind):
+        return [event["reason"] for event in page["events"] if event["kind"] == kind]
+
+    def test_a_rank_that_may_have_less_than_its_plan(self):
+        undisturbed, arena, most = self.run_undisturbed()
+        self.limit_ranks(most - arena * 3 // 10)
+        job = self.submit(self.large_job("limited", 3))
+        page = self.await_state(job, "SUCCEEDED", timeout=120)
+        forced, changed = self.reasons(page, "replan-forced"), self.reasons(page, "replanned")
+        self.assertGreaterEqual(len(forced), 1, page["events"])
+        self.assertEqual(len(changed), len(forced))
+        self.assertRegex(forced[0], r"^out_of_memory: rank 0 on node \S+: cannot allocate .* counts as having .* for this job, "
+                                    r"10% less than the .* that the plan took there; plans for 1 device in place of tp1 pp1 dp1")
+        self.assertRegex(changed[0], r"^out_of_memory: tp1 pp1 dp1 .* replaces tp1 pp1 dp1 .*, which did not fit; a change takes about")
+        self.assertEqual(page["restarts"], len(forced))
+        self.assertLess(self.arena(job), arena)
+        self.assertEqual(page["memoryLimits"][0]["times"], len(forced))
+        self.assertEqual(self.losses(job), self.losses(undisturbed), "what is recomputed changes no bit")
+        self.assertRegex(self.metrics("server"), r'lynx_job_replans_total\{[^}]*"forced"[^}]*\} [1-9]')
+        print(f"\nout of memory {len(forced)} times; the arena went from {arena >> 20} MiB to {self.arena(job) >> 20} MiB")
+
+    def test_a_job_that_nothing_fits(self):
+        _, arena, most = self.run_undisturbed()
+        self.limit_ranks(most - arena + 40 * MIB)
+        job = self.submit(self.large_job("impossible", 3))
+        page = self.await_state(job, "FAILED", timeout=120)
+        self.assertRegex(page["reason"], r"^ran out of memory \d times on devices of model .*, which count as having .*, and no plan fits "
+                                         r"that: .*; free memory on these nodes, or give the job more ranks")
+        self.assertLess(page["restarts"], 6, "the budget is not spent")

@@ -1,0 +1,36 @@
+#include "worker/rank/caused.h"
+
+#include <gtest/gtest.h>
+
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+TEST(Caused, TravelsWithAStatus) {
+  const absl::Status status = Caused(absl::NotFoundError("no text"), FaultCause::kData);
+  EXPECT_EQ(CauseOf(status), FaultCause::kData);
+  EXPECT_EQ(status.message(), "no text");
+  EXPECT_EQ(CauseOf(Caused(status, FaultCause::kDevice)), FaultCause::kData) << "what is known first";
+  EXPECT_EQ(CauseOf(Caused(absl::StatusOr<int>(absl::NotFoundError("")), FaultCause::kData).status()), FaultCause::kData);
+  EXPECT_EQ(*Caused(absl::StatusOr<int>(7), FaultCause::kData), 7);
+}
+
+TEST(Caused, ALostPeerHasNone) {
+  EXPECT_EQ(CauseOf(Caused(absl::UnavailableError("rank 1 is gone"), FaultCause::kData)), FaultCause::kUnknown);
+  EXPECT_EQ(CauseOf(Caused(absl::OkStatus(), FaultCause::kData)), FaultCause::kUnknown);
+}
+
+TEST(Caused, CodesOfTheBackendTell) {
+  EXPECT_EQ(CauseOf(CausedByCode(absl::ResourceExhaustedError("arena"))), FaultCause::kMemory);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::AbortedError("ECC"))), FaultCause::kDevice);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::FailedPreconditionError("arena of 3"))), FaultCause::kProgram);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::OutOfRangeError("the loss is nan"))), FaultCause::kProgram);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::InternalError("?"))), FaultCause::kUnknown);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
+  // A code outlives what is put before the message on its way.
+  EXPECT_EQ(CauseOf(CausedByCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
+}
+
+}  // namespace
+}  // namespace lynx
