@@ -109,6 +109,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
       continue;
     }
     unfinished_.insert(id);
+    for (const NodeId& node : job.record.excluded) unused_by_[node][id] = wall;
     switch (job.record.state) {
       case JobState::kPlanning:
         SetState(job, JobState::kQueued, "server-restarted", "the server restarted; the job is planned again");
@@ -247,6 +248,12 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   view.last_seen = node.seen;
   view.profile = node.agent.profile;
   view.conditions = node.agent.conditions;
+  if (const auto unused = unused_by_.find(name); unused != unused_by_.end()) {
+    for (const auto& [id, since] : unused->second) {
+      view.conditions.push_back({.kind = "excluded", .message = absl::StrCat("job ", NameText(jobs_.at(id)), " does not use this node, as its onFailure says"),
+                                 .since = since});
+    }
+  }
   for (const JobId& id : node.jobs) {
     view.jobs.push_back(id);
     for (const RankRecord& rank : jobs_.at(id).record.ranks) view.devices_used += rank.where.node == name ? 1 : 0;

@@ -35,6 +35,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -43,6 +44,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/attribution.h"
 #include "server/availability.h"
 #include "server/events.h"
 #include "server/job.h"
@@ -179,6 +181,7 @@ class Controller {
     FaultCause cause = FaultCause::kUnknown;
     bool during_stop = false;     // failed after the stop had begun
     bool gave_way = false;        // as it was asked to
+    bool forgotten = false;       // its process went with its machine or daemon
     int32_t exit_code = 0;
     std::string reason;
     int64_t order = 0;            // of the failure among those of the job
@@ -309,7 +312,6 @@ class Controller {
   std::vector<NodeDevices> StillThere(const std::vector<DeviceRef>& held, DeviceKind kind, const Job& job) const;
   bool TakesRanks(const Node& node, bool cordoned) const;
   static NodeDevices DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted);
-  const FailureRule* RuleFor(const Job& job, int32_t rank) const;
   std::vector<NodeShare> SharesOf(const Job& job, size_t first, int32_t nodes) const;
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   void LeaveNodes(Job& job);
@@ -398,6 +400,12 @@ class Controller {
   std::string LessMemoryText(const Job& job, const Plan& plan) const;
   void FailForMemory(Job& job, const std::string& reason);
 
+  // controller_faults.cc: whose fault a failure was
+  RankFailureFacts FactsOf(const Job& job, int32_t rank) const;
+  Attributed Blame(Job& job, int32_t rank);
+  const FailureRule* RuleFor(const Job& job, int32_t rank) const;
+  void ExcludeNode(Job& job, const NodeId& node);
+
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);
   void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
@@ -416,7 +424,8 @@ class Controller {
   void BeginStop(Job& job, StopKind kind, const std::string& event_kind, const std::string& reason);
   void CheckStopped(Job& job);
   void EndGeneration(Job& job);
-  void ExcludeNode(Job& job, const NodeId& node);
+  void EndFailed(Job& job);
+  bool MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason);
   void Restart(Job& job, const std::string& reason);
   // False: the generation that is over trained nothing, and the next one must wait a little.
   bool PauseIsOver(Job& job, bool fruitless);
@@ -491,6 +500,9 @@ class Controller {
   std::map<int64_t, NodeId> streams_;  // of admitted streams
   std::set<NodeId> gpu_nodes_;         // that have reported GPUs
   std::map<uint64_t, NodeId> ring_;    // nodes that can be witnesses, scattered; those that follow a node are its own
+  // By node: jobs that do not use it (JobRecord::excluded) and have not ended, and since when, by the wall clock.
+  std::map<NodeId, std::map<JobId, Nanos>> unused_by_;
+  std::deque<RankFailureFacts> faults_;  // the newest last
   Nanos began_;                        // monotonic: this server
   RankLogs logs_;
   int64_t last_submission_ = 0;

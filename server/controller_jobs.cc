@@ -464,6 +464,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.replanning.began = now_;
   job.replanning.steps_done = 0;
   job.failures = 0;
+  job.restart_at = Nanos(0);
   job.stop_deadline = job.yield_deadline = job.stopping_since = Nanos(0);
   job.listen_deadline = now_ + options_.listen_timeout;
   SetState(job, JobState::kStarting, kind, Makes(Mistake::kStartSilently) ? "" : reason);
@@ -488,6 +489,10 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   JobRecord& record = job.record;
   Dequeue(job);
   unfinished_.erase(record.id);
+  for (const NodeId& node : record.excluded) {
+    const auto unused = unused_by_.find(node);
+    if (unused != unused_by_.end() && unused->second.erase(record.id) > 0 && unused->second.empty()) unused_by_.erase(unused);
+  }
   EndReplanning(job);
   record.trained = job.trained_before = Trained(job);
   LeaveNodes(job);

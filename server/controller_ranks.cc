@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
@@ -20,7 +19,6 @@ constexpr int kExitTerminated = 128 + 15;
 constexpr int kExitKilled = 128 + 9;
 constexpr int kExitYielded = 5;
 constexpr size_t kLogLinesInReason = 3;
-constexpr size_t kLogLinesMatched = 50;  // by rules of onFailure
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
 std::string RankText(const JobRecord& record, int32_t rank) {
@@ -153,6 +151,7 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
       const bool had_process = live.phase == RankPhase::kRunning || live.phase == RankPhase::kExited || live.started;
       const bool moved = record.port > 0 && (record.port != seen.port || record.host != seen.host);
       if (had_process && !record.finished) {
+        live.forgotten = true;
         RankFailed(job, rank, {kForgotten}, false);
       } else if (moved && !record.finished) {
         RankFailed(job, rank, {"its worker daemon restarted while the job was starting"}, false);
@@ -175,10 +174,11 @@ void Controller::ObserveRank(Job& job, int32_t rank, const RankObservation& seen
 void Controller::ObserveMissing(Job& job, const Node& node) {
   for (size_t r = 0; r < job.ranks.size() && !IsStopping(job); ++r) {
     const RankRecord& record = job.record.ranks[r];
-    const LiveRank& live = job.ranks[r];
+    LiveRank& live = job.ranks[r];
     const bool was_there = live.phase.has_value() || live.started || record.port > 0;
     const RankKey key{job.record.id, job.record.generation, static_cast<int32_t>(r)};
     if (record.where.node != node.name || !was_there || record.finished || node.ranks.contains(key)) continue;
+    live.forgotten = true;
     RankFailed(job, key.rank, {kForgotten}, false);
   }
 }
@@ -374,32 +374,53 @@ void Controller::EndGeneration(Job& job) {
     if (job.makes_room) ++record.preemptions;
     return Requeue(job, job.makes_room ? "preempted" : "held", record.stop_reason);
   }
+  EndFailed(job);
+}
+
+// A rank or a node has failed.
+void Controller::EndFailed(Job& job) {
+  JobRecord& record = job.record;
   int32_t rank = 0;
   const LiveRank* culprit = Culprit(job, rank);
   const std::string reason = culprit != nullptr ? FailureText(job, rank) : record.stop_reason;
-  // A rank that refuses its data or its program before it ever trained would refuse it again.
-  const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
   const bool out_of_memory = culprit != nullptr && culprit->cause == FaultCause::kMemory;
-  const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
-                        !out_of_memory && record.generation == Generation(1) && record.best_steps == 0;
-  if (hopeless || (rule != nullptr && rule->action == FailureAction::kFail)) {
-    EndJob(job, JobState::kFailed, "failed", rule == nullptr ? reason : absl::StrCat(reason, "; onFailure says that it is not to be tried again"));
-    return;
-  }
-  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
   const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
-  if (charge > record.spec->max_restarts) {
-    record.restart_charge = charge;
-    EndJob(job, JobState::kFailed, "failed",
-           absl::StrCat(reason, "; after ", record.restarts, " restarts the budget, max_restarts ",
-                        record.spec->max_restarts, ", is spent (a restart without a new step counts twice)"));
-    return;
+  if (job.restart_at == Nanos(0)) {  // else all this has been decided, and only the pause is not over
+    const Attributed attributed = culprit == nullptr ? Attributed{} : Blame(job, rank);
+    if (!MayGoOn(job, rank, culprit, attributed, reason)) return;
+    if (charge > record.spec->max_restarts) {
+      record.restart_charge = charge;
+      EndJob(job, JobState::kFailed, "failed",
+             absl::StrCat(reason, "; after ", record.restarts, " restarts the budget, max_restarts ", record.spec->max_restarts,
+                          ", is spent (a restart without a new step counts twice)"));
+      return;
+    }
   }
   if (!PauseIsOver(job, fruitless)) return;
   record.restart_charge = charge;
   if (out_of_memory) NoteMemoryEnds(job, rank);
   Restart(job, reason);
+}
+
+// False: the job has ended, since no restart helps or none is wanted.
+bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason) {
+  const JobRecord& record = job.record;
+  const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
+  // A rank that refuses its data or its program before it ever trained would refuse it again.
+  const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
+                        culprit->cause != FaultCause::kMemory && record.generation == Generation(1) && record.best_steps == 0;
+  const bool refused = rule != nullptr && rule->action == FailureAction::kFail;
+  const bool again = rule == nullptr && attributed.again;
+  if (hopeless || refused || again) {
+    const std::string why = refused ? "; onFailure says that it is not to be tried again"
+                            : again ? absl::StrCat("; attributed to ", AttributionName(attributed.to), ": ", attributed.why, "; no restart helps")
+                                    : "";
+    EndJob(job, JobState::kFailed, "failed", absl::StrCat(reason, why));
+    return false;
+  }
+  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
+  return true;
 }
 
 bool Controller::PauseIsOver(Job& job, bool fruitless) {
@@ -431,27 +452,6 @@ bool Controller::NodesServe(const Job& job) const {
              return d.index == rank.where.device && d.kind == KindOf(job);
            });
   });
-}
-
-// The first that is for this rank's failure; nullptr: none.
-const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
-  const LiveRank& live = job.ranks[static_cast<size_t>(rank)];
-  const std::vector<std::string> lines = logs_.LastOf({job.record.id, job.record.generation, rank}, kLogLinesMatched);
-  const auto holds = [&](const std::string& text) {
-    return absl::StrContains(live.reason, text) ||
-           std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return absl::StrContains(line, text); });
-  };
-  for (const FailureRule& rule : job.record.spec->on_failure) {
-    if (rule.log.empty() ? live.phase == RankPhase::kExited && live.exit_code == rule.exit_code : holds(rule.log)) return &rule;
-  }
-  return nullptr;
-}
-
-void Controller::ExcludeNode(Job& job, const NodeId& node) {
-  std::vector<NodeId>& excluded = job.record.excluded;
-  if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return;
-  excluded.push_back(node);
-  AddEvent(job, "node-excluded", absl::StrCat("node ", node.value, " is not used for this job any more, as onFailure says"));
 }
 
 void Controller::Restart(Job& job, const std::string& reason) {

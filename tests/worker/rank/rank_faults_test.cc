@@ -176,16 +176,22 @@ TEST(RankFaults, AStepThatIsNotFiniteIsLeftOutAlikeOnAllRanksAndInEveryRun) {
   }
 }
 
+// What a rank that ended by its own fault said of it.
+RankFailure OwnFault(RankProcesses& ranks, int rank) {
+  EXPECT_EQ(ranks.ExitCode(rank), kRankExitFailure) << ranks.Log(rank);
+  const auto failures = Only<RankFailure>(ranks.Reports(rank));
+  EXPECT_EQ(failures.size(), 1u) << ranks.Log(rank);
+  return failures.empty() ? RankFailure{} : failures.front();
+}
+
 // Where no byte is left for an error's text, it says so all the same, and what to do about it is known by the cause.
 TEST(RankFaults, ARankWithoutMemorySaysSo) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"exhaust-memory", 3}}});
-  EXPECT_EQ(ranks.ExitCode(1), kRankExitFailure) << ranks.Log(1);
-  const auto own = Only<RankFailure>(ranks.Reports(1));
-  ASSERT_EQ(own.size(), 1u) << ranks.Log(1);
-  EXPECT_THAT(own[0].reason, HasSubstr("the process ran out of memory"));
-  EXPECT_EQ(own[0].cause, FaultCause::kMemory);
-  EXPECT_FALSE(own[0].peer_lost);
+  const RankFailure own = OwnFault(ranks, 1);
+  EXPECT_THAT(own.reason, HasSubstr("the process ran out of memory"));
+  EXPECT_EQ(own.cause, FaultCause::kMemory);
+  EXPECT_FALSE(own.peer_lost);
   for (const int rank : {0, 2, 3}) {
     EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
@@ -198,11 +204,9 @@ TEST(RankFaults, ARankWithoutMemorySaysSo) {
 TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
   const TestFolder folder;
   RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{2, {"refuse-memory", 0}}});
-  EXPECT_EQ(ranks.ExitCode(2), kRankExitFailure) << ranks.Log(2);
-  const auto own = Only<RankFailure>(ranks.Reports(2));
-  ASSERT_EQ(own.size(), 1u) << ranks.Log(2);
-  EXPECT_THAT(own[0].reason, AllOf(HasSubstr("cannot allocate"), HasSubstr("activation arena")));
-  EXPECT_EQ(own[0].cause, FaultCause::kMemory);
+  const RankFailure own = OwnFault(ranks, 2);
+  EXPECT_THAT(own.reason, AllOf(HasSubstr("cannot allocate"), HasSubstr("activation arena")));
+  EXPECT_EQ(own.cause, FaultCause::kMemory);
 }
 
 TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {

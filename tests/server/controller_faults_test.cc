@@ -1,0 +1,112 @@
+// Whose fault failures were: what is said of them, and what follows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/controller_steps.h"
+
+namespace lynx {
+namespace {
+
+using ::lynx::testing::Cluster;
+using ::lynx::testing::kFour;
+using ::lynx::testing::kOne;
+using ::lynx::testing::MakeSpec;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+// On two nodes.
+void FourRanks(Cluster& cluster, JobId& job, std::vector<FailureRule> rules = {}) {
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  JobSpec spec = MakeSpec("gpt", 4, 4);
+  spec.max_restarts = 9;
+  spec.on_failure = std::move(rules);
+  job = cluster.Run(spec, kFour);
+}
+
+TEST(ControllerFaults, AFaultThatIsAttributedIsAnEvent) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.StepAll(job, 0);
+  cluster.Say(job, 2, RankFault{"CUDA: an op: cudaErrorECCUncorrectable", false, FaultCause::kDevice});
+  EXPECT_THAT(cluster.Kinds(job), HasSubstr("rank-lost fault restarting"));
+  EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
+            "the failure of rank 2 is attributed to node n1: its device has failed");
+  cluster.AllReady(job);
+  cluster.StepAll(job, 1);
+  cluster.Exit(job, 2, 137);
+  EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost restarting")) << "nobody knows who killed it";
+}
+
+TEST(ControllerFaults, ACrashThatFollowsTheJobToAnotherNodeFailsIt) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 0, 139);
+  ASSERT_EQ(cluster.State(job), JobState::kStarting);
+  cluster.AllReady(job);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 1, 139);  // the same node: it may be at fault
+  cluster.Advance(3);  // it brought no new step
+  ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
+  cluster.AllReady(job);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 3, 139);
+  EXPECT_EQ(cluster.State(job), JobState::kFailed);
+  EXPECT_THAT(cluster.Record(job).reason,
+              HasSubstr("rank 3 on node n1 was killed by signal 11; attributed to code: it has ended so before, in step 1, on another node; no "
+                        "restart helps"));
+}
+
+TEST(ControllerFaults, ARuleOfTheJobComesBeforeAttribution) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job, {{.exit_code = 139, .action = FailureAction::kRetry}});
+  for (const int32_t rank : {0, 3}) {
+    cluster.StepAll(job, 0);
+    cluster.Exit(job, rank, 139);
+    cluster.Advance(3);
+    ASSERT_EQ(cluster.State(job), JobState::kStarting);
+    cluster.AllReady(job);
+  }
+}
+
+// Each node that a job does not use says so, until the job ends.
+TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
+  Cluster cluster;
+  for (int i = 0; i < 18; ++i) cluster.AddNode("n" + std::to_string(i), 1);
+  JobSpec spec = MakeSpec("gpt", 1, 1);
+  spec.max_restarts = 40;
+  spec.on_failure = {{.exit_code = 9, .action = FailureAction::kExcludeNode}};
+  const JobId job = cluster.Run(spec, kOne);
+  std::string first = cluster.NodeOfRank(job, 0), last;
+  for (int i = 0; i < 17; ++i) {
+    cluster.StepAll(job, i);
+    last = cluster.NodeOfRank(job, 0);
+    cluster.Exit(job, 0, 9);
+    ASSERT_EQ(cluster.State(job), JobState::kStarting) << i;
+    cluster.AllReady(job);
+  }
+  EXPECT_EQ(cluster.Record(job).excluded.size(), 16u);
+  EXPECT_EQ(cluster.NodeOfRank(job, 0), last);
+  EXPECT_THAT(cluster.Kinds(job), HasSubstr("node-kept"));
+  const auto excluded = [&] {
+    const std::vector<NodeCondition> conditions = cluster.controller().ViewOf(NodeId(first)).conditions;
+    return conditions.empty() ? std::string() : conditions.front().kind + ": " + conditions.front().message;
+  };
+  EXPECT_EQ(excluded(), "excluded: job gpt (" + job.value + ") does not use this node, as its onFailure says");
+  cluster.RestartServer();
+  cluster.AttachAgent(first);
+  EXPECT_THAT(excluded(), HasSubstr("does not use this node"));
+  cluster.Cancel(job);
+  for (int i = 0; i < 18; ++i) cluster.AttachWorker("n" + std::to_string(i));
+  cluster.Settle();
+  cluster.ReportAll();
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_EQ(excluded(), "");
+}
+
+}  // namespace
+}  // namespace lynx
