@@ -165,6 +165,7 @@ void Controller::AddEvent(Job& job, const std::string& kind, const std::string& 
                  .reason = reason};
   notices_[job.record.id].push_back(event);
   effects_.push_back(InsertEvent{job.record.id, std::move(event)});
+  Touch(job);  // the number of the event is in its record
 }
 
 void Controller::SetState(Job& job, JobState state, const std::string& kind, const std::string& reason) {

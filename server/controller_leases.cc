@@ -95,8 +95,10 @@ bool Controller::InContact(const Node& node) const {
   return node.worker_attached() && (!node.has_lease || now_ - node.renewed_at < CutOffAfter());
 }
 
-// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server.
+// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server. One that was told of none,
+// when it was the only one here, never ends its ranks.
 bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
+  if (witnesses.empty()) return false;
   const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
     const auto found = nodes_.find(name);
     return found != nodes_.end() && InContact(found->second);

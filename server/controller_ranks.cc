@@ -298,10 +298,19 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
   const bool next_begins = job.record.stop != StopKind::kCancel && job.record.stop != StopKind::kTimeLimit;  // whose fence keeps out what is left of this one
   const bool stops = next_begins && job.stopping_since != Nanos(0);
-  if (stops && !node.worker_attached() && AwayFor(node, options_.stop_timeout, job.stopping_since)) return true;
-  if (!node.heard) return false;
-  const auto seen = node.ranks.find({job.record.id, job.record.generation, rank});
-  return seen == node.ranks.end() || seen->second.phase == RankPhase::kExited;
+  const auto ended = [&](const Node& at, int32_t r) {
+    if (!at.heard) return false;
+    const auto seen = at.ranks.find({job.record.id, job.record.generation, r});
+    return seen == at.ranks.end() || seen->second.phase == RankPhase::kExited;
+  };
+  if (stops && !node.worker_attached() && AwayFor(node, options_.stop_timeout, job.stopping_since)) {
+    // Without any of the others it does no step. Where all may be going on, cut off together, only the loss of the node ends that.
+    for (size_t r = 0; r < job.record.ranks.size(); ++r) {
+      const Node& at = nodes_.at(job.record.ranks[r].where.node);
+      if (at.worker_attached() && ended(at, static_cast<int32_t>(r))) return true;
+    }
+  }
+  return ended(node, rank);
 }
 
 // Whether the rank has done its work and nothing more is to come from it.

@@ -157,6 +157,46 @@ TEST_F(ControllerLeases, InTheEndWhatIsLeftTakesOver) {
   EXPECT_EQ(cluster_.NodeOfRank(job, 0), left);
 }
 
+// It asks nobody and never ends its ranks by itself.
+TEST_F(ControllerLeases, ANodeThatWasAloneIsWaitedForLongest) {
+  AddNodes(1);
+  JobId job;
+  ASSERT_EQ(Run(job), "n0");
+  EXPECT_TRUE(WitnessesOf("n0").empty());
+  cluster_.DetachWorker("n0");
+  cluster_.AddNode("n1", 1);
+  cluster_.Node("n1").leases = true;
+  names_.push_back("n1");
+  Live(590);
+  EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
+  Live(15);
+  EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
+  EXPECT_EQ(cluster_.NodeOfRank(job, 0), "n1");
+}
+
+// A rank that is known to have ended keeps the others from doing steps; without one they may go on until their node ends them.
+TEST_F(ControllerLeases, AGenerationThatIsCutOffWholeIsWaitedForAsLongAsItsNode) {
+  AddNodes(5);
+  JobId job;
+  const std::string node = Run(job);
+  const JobId wide = cluster_.Run(MakeSpec("two", 2, 2), {1, 2, 1});
+  Live(1);
+  const std::string first = cluster_.NodeOfRank(wide, 0), second = cluster_.NodeOfRank(wide, 1);
+  Cordon cordon{.reason = "fans", .drain = true};
+  cordon.deadline = Nanos(1);  // is over
+  for (const std::string& drained : {node, second}) {
+    cluster_.DetachWorker(drained);
+    cluster_.SetCordon(drained, cordon);
+  }
+  cluster_.Exit(wide, 0, 143);
+  cluster_.Report(first);
+  Live(15);
+  EXPECT_EQ(cluster_.Record(job).generation, Generation(1));
+  EXPECT_EQ(cluster_.Record(wide).generation, Generation(2));
+  Live(50);
+  EXPECT_EQ(cluster_.Record(job).generation, Generation(2));
+}
+
 // It may still have those that it was told of before.
 TEST_F(ControllerLeases, WitnessesThatANodeMayNotHaveHeardOfCountBesideThoseOfBefore) {
   AddNodes(3);
