@@ -1,5 +1,6 @@
 """A local cluster for end-to-end tests: started, broken and mended through the same commands that people use."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -64,6 +65,26 @@ def processes(marker):
     return found
 
 
+def kill(pids, patience=30):
+    """kill -9, and none of them runs any more: the kernel takes its time."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + patience
+    for pid in pids:
+        while is_alive(pid):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"process {pid} runs {patience} s after it was killed")
+            time.sleep(0.002)
+
+
+def is_alive(pid):
+    try:
+        return (pathlib.Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class ClusterTest(unittest.TestCase):
     """Each test has a cluster of its own in a temporary folder and leaves nothing behind."""
 
@@ -85,8 +106,7 @@ class ClusterTest(unittest.TestCase):
         try:
             self.ctl("local", "down")
         finally:
-            for pid in processes(self.directory):
-                os.kill(pid, signal.SIGKILL)
+            kill(processes(self.directory))
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def ctl(self, *arguments, timeout=60):
@@ -147,7 +167,7 @@ class ClusterTest(unittest.TestCase):
         return next(d for d in cluster["daemons"] if d["name"] == name)
 
     def kill_daemon(self, name):
-        os.kill(self.daemon(name)["pid"], signal.SIGKILL)
+        kill([self.daemon(name)["pid"]])
 
     def rank_pids(self):
         """pids of the rank processes of this cluster."""

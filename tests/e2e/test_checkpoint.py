@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 
-from cluster import ClusterTest, processes
+from cluster import ClusterTest, kill, processes
 
 NO_COPIES = ", copyEverySteps: 0"  # in memory, which would be newer than what is on disk
 
@@ -70,8 +70,7 @@ class CheckpointTest(ClusterTest):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         result = meanwhile()
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        kill(pids)
         return result
 
     def test_damaged_checkpoints_are_an_error_that_says_so(self):
@@ -109,9 +108,7 @@ class CheckpointTest(ClusterTest):
         self.await_on_disk(lambda: self.steps_in(directory) and min(self.steps_in(directory)) > known + 20, "newer ones")
         for node in ("node0", "node1"):
             self.kill_daemon(f"{node}.worker")
-        pids = self.rank_pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        kill(self.rank_pids())
         newest = max(self.steps_in(directory))
         for node in ("node0", "node1"):
             shutil.rmtree(self.home / node / "worker", ignore_errors=True)

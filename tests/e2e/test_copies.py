@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 
-from cluster import ClusterTest, processes
+from cluster import ClusterTest, kill, processes
 
 
 class CopiesTest(ClusterTest):
@@ -54,9 +54,7 @@ class CopiesTest(ClusterTest):
         page = self.await_steps(job, 100)
         self.assertEqual(len(page["placement"]), 2)
         node = page["placement"][1]["node"]
-        for pid, command in processes(self.directory).items():
-            if str(self.home / node) in command:
-                os.kill(pid, signal.SIGKILL)
+        kill([pid for pid, command in processes(self.directory).items() if str(self.home / node) in command])
         shutil.rmtree(self.home / node / "copies")  # its memory
         step = self.await_resumed(job, time.monotonic())
         self.assertGreater(step, 0, "there is no checkpoint, only copies")

@@ -1,10 +1,8 @@
 """A job with a range of ranks follows its cluster: it shrinks when a node dies and grows when one comes."""
 
-import os
-import signal
 import time
 
-from cluster import ClusterTest, processes
+from cluster import ClusterTest, kill, processes
 
 
 class ReplanTest(ClusterTest):
@@ -18,9 +16,7 @@ class ReplanTest(ClusterTest):
     def kill_node(self, name):
         """What a power failure does to its processes; the other node's are left alone."""
         cluster = self.home / name
-        for pid, command in processes(self.directory).items():
-            if str(cluster) in command:
-                os.kill(pid, signal.SIGKILL)
+        kill([pid for pid, command in processes(self.directory).items() if str(cluster) in command])
 
     def layout_ranks(self, page):
         return len(page["placement"])
