@@ -58,7 +58,7 @@ struct Seeded {
 
 class SeededMistakes : public testing::TestWithParam<Seeded> {};
 
-constexpr uint64_t kMostSeeds = 5000;
+constexpr uint64_t kMostSeeds = 20'000;
 
 // With a seed that has no violation without the mistake.
 bool Finds(const Seeded& seeded) {
