@@ -43,9 +43,9 @@ class Result:
         return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
-def run(*arguments, timeout=60, env=None):
+def run(*arguments, timeout=60, env=None, binaries=BIN):
     """Runs lynxctl and returns its result; a hang is a failure."""
-    return Result(subprocess.run([str(BIN / "lynxctl"), *map(str, arguments)], capture_output=True, text=True,
+    return Result(subprocess.run([str(binaries / "lynxctl"), *map(str, arguments)], capture_output=True, text=True,
                                  timeout=timeout, env=env, stdin=subprocess.DEVNULL))
 
 
@@ -90,6 +90,7 @@ class ClusterTest(unittest.TestCase):
 
     nodes = 2
     devices = 2
+    binaries = BIN
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
@@ -110,7 +111,7 @@ class ClusterTest(unittest.TestCase):
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def ctl(self, *arguments, timeout=60):
-        return run(*arguments, timeout=timeout, env=self.env)
+        return run(*arguments, timeout=timeout, env=self.env, binaries=self.binaries)
 
     def up(self):
         result = self.ctl("local", "up", "--nodes", self.nodes, "--devices", self.devices, timeout=120)

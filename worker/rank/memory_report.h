@@ -8,8 +8,9 @@
 
 namespace lynx {
 
-// From now on, where `new` finds no memory, the process appends a failure with FaultCause::kMemory to `report_file`, says so on
-// stderr and ends with kRankExitFailure. Once in a process, before it has threads. The status says what errno does.
+// From now on, where `new` finds no memory or a thread's stack does not, the process appends a failure with FaultCause::kMemory to
+// `report_file`, says so on stderr and ends with kRankExitFailure; where there may be no more threads, one with
+// FaultCause::kUnknown that says which limits to look at. Once in a process, before it has threads. The status says what errno does.
 absl::Status ReportWhenMemoryEnds(const std::string& report_file);
 
 }  // namespace lynx

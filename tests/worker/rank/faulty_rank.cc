@@ -5,6 +5,7 @@
 //
 // The faults are listed below. STEP is 0-based; of a checkpoint it is the number of steps done.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -46,11 +49,14 @@ enum class Fault : uint8_t {
   kInfiniteGradient,   // one of its gradients is infinite
   kExhaustMemory,      // allocates more than the process may have
   kRefuseMemory,       // gets no arena
+  kRefuseStack,        // starts a thread for whose stack there is no memory
+  kRefuseThread,       // starts a thread that it may not have
 };
 constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
                                     "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
                                     "stop-forward",
-                                    "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory"};
+                                    "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory",
+                                    "refuse-stack", "refuse-thread"};
 
 Fault fault;
 int64_t fault_step = 0;
@@ -81,6 +87,25 @@ void ExhaustMemory() {
   LYNX_CHECK(false && "there was memory");
 }
 
+// There is memory for all but a thread's stack, and none of those that ended threads have left is large enough.
+void RefuseStack() {
+  constexpr size_t kStack = 64 << 20;
+  pthread_attr_t attributes;
+  LYNX_CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, kStack) == 0);
+  LYNX_CHECK(pthread_setattr_default_np(&attributes) == 0);
+  rlimit limit{};
+  LYNX_CHECK(getrlimit(RLIMIT_DATA, &limit) == 0);
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmData:")) limit.rlim_cur = (static_cast<rlim_t>(std::atoll(line.c_str() + 7)) << 10) + kStack / 2;
+  }
+  LYNX_CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
+  std::thread([] {}).join();
+  LYNX_CHECK(false && "there was memory");
+}
+
+std::atomic<bool> threads_are_refused = false;
+
 std::string CheckpointName() { return absl::StrFormat("step-%08d", fault_step); }
 
 class FaultyBackend : public cpu::CpuBackend {
@@ -96,6 +121,11 @@ class FaultyBackend : public cpu::CpuBackend {
     if (In(Fault::kKillForward) && ++calls_ == 2) Die();
     if (In(Fault::kStopForward) && ++calls_ == 2) kill(getpid(), SIGSTOP);
     if (In(Fault::kExhaustMemory)) ExhaustMemory();
+    if (In(Fault::kRefuseStack)) RefuseStack();
+    if (In(Fault::kRefuseThread)) {
+      threads_are_refused = true;
+      std::thread([] {}).join();
+    }
     CpuBackend::LinearForward(x, w, bias, n, in, out, y);
   }
   void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override {
@@ -164,6 +194,12 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   part.msg_iovlen = 1;
   next(fd, &part, flags);
   lynx::Die();
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  static auto* const next =
+      lynx::Next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
+  return lynx::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
 int fsync(int fd) {

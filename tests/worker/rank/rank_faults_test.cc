@@ -200,6 +200,23 @@ TEST(RankFaults, ARankWithoutMemorySaysSo) {
   }
 }
 
+// Training goes on in all other respects: only the stack of a thread, of 8 MiB as a rule, finds no room.
+TEST(RankFaults, ARankWithoutMemoryForAThreadSaysSo) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{1, {"refuse-stack", 3}}});
+  const RankFailure own = OwnFault(ranks, 1);
+  EXPECT_THAT(own.reason, HasSubstr("the process ran out of memory"));
+  EXPECT_EQ(own.cause, FaultCause::kMemory);
+}
+
+TEST(RankFaults, ARankThatMayHaveNoMoreThreadsNamesTheLimit) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps), /*generation=*/1, /*absent=*/{}, {{3, {"refuse-thread", 3}}});
+  const RankFailure own = OwnFault(ranks, 3);
+  EXPECT_THAT(own.reason, AllOf(HasSubstr("cannot start a thread, though there is memory"), HasSubstr("pids.max")));
+  EXPECT_EQ(own.cause, FaultCause::kUnknown);
+}
+
 // What the arena wants is more than there can be.
 TEST(RankFaults, ARankThatIsRefusedItsArenaNamesMemory) {
   const TestFolder folder;
