@@ -32,6 +32,7 @@ parallel: {{tp: 1, pp: 2, dp: 1, schedule: 1f1b}}
 
 class Run(cluster.ClusterTest):
     devices = 1
+    poll_seconds = 1  # often would slow the ranks that it looks at
 
     def runTest(self):
         pass

@@ -91,6 +91,7 @@ class ClusterTest(unittest.TestCase):
     nodes = 2
     devices = 2
     binaries = BIN
+    poll_seconds = 0.1
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
@@ -148,7 +149,7 @@ class ClusterTest(unittest.TestCase):
             ended = page["state"] in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
             if ended or time.monotonic() > deadline:
                 self.fail(f"job {job} did not come to: {what}\n{json.dumps(page, indent=1)[:6000]}\n{self.daemon_logs()}")
-            time.sleep(0.1)
+            time.sleep(self.poll_seconds)
 
     def await_on_disk(self, condition, what, timeout=120):
         deadline = time.monotonic() + timeout
