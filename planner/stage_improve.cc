@@ -61,11 +61,12 @@ class Improvement {
 
   // What a layer that has `policy` may have instead.
   const std::vector<Choice>& ChoicesFor(const LayerPolicy& policy, bool top) {
-    auto [it, inserted] = choices_.try_emplace({top, policy});
-    if (!inserted) return it->second;
+    const auto emplaced = choices_.try_emplace({top, policy});
+    std::vector<Choice>& choices = emplaced.first->second;
+    if (!emplaced.second) return choices;
     const auto add = [&](const LayerPolicy& other) {
       if (other == policy) return;
-      if (std::optional<Choice> choice = ChoiceOf(other, top)) it->second.push_back(*std::move(choice));
+      if (std::optional<Choice> choice = ChoiceOf(other, top)) choices.push_back(*std::move(choice));
     };
     for (const LayerPolicy& other : others_) add(other);
     for (int i = 0; i < static_cast<int>(problem_.items.size()); ++i) {
@@ -77,7 +78,7 @@ class Improvement {
         add(changed);
       }
     }
-    return it->second;
+    return choices;
   }
 
   // The best exchange in one layer; false if none is better than what is there. Of layers in a row that are alike,

@@ -222,6 +222,7 @@ class Controller {
     int64_t attempt = 0;
     Replanning replanning;
     bool short_of_memory = false;  // is planned again since its plan did not fit its devices
+    std::map<std::string, Bytes> memory_taken;  // by model of device: by the newest plan that did not fit; gone with the server
     std::string memory_text;       // what they count as having since then
     bool speculative = false;  // is planned to see whether it would end before the first in line begins
     bool structural = false;   // waits for more than there is: it holds up nobody
@@ -398,6 +399,7 @@ class Controller {
   void NoteMemoryEnds(Job& job, int32_t rank);
   bool PlanForLessMemory(Job& job, const std::vector<NodeDevices>& free, const std::string& reason);
   std::string LessMemoryText(const Job& job, const Plan& plan) const;
+  bool PlanForMoreMemory(Job& job, const std::string& refusal);
   void FailForMemory(Job& job, const std::string& reason);
 
   // controller_faults.cc: whose fault a failure was

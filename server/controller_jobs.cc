@@ -414,7 +414,7 @@ void Controller::PlanRefused(Job& job, const std::string& reason) {
   std::vector<DeviceRef> devices = job.reservation.devices;
   EndPlanning(job);
   job.speculative = false;
-  if (job.short_of_memory) return FailForMemory(job, reason);
+  if (job.short_of_memory) return PlanForMoreMemory(job, reason) ? void() : FailForMemory(job, reason);
   if (job.plan != nullptr) {  // it has trained, and waits for its plan's devices, or for others than these
     job.replanning.considered = std::move(devices);
     Enqueue(job);

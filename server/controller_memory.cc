@@ -53,6 +53,7 @@ void Controller::NoteMemoryEnds(Job& job, int32_t rank) {
   const std::string model = ModelOf(where, KindOf(job));
   const Bytes taken = TakenByPlan(*job.plan, CoordinatesOf(job.plan->layout, rank).stage, KindOf(job));
   if (model.empty() || taken == Bytes(0)) return;
+  job.memory_taken[model] = taken;
   const MemoryLimit& limit = RunOutOfMemory(job.record.memory_limits, model, taken);
   job.memory_text = absl::StrCat("a device of model ", model, " counts as having ", FormatBytes(limit.limit), " for this job, ",
                                  MemoryMarginPercent(limit.times), "% less than the ", FormatBytes(taken), " that the plan took there");
@@ -75,6 +76,21 @@ bool Controller::PlanForLessMemory(Job& job, const std::vector<NodeDevices>& fre
 std::string Controller::LessMemoryText(const Job& job, const Plan& plan) const {
   return absl::StrCat(kTrigger, ": ", SummaryOf(plan), " replaces ", SummaryOf(*job.plan), ", which did not fit; a change takes about ",
                       FormatDuration(CostOfChange(job)));
+}
+
+// No plan fits what its devices count as having since its plan did not fit: something between the two may do. True if it is being
+// planned for that.
+bool Controller::PlanForMoreMemory(Job& job, const std::string& refusal) {
+  std::string given;
+  for (const auto& [model, bytes] : job.memory_taken) {
+    if (!GiveBackMemory(job.record.memory_limits, model, bytes)) continue;
+    absl::StrAppend(&given, given.empty() ? "" : ", ", "a device of model ", model, " counts as having ",
+                    FormatBytes(MemoryLimitOf(job.record.memory_limits, model)), " again, the plan that did not fit took ", FormatBytes(bytes));
+  }
+  if (given.empty()) return false;
+  job.memory_text = std::move(given);
+  Touch(job);
+  return PlanForLessMemory(job, FreeDevices(KindOf(job), &job), absl::StrCat("no plan fits: ", refusal));
 }
 
 // There is none: no restart helps.

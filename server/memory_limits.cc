@@ -18,6 +18,15 @@ const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::s
   return *limit;
 }
 
+bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken) {
+  const auto limit = std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
+  if (limit == limits.end()) return false;
+  const Bytes off = (taken - limit->limit) / 2;
+  if (off.value < taken.value / 100 * kLeastMemoryCutPercent) return false;
+  limit->limit = taken - off;
+  return true;
+}
+
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model) {
   const auto limit = std::find_if(limits.begin(), limits.end(), [&](const MemoryLimit& one) { return one.device_model == device_model; });
   return limit == limits.end() ? Bytes(0) : limit->limit;

@@ -22,6 +22,10 @@ constexpr int32_t MemoryMarginPercent(int32_t times) { return times <= 1 ? 10 : 
 
 // Notes that the job has run out of memory on a device of the model, of which its plan took `taken`. What it is from now on.
 const MemoryLimit& RunOutOfMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
+// No plan fits the limit: half of what was taken off `taken` last is given back. False, and nothing is changed, where that would
+// leave less than kLeastMemoryCutPercent of it off: the next plan must take clearly less than the one that did not fit.
+bool GiveBackMemory(std::vector<MemoryLimit>& limits, const std::string& device_model, Bytes taken);
+inline constexpr int32_t kLeastMemoryCutPercent = 5;
 // 0 = none.
 Bytes MemoryLimitOf(const std::vector<MemoryLimit>& limits, const std::string& device_model);
 

@@ -10,6 +10,7 @@ from cluster import BIN, ClusterTest
 # Large activations beside small states: with nothing recomputed they take several times what they take with everything recomputed.
 SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout: 0.1}"
 STEPS = 5
+MAX_RESTARTS = 12
 KIB, MIB = 1 << 10, 1 << 20
 # In the place of lynx-rank: what ranks may have is the machine's or the file's.
 LIMITED_RANK = """#!/bin/sh
@@ -41,7 +42,7 @@ class MemoryTest(ClusterTest):
         self.limit_file().write_text("unlimited" if limit is None else str(limit // KIB))
 
     def large_job(self, name, steps):
-        path = self.job_file(name=name, steps=steps, ranks=1, tp=1, pp=1, every=1, max_restarts=6)
+        path = self.job_file(name=name, steps=steps, ranks=1, tp=1, pp=1, every=1, max_restarts=MAX_RESTARTS)
         lines = path.read_text().splitlines()
         at = next(i for i, line in enumerate(lines) if line.startswith("model:"))
         text = "\n".join(lines[:at] + [SHAPE] + lines[at + 1:]) + "\n"
@@ -105,4 +106,4 @@ class MemoryTest(ClusterTest):
         page = self.await_state(job, "FAILED", timeout=120)
         self.assertRegex(page["reason"], r"^ran out of memory \d times on devices of model .*, which count as having .*, and no plan fits "
                                          r"that: .*; free memory on these nodes, or give the job more ranks")
-        self.assertLess(page["restarts"], 6, "the budget is not spent")
+        self.assertLess(page["restarts"], MAX_RESTARTS, "the budget is not spent")

@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -127,6 +129,21 @@ TEST_P(Fuzz, NoInputIsTakenInAWrongWay) {
   }
   std::printf("%llu inputs\n", static_cast<unsigned long long>(inputs));
   if (seconds > 0) std::remove(kept.c_str());
+}
+
+// What coverage-guided runs (libfuzzer.cc) have kept.
+TEST_P(Fuzz, TheKeptCorpusIsTakenInNoWrongWay) {
+  const FuzzTarget& target = FuzzTargets()[GetParam()];
+  const std::filesystem::path folder = std::filesystem::path(LYNX_SOURCE_DIR) / "tests/fuzz/corpus" / target.name;
+  ASSERT_TRUE(std::filesystem::is_directory(folder)) << folder;
+  int inputs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    SCOPED_TRACE(entry.path().string());
+    target.run(std::string(std::istreambuf_iterator<char>(file), {}));
+    ++inputs;
+  }
+  EXPECT_GT(inputs, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Fuzz, testing::Range<size_t>(0, kFuzzTargetCount),

@@ -112,13 +112,35 @@ TEST(ControllerMemory, TheRestartBudgetBoundsIt) {
   EXPECT_THAT(two.cluster.Record(two.job).reason, HasSubstr("after 2 restarts the budget"));
 }
 
-TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFailsAtOnce) {
+constexpr char kTooMuch[] = "stage 0 needs 80.0 MiB more with everything recomputed";
+
+// Between what did not fit and what no plan fits something may do; no restart is spent to look for it.
+TEST(ControllerMemory, WhatNoPlanFitsIsGivenBackByHalves) {
+  Two two(1);
+  two.RunOut();
+  EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 90));
+  two.cluster.AnswerPlansWith(Infeasible{.reason = kTooMuch});
+  ASSERT_EQ(two.cluster.State(two.job), JobState::kPlanning);
+  EXPECT_EQ(two.Asked(), Bytes((800 << 20) / 100 * 95));
+  EXPECT_THAT(LastReason(two.cluster, two.job, "replan-forced"),
+              AllOf(HasSubstr("no plan fits: stage 0 needs 80.0 MiB more"),
+                    HasSubstr("counts as having 760.0 MiB again, the plan that did not fit took 800.0 MiB")));
+  two.cluster.AnswerPlansWith(PlanTaking(two.spec, kTwo, 750 << 20));
+  two.cluster.AllReady(two.job);
+  EXPECT_EQ(two.cluster.State(two.job), JobState::kRunning);
+  EXPECT_EQ(two.cluster.Record(two.job).restarts, 1);
+}
+
+TEST(ControllerMemory, WithoutAPlanThatFitsTheJobFails) {
   Two two;
   two.RunOut();
-  two.cluster.AnswerPlansWith(Infeasible{.reason = "stage 0 needs 80.0 MiB more with everything recomputed", .suggestion = "parallel.tp: 2"});
-  EXPECT_EQ(two.cluster.State(two.job), JobState::kFailed);
+  const Infeasible infeasible{.reason = kTooMuch, .suggestion = "parallel.tp: 2"};
+  two.cluster.AnswerPlansWith(infeasible);
+  ASSERT_EQ(two.cluster.State(two.job), JobState::kPlanning) << "with half of what was taken off";
+  two.cluster.AnswerPlansWith(infeasible);
+  EXPECT_EQ(two.cluster.State(two.job), JobState::kFailed) << "less would hardly differ from what did not fit";
   EXPECT_EQ(two.cluster.Record(two.job).reason,
-            "ran out of memory 1 time on devices of model test, which count as having 720.0 MiB, and no plan fits that: stage 0 needs 80.0 "
+            "ran out of memory 1 time on devices of model test, which count as having 760.0 MiB, and no plan fits that: stage 0 needs 80.0 "
             "MiB more with everything recomputed; the smallest change that fits: parallel.tp: 2; free memory on these nodes, or give the "
             "job more ranks, a smaller train.microBatch or model.seq");
 }
