@@ -23,19 +23,11 @@ const char* OutcomeName(MeasureOutcome outcome) {
 
 AgentMetrics::AgentMetrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      attached_(prometheus::BuildGauge()
-                    .Name(metric::kAgentAttached.name)
-                    .Help(metric::kAgentAttached.help)
-                    .Register(*registry_)
-                    .Add({})),
-      measurements_(prometheus::BuildCounter()
-                        .Name(metric::kMeasurements.name)
-                        .Help(metric::kMeasurements.help)
-                        .Register(*registry_)),
-      seconds_(prometheus::BuildCounter()
-                   .Name(metric::kMeasurementSeconds.name)
-                   .Help(metric::kMeasurementSeconds.help)
-                   .Register(*registry_)) {}
+      attached_(Gauges(*registry_, metric::kAgentAttached).Add({})),
+      measurements_(Counters(*registry_, metric::kMeasurements)),
+      seconds_(Counters(*registry_, metric::kMeasurementSeconds)) {
+  AddBuildInfo(*registry_);
+}
 
 void AgentMetrics::SetAttached(bool attached) { attached_.Set(attached ? 1 : 0); }
 

@@ -5,9 +5,7 @@
 #include <memory>
 
 #include "common/units.h"
-#include "prometheus/counter.h"
-#include "prometheus/gauge.h"
-#include "prometheus/registry.h"
+#include "node/metric_families.h"
 
 namespace lynx {
 
@@ -25,8 +23,8 @@ class AgentMetrics {
  private:
   std::shared_ptr<prometheus::Registry> registry_;
   prometheus::Gauge& attached_;
-  prometheus::Family<prometheus::Counter>& measurements_;
-  prometheus::Family<prometheus::Counter>& seconds_;
+  CounterFamily& measurements_;
+  CounterFamily& seconds_;
 };
 
 }  // namespace lynx

@@ -21,7 +21,7 @@ GpuMetrics::GpuMetrics(prometheus::Registry& registry, const GpuLabels& labels)
 }
 
 void GpuMetrics::Set(const metric::Metric& metric, double value) {
-  prometheus::BuildGauge().Name(metric.name).Help(metric.help).Register(registry_).Add(labels_).Set(value);
+  Gauges(registry_, metric).Add(labels_).Set(value);
 }
 
 void GpuMetrics::SetXid(int64_t xid) { Set(metric::kGpuXid, static_cast<double>(xid)); }

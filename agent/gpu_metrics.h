@@ -8,8 +8,7 @@
 
 #include "agent/nvml.h"
 #include "common/metric_names.h"
-#include "prometheus/gauge.h"
-#include "prometheus/registry.h"
+#include "node/metric_families.h"
 
 namespace lynx {
 

@@ -10,52 +10,64 @@
 
 #include "common/status.h"
 #include "prometheus/exposer.h"
+#include "prometheus/text_serializer.h"
 
 namespace lynx {
 namespace {
 
+struct Pages {
+  std::shared_ptr<prometheus::Registry> registry;
+  HealthChecks checks;
+};
+
 // civetweb's callbacks are plain functions: which pages are meant is known by its context.
-class ChecksByContext {
+class PagesByContext {
  public:
-  void Add(const mg_context* context, HealthChecks checks) {
+  void Add(const mg_context* context, Pages pages) {
     const std::lock_guard lock(mutex_);
-    checks_[context] = std::move(checks);
+    pages_[context] = std::move(pages);
   }
-  HealthChecks Of(const mg_context* context) {
+  Pages Of(const mg_context* context) {
     const std::lock_guard lock(mutex_);
-    return checks_[context];
+    return pages_[context];
   }
-  static ChecksByContext& All() {
-    static auto* all = new ChecksByContext();
+  static PagesByContext& All() {
+    static auto* all = new PagesByContext();
     return *all;
   }
 
  private:
   std::mutex mutex_;
-  std::map<const mg_context*, HealthChecks> checks_;  // guarded by mutex_
+  std::map<const mg_context*, Pages> pages_;  // guarded by mutex_
 };
 
 // Of the server that this thread is starting.
-thread_local HealthChecks* starting = nullptr;
+thread_local Pages* starting = nullptr;
 
-void TakeContext(const mg_context* context) { ChecksByContext::All().Add(context, std::move(*starting)); }
+void TakeContext(const mg_context* context) { PagesByContext::All().Add(context, std::move(*starting)); }
 
-int Answer(mg_connection* connection, const std::function<std::string()>& check) {
-  const std::string wrong = check == nullptr ? "" : check();
-  const std::string text = wrong.empty() ? "ok\n" : wrong + "\n";
-  const int status = wrong.empty() ? 200 : 503;
-  mg_printf(connection, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s", status,
-            wrong.empty() ? "OK" : "Service Unavailable", text.size(), text.c_str());
+int Answer(mg_connection* connection, int status, const char* type, const std::string& text) {
+  mg_printf(connection, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", status,
+            status == 200 ? "OK" : "Service Unavailable", type, text.size());
+  mg_write(connection, text.data(), text.size());
   return status;
 }
 
-// 0: another page.
-int AnswerProbe(mg_connection* connection) {
+int AnswerProbe(mg_connection* connection, const std::function<std::string()>& check) {
+  const std::string wrong = check == nullptr ? "" : check();
+  return Answer(connection, wrong.empty() ? 200 : 503, "text/plain", wrong.empty() ? "ok\n" : wrong + "\n");
+}
+
+// 0: another page. The library's own /metrics would add metrics of its own, of itself.
+int AnswerPage(mg_connection* connection) {
   const mg_request_info* request = mg_get_request_info(connection);
   const std::string path = request->local_uri == nullptr ? "" : request->local_uri;
-  if (path == "/healthz") return Answer(connection, ChecksByContext::All().Of(mg_get_context(connection)).alive);
-  if (path == "/readyz") return Answer(connection, ChecksByContext::All().Of(mg_get_context(connection)).ready);
-  return 0;
+  if (path != "/healthz" && path != "/readyz" && path != "/metrics") return 0;
+  const Pages pages = PagesByContext::All().Of(mg_get_context(connection));
+  if (path == "/healthz") return AnswerProbe(connection, pages.checks.alive);
+  if (path == "/readyz") return AnswerProbe(connection, pages.checks.ready);
+  return Answer(connection, 200, "text/plain; version=0.0.4; charset=utf-8",
+                prometheus::TextSerializer().Serialize(pages.registry->Collect()));
 }
 
 }  // namespace
@@ -65,10 +77,10 @@ absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_p
     const std::vector<std::string> options = {"listening_ports", address, "num_threads", "2"};
     CivetCallbacks callbacks;
     callbacks.init_context = TakeContext;
-    callbacks.begin_request = AnswerProbe;
-    starting = &checks;
+    callbacks.begin_request = AnswerPage;
+    Pages pages{registry, std::move(checks)};
+    starting = &pages;
     auto* exposer = new prometheus::Exposer(options, &callbacks);
-    exposer->RegisterCollectable(registry);
     const std::vector<int> ports = exposer->GetListeningPorts();
     if (!ports.empty()) return ports.front();
   } catch (const std::exception&) {

@@ -12,37 +12,33 @@ namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
 
-template <class Builder>
-auto& Register(Builder builder, const metric::Metric& metric, prometheus::Registry& registry) {
-  return builder.Name(metric.name).Help(metric.help).Register(registry);
-}
-
 const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
 
 }  // namespace
 
 ServerMetrics::ServerMetrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      jobs_(Register(prometheus::BuildGauge(), metric::kJobs, *registry_)),
-      plan_seconds_(Register(prometheus::BuildHistogram(), metric::kPlanSeconds, *registry_)),
-      restarts_(Register(prometheus::BuildCounter(), metric::kJobRestarts, *registry_)),
-      replans_(Register(prometheus::BuildCounter(), metric::kJobReplans, *registry_)),
-      resumes_from_copies_(Register(prometheus::BuildCounter(), metric::kJobResumesFromCopies, *registry_)),
-      steps_(Register(prometheus::BuildCounter(), metric::kJobSteps, *registry_)),
-      tokens_(Register(prometheus::BuildCounter(), metric::kJobTokens, *registry_)),
-      loss_(Register(prometheus::BuildGauge(), metric::kJobLoss, *registry_)),
-      validation_loss_(Register(prometheus::BuildGauge(), metric::kJobValidationLoss, *registry_)),
-      gradient_norm_(Register(prometheus::BuildGauge(), metric::kJobGradientNorm, *registry_)),
-      step_seconds_(Register(prometheus::BuildHistogram(), metric::kJobStepSeconds, *registry_)),
-      phase_seconds_(Register(prometheus::BuildCounter(), metric::kJobPhaseSeconds, *registry_)),
-      memory_planned_(Register(prometheus::BuildGauge(), metric::kJobMemoryPlanned, *registry_)),
-      memory_measured_(Register(prometheus::BuildGauge(), metric::kJobMemoryMeasured, *registry_)) {
-  agents_ = &Register(prometheus::BuildGauge(), metric::kAgentsAttached, *registry_).Add({});
-  workers_ = &Register(prometheus::BuildGauge(), metric::kWorkersAttached, *registry_).Add({});
-  queue_ = &Register(prometheus::BuildGauge(), metric::kEventQueue, *registry_).Add({});
+      jobs_(Gauges(*registry_, metric::kJobs)),
+      plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)),
+      restarts_(Counters(*registry_, metric::kJobRestarts)),
+      replans_(Counters(*registry_, metric::kJobReplans)),
+      resumes_from_copies_(Counters(*registry_, metric::kJobResumesFromCopies)),
+      steps_(Counters(*registry_, metric::kJobSteps)),
+      tokens_(Counters(*registry_, metric::kJobTokens)),
+      loss_(Gauges(*registry_, metric::kJobLoss)),
+      validation_loss_(Gauges(*registry_, metric::kJobValidationLoss)),
+      gradient_norm_(Gauges(*registry_, metric::kJobGradientNorm)),
+      step_seconds_(Histograms(*registry_, metric::kJobStepSeconds)),
+      phase_seconds_(Counters(*registry_, metric::kJobPhaseSeconds)),
+      memory_planned_(Gauges(*registry_, metric::kJobMemoryPlanned)),
+      memory_measured_(Gauges(*registry_, metric::kJobMemoryMeasured)) {
+  agents_ = &Gauges(*registry_, metric::kAgentsAttached).Add({});
+  workers_ = &Gauges(*registry_, metric::kWorkersAttached).Add({});
+  queue_ = &Gauges(*registry_, metric::kEventQueue).Add({});
   commit_seconds_ =
-      &Register(prometheus::BuildHistogram(), metric::kStoreCommitSeconds, *registry_).Add({}, kSecondsBuckets);
-  commit_failures_ = &Register(prometheus::BuildCounter(), metric::kStoreCommitFailures, *registry_).Add({});
+      &Histograms(*registry_, metric::kStoreCommitSeconds).Add({}, kSecondsBuckets);
+  commit_failures_ = &Counters(*registry_, metric::kStoreCommitFailures).Add({});
+  AddBuildInfo(*registry_);
   SetJobs({});
 }
 
@@ -69,11 +65,11 @@ void ServerMetrics::Committed(Nanos took, bool ok) {
 
 ServerMetrics::JobSeries& ServerMetrics::SeriesOf(const JobId& job, const std::string& name) {
   JobSeries& series = series_[job];
-  series.labels = {{"job", job.value}, {"name", name}};
+  series.labels = {{"job_id", job.value}, {"job_name", name}};
   return series;
 }
 
-prometheus::Counter& ServerMetrics::CounterOf(JobSeries& series, Counters& family, const prometheus::Labels& more) {
+prometheus::Counter& ServerMetrics::CounterOf(JobSeries& series, CounterFamily& family, const prometheus::Labels& more) {
   prometheus::Labels labels = series.labels;
   labels.insert(more.begin(), more.end());
   prometheus::Counter& counter = family.Add(labels);
@@ -81,7 +77,7 @@ prometheus::Counter& ServerMetrics::CounterOf(JobSeries& series, Counters& famil
   return counter;
 }
 
-prometheus::Gauge& ServerMetrics::GaugeOf(JobSeries& series, Gauges& family, const prometheus::Labels& more) {
+prometheus::Gauge& ServerMetrics::GaugeOf(JobSeries& series, GaugeFamily& family, const prometheus::Labels& more) {
   prometheus::Labels labels = series.labels;
   labels.insert(more.begin(), more.end());
   prometheus::Gauge& gauge = family.Add(labels);

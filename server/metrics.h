@@ -10,11 +10,7 @@
 #include <string>
 
 #include "common/units.h"
-#include "prometheus/counter.h"
-#include "prometheus/family.h"
-#include "prometheus/gauge.h"
-#include "prometheus/histogram.h"
-#include "prometheus/registry.h"
+#include "node/metric_families.h"
 #include "server/events.h"
 #include "server/job.h"
 
@@ -45,37 +41,33 @@ class ServerMetrics {
   void Prune(Nanos now);
 
  private:
-  using Counters = prometheus::Family<prometheus::Counter>;
-  using Gauges = prometheus::Family<prometheus::Gauge>;
-  using Histograms = prometheus::Family<prometheus::Histogram>;
-
   struct JobSeries {
     prometheus::Labels labels;
-    std::map<prometheus::Counter*, Counters*> counters;
-    std::map<prometheus::Gauge*, Gauges*> gauges;
-    std::map<prometheus::Histogram*, Histograms*> histograms;
+    std::map<prometheus::Counter*, CounterFamily*> counters;
+    std::map<prometheus::Gauge*, GaugeFamily*> gauges;
+    std::map<prometheus::Histogram*, HistogramFamily*> histograms;
     Nanos ended;  // 0 = not yet
   };
 
   JobSeries& SeriesOf(const JobId& job, const std::string& name);
-  prometheus::Counter& CounterOf(JobSeries& series, Counters& family, const prometheus::Labels& more = {});
-  prometheus::Gauge& GaugeOf(JobSeries& series, Gauges& family, const prometheus::Labels& more = {});
+  prometheus::Counter& CounterOf(JobSeries& series, CounterFamily& family, const prometheus::Labels& more = {});
+  prometheus::Gauge& GaugeOf(JobSeries& series, GaugeFamily& family, const prometheus::Labels& more = {});
 
   std::shared_ptr<prometheus::Registry> registry_;
-  Gauges& jobs_;
-  Histograms& plan_seconds_;
-  Counters& restarts_;
-  Counters& replans_;
-  Counters& resumes_from_copies_;
-  Counters& steps_;
-  Counters& tokens_;
-  Gauges& loss_;
-  Gauges& validation_loss_;
-  Gauges& gradient_norm_;
-  Histograms& step_seconds_;
-  Counters& phase_seconds_;
-  Gauges& memory_planned_;
-  Gauges& memory_measured_;
+  GaugeFamily& jobs_;
+  HistogramFamily& plan_seconds_;
+  CounterFamily& restarts_;
+  CounterFamily& replans_;
+  CounterFamily& resumes_from_copies_;
+  CounterFamily& steps_;
+  CounterFamily& tokens_;
+  GaugeFamily& loss_;
+  GaugeFamily& validation_loss_;
+  GaugeFamily& gradient_norm_;
+  HistogramFamily& step_seconds_;
+  CounterFamily& phase_seconds_;
+  GaugeFamily& memory_planned_;
+  GaugeFamily& memory_measured_;
   prometheus::Gauge* agents_;
   prometheus::Gauge* workers_;
   prometheus::Gauge* queue_;

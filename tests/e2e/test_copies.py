@@ -46,7 +46,7 @@ class CopiesTest(ClusterTest):
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual(page["restarts"], 1)
         self.assertEqual(self.lines(job), expected, "the same run to the bit")
-        self.assertIn(f'lynx_job_resumes_from_copies_total{{job="{job}",name="tiny"}} 1', self.metrics("server"))
+        self.assertIn(f'lynx_job_resumes_from_copies_total{{job_id="{job}",job_name="tiny"}} 1', self.metrics("server"))
         self.await_no_copies(job)
 
     def test_a_lost_node(self):

@@ -25,13 +25,13 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
   }
   metrics.Evaluated({.job = JobId("j1"), .loss = 3.5}, "gpt");
   const std::string page = Page(metrics);
-  EXPECT_THAT(page, HasSubstr("lynx_job_validation_loss{job=\"j1\",name=\"gpt\"} 3.5\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_steps_total{job=\"j1\",name=\"gpt\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_tokens_total{job=\"j1\",name=\"gpt\"} 512\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_loss{job=\"j1\",name=\"gpt\"} 2.5\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_phase_seconds_total{job=\"j1\",name=\"gpt\",phase=\"forward\"} 0.1"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_memory_peak_measured_bytes{job=\"j1\",name=\"gpt\",stage=\"1\"} 1001\n"));
-  EXPECT_THAT(page, HasSubstr("lynx_job_step_seconds_count{job=\"j1\",name=\"gpt\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_validation_loss{job_id=\"j1\",job_name=\"gpt\"} 3.5\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_steps_total{job_id=\"j1\",job_name=\"gpt\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_tokens_total{job_id=\"j1\",job_name=\"gpt\"} 512\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_loss{job_id=\"j1\",job_name=\"gpt\"} 2.5\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_phase_seconds_total{job_id=\"j1\",job_name=\"gpt\",phase=\"forward\"} 0.1"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_memory_peak_measured_bytes{job_id=\"j1\",job_name=\"gpt\",stage=\"1\"} 1001\n"));
+  EXPECT_THAT(page, HasSubstr("lynx_job_step_seconds_count{job_id=\"j1\",job_name=\"gpt\"} 1\n"));
 }
 
 TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
@@ -40,29 +40,29 @@ TEST(ServerMetricsTest, ANewPlanReplacesWhatTheOldOneSaid) {
   plan.stages.resize(2);
   plan.stages[1].arena = Bytes(7);
   metrics.Planned(JobId("j1"), "gpt", plan);
-  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_memory_peak_planned_bytes{job=\"j1\",name=\"gpt\",stage=\"1\"} 7\n"));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_memory_peak_planned_bytes{job_id=\"j1\",job_name=\"gpt\",stage=\"1\"} 7\n"));
   plan.stages.resize(1);
   metrics.Replanned(JobId("j1"), "gpt", "forced");
   metrics.Planned(JobId("j1"), "gpt", plan);
   EXPECT_THAT(Page(metrics), Not(HasSubstr("stage=\"1\"")));
   EXPECT_THAT(Page(metrics), HasSubstr("stage=\"0\""));
   metrics.ResumedFromCopies(JobId("j1"), "gpt");
-  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_resumes_from_copies_total{job=\"j1\",name=\"gpt\"} 1\n"));
-  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_replans_total{decision=\"forced\",job=\"j1\",name=\"gpt\"} 1\n"));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_resumes_from_copies_total{job_id=\"j1\",job_name=\"gpt\"} 1\n"));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_replans_total{decision=\"forced\",job_id=\"j1\",job_name=\"gpt\"} 1\n"));
 }
 
 TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
   ServerMetrics metrics;
   metrics.Step({.job = JobId("j1")}, "gpt");
   metrics.Restarted(JobId("j1"), "gpt", 0);
-  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job=\"j1\",name=\"gpt\"} 0\n"));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job_id=\"j1\",job_name=\"gpt\"} 0\n"));
   metrics.Restarted(JobId("j1"), "gpt", 2);
-  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job=\"j1\",name=\"gpt\"} 2\n"));
+  EXPECT_THAT(Page(metrics), HasSubstr("lynx_job_restarts_total{job_id=\"j1\",job_name=\"gpt\"} 2\n"));
   metrics.Ended(JobId("j1"), Nanos(1));
   metrics.Prune(Nanos(600'000'000'000));
-  EXPECT_THAT(Page(metrics), HasSubstr("job=\"j1\""));
+  EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"j1\""));
   metrics.Prune(Nanos(1'000'000'000'000));
-  EXPECT_THAT(Page(metrics), Not(HasSubstr("job=\"j1\"")));
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id=\"j1\"")));
 }
 
 TEST(ServerMetricsTest, ShowsJobsByStateFromTheStart) {

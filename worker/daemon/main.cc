@@ -36,6 +36,7 @@ struct WorkerFlags {
   std::string oom_counter = "auto";
   int64_t copies_limit_mib = 0;
   std::string metrics_address;
+  bool rank_metrics = false;
   std::string log_level = "info";
   bool stop_ranks_on_exit = false;
   bool stop_all = false;
@@ -71,6 +72,7 @@ struct WorkerFlags {
          "file whose line 'oom_kill N' counts the processes that the kernel ended for want of memory; auto: of this process's cgroup, "
          "else of the machine"},
         {"metrics-address", &metrics_address, "host:port to serve /metrics, /healthz and /readyz on; empty: not served"},
+        {"rank-metrics", &rank_metrics, "serve series of single ranks at /metrics, too: their number grows with the cluster"},
         {"log-level", &log_level, "trace, debug, info, warn or error"},
         {"stop-ranks-on-exit", &stop_ranks_on_exit,
          "end the ranks on SIGTERM and SIGINT; otherwise they go on without the daemon"},
@@ -142,7 +144,7 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   if (!flags.stop_all) LYNX_RETURN_IF_ERROR(CheckExecutable(supervisor_options.rank_binary, "--rank-binary"));
 
   const RealClock clock;
-  WorkerMetrics metrics;
+  WorkerMetrics metrics(flags.rank_metrics);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<RankSupervisor> supervisor,
                         RankSupervisor::Open(std::move(supervisor_options), clock, metrics));
   if (flags.stop_all) {

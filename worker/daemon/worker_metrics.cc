@@ -13,11 +13,6 @@ prometheus::Histogram::BucketBoundaries StepBuckets() {
   return bounds;
 }
 
-template <class Builder>
-auto& Register(Builder builder, const metric::Metric& metric, prometheus::Registry& registry) {
-  return builder.Name(metric.name).Help(metric.help).Register(registry);
-}
-
 struct PhaseTime {
   const char* phase;
   Nanos StepReport::*time;
@@ -39,18 +34,22 @@ constexpr RankOutcome kOutcomes[] = {RankOutcome::kDone, RankOutcome::kFailed, R
 
 }  // namespace
 
-WorkerMetrics::WorkerMetrics()
-    : registry_(std::make_shared<prometheus::Registry>()),
-      attached_(Register(prometheus::BuildGauge(), metric::kWorkerAttached, *registry_).Add({})),
-      ranks_running_(Register(prometheus::BuildGauge(), metric::kRanksRunning, *registry_).Add({})),
-      exits_(Register(prometheus::BuildCounter(), metric::kRankExits, *registry_)),
-      steps_(Register(prometheus::BuildCounter(), metric::kRankSteps, *registry_)),
-      tokens_(Register(prometheus::BuildCounter(), metric::kRankTokens, *registry_)),
-      bytes_sent_(Register(prometheus::BuildCounter(), metric::kRankBytesSent, *registry_)),
-      phase_seconds_(Register(prometheus::BuildCounter(), metric::kRankPhaseSeconds, *registry_)),
-      loss_(Register(prometheus::BuildGauge(), metric::kRankLoss, *registry_)),
-      arena_peak_(Register(prometheus::BuildGauge(), metric::kRankArenaPeak, *registry_)),
-      step_seconds_(Register(prometheus::BuildHistogram(), metric::kRankStepSeconds, *registry_)) {
+WorkerMetrics::WorkerMetrics(bool of_ranks)
+    : of_ranks_(of_ranks),
+      registry_(std::make_shared<prometheus::Registry>()),
+      attached_(Gauges(*registry_, metric::kWorkerAttached).Add({})),
+      ranks_running_(Gauges(*registry_, metric::kRanksRunning).Add({})),
+      exits_(Counters(*registry_, metric::kRankExits)),
+      node_steps_(Counters(*registry_, metric::kWorkerSteps).Add({})),
+      node_bytes_sent_(Counters(*registry_, metric::kWorkerBytesSent).Add({})),
+      steps_(Counters(*registry_, metric::kRankSteps)),
+      tokens_(Counters(*registry_, metric::kRankTokens)),
+      bytes_sent_(Counters(*registry_, metric::kRankBytesSent)),
+      phase_seconds_(Counters(*registry_, metric::kRankPhaseSeconds)),
+      loss_(Gauges(*registry_, metric::kRankLoss)),
+      arena_peak_(Gauges(*registry_, metric::kRankArenaPeak)),
+      step_seconds_(Histograms(*registry_, metric::kRankStepSeconds)) {
+  AddBuildInfo(*registry_);
   // A series that exists from the start can be watched for its first increase.
   for (const RankOutcome outcome : kOutcomes) exits_.Add({{"outcome", RankOutcomeName(outcome)}});
 }
@@ -62,9 +61,10 @@ void WorkerMetrics::CountExit(RankOutcome outcome) {
 }
 
 void WorkerMetrics::AddRank(const RankKey& key) {
+  if (!of_ranks_) return;
   RankSeries& series = ranks_[{key.job, key.rank}];
   if (series.users++ > 0) return;
-  const std::map<std::string, std::string> labels = {{"job", key.job.value}, {"rank", absl::StrCat(key.rank)}};
+  const std::map<std::string, std::string> labels = {{"job_id", key.job.value}, {"rank", absl::StrCat(key.rank)}};
   series.steps = &steps_.Add(labels);
   series.tokens = &tokens_.Add(labels);
   series.bytes_sent = &bytes_sent_.Add(labels);
@@ -79,6 +79,7 @@ void WorkerMetrics::AddRank(const RankKey& key) {
 }
 
 void WorkerMetrics::RemoveRank(const RankKey& key) {
+  if (!of_ranks_) return;
   const auto found = ranks_.find({key.job, key.rank});
   LYNX_CHECK(found != ranks_.end());
   RankSeries& series = found->second;
@@ -94,6 +95,9 @@ void WorkerMetrics::RemoveRank(const RankKey& key) {
 }
 
 void WorkerMetrics::Observe(const RankKey& key, const StepReport& step) {
+  node_steps_.Increment();
+  node_bytes_sent_.Increment(static_cast<double>(step.bytes_sent));
+  if (!of_ranks_) return;
   const auto found = ranks_.find({key.job, key.rank});
   LYNX_CHECK(found != ranks_.end());
   RankSeries& series = found->second;

@@ -8,24 +8,22 @@
 #include <utility>
 
 #include "common/rank_key.h"
-#include "prometheus/counter.h"
-#include "prometheus/gauge.h"
-#include "prometheus/histogram.h"
-#include "prometheus/registry.h"
+#include "node/metric_families.h"
 #include "worker/daemon/rank_ending.h"
 
 namespace lynx {
 
 class WorkerMetrics {
  public:
-  WorkerMetrics();
+  // `of_ranks`: series of single ranks, too.
+  explicit WorkerMetrics(bool of_ranks);
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
   void SetAttached(bool attached);
   void SetRanksRunning(int count);
   void CountExit(RankOutcome outcome);
 
-  // A rank's own series exist from AddRank to RemoveRank. Generations of a job share them.
+  // A rank's own series, where there are any, exist from AddRank to RemoveRank. Generations of a job share them.
   void AddRank(const RankKey& key);
   void RemoveRank(const RankKey& key);
   // Of a rank that was added.
@@ -43,17 +41,20 @@ class WorkerMetrics {
     std::map<std::string, prometheus::Counter*> phases;
   };
 
+  const bool of_ranks_;
   std::shared_ptr<prometheus::Registry> registry_;
   prometheus::Gauge& attached_;
   prometheus::Gauge& ranks_running_;
-  prometheus::Family<prometheus::Counter>& exits_;
-  prometheus::Family<prometheus::Counter>& steps_;
-  prometheus::Family<prometheus::Counter>& tokens_;
-  prometheus::Family<prometheus::Counter>& bytes_sent_;
-  prometheus::Family<prometheus::Counter>& phase_seconds_;
-  prometheus::Family<prometheus::Gauge>& loss_;
-  prometheus::Family<prometheus::Gauge>& arena_peak_;
-  prometheus::Family<prometheus::Histogram>& step_seconds_;
+  CounterFamily& exits_;
+  prometheus::Counter& node_steps_;
+  prometheus::Counter& node_bytes_sent_;
+  CounterFamily& steps_;
+  CounterFamily& tokens_;
+  CounterFamily& bytes_sent_;
+  CounterFamily& phase_seconds_;
+  GaugeFamily& loss_;
+  GaugeFamily& arena_peak_;
+  HistogramFamily& step_seconds_;
   std::map<std::pair<JobId, int32_t>, RankSeries> ranks_;
 };
 

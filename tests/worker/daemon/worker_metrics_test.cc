@@ -18,7 +18,7 @@ std::string Page(const WorkerMetrics& metrics) {
 bool Has(const std::string& page, const std::string& line) { return page.find(line + "\n") != std::string::npos; }
 
 TEST(WorkerMetrics, ServesWhatARankReports) {
-  WorkerMetrics metrics;
+  WorkerMetrics metrics(true);
   const RankKey key{JobId("j1"), Generation(1), 3};
   metrics.SetAttached(true);
   metrics.SetRanksRunning(1);
@@ -35,36 +35,49 @@ TEST(WorkerMetrics, ServesWhatARankReports) {
   const std::string page = Page(metrics);
   EXPECT_TRUE(Has(page, "lynx_worker_attached 1")) << page;
   EXPECT_TRUE(Has(page, "lynx_worker_ranks_running 1"));
-  EXPECT_TRUE(Has(page, "lynx_rank_steps_total{job=\"j1\",rank=\"3\"} 2"));
-  EXPECT_TRUE(Has(page, "lynx_rank_tokens_total{job=\"j1\",rank=\"3\"} 200"));
-  EXPECT_TRUE(Has(page, "lynx_rank_bytes_sent_total{job=\"j1\",rank=\"3\"} 20"));
-  EXPECT_TRUE(Has(page, "lynx_rank_loss{job=\"j1\",rank=\"3\"} 2.5"));
-  EXPECT_TRUE(Has(page, "lynx_rank_arena_peak_bytes{job=\"j1\",rank=\"3\"} 4096"));
-  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job=\"j1\",phase=\"forward\",rank=\"3\"} 0.5"));
-  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job=\"j1\",phase=\"recompute_hidden\",rank=\"3\"} 0.25"));
-  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job=\"j1\",phase=\"checkpoint\",rank=\"3\"} 0"));
-  EXPECT_TRUE(Has(page, "lynx_rank_step_seconds_count{job=\"j1\",rank=\"3\"} 2"));
-  EXPECT_TRUE(Has(page, "lynx_rank_step_seconds_sum{job=\"j1\",rank=\"3\"} 1"));
+  EXPECT_TRUE(Has(page, "lynx_rank_steps_total{job_id=\"j1\",rank=\"3\"} 2"));
+  EXPECT_TRUE(Has(page, "lynx_rank_tokens_total{job_id=\"j1\",rank=\"3\"} 200"));
+  EXPECT_TRUE(Has(page, "lynx_rank_bytes_sent_total{job_id=\"j1\",rank=\"3\"} 20"));
+  EXPECT_TRUE(Has(page, "lynx_rank_loss{job_id=\"j1\",rank=\"3\"} 2.5"));
+  EXPECT_TRUE(Has(page, "lynx_rank_arena_peak_bytes{job_id=\"j1\",rank=\"3\"} 4096"));
+  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"forward\",rank=\"3\"} 0.5"));
+  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"recompute_hidden\",rank=\"3\"} 0.25"));
+  EXPECT_TRUE(Has(page, "lynx_rank_phase_seconds_total{job_id=\"j1\",phase=\"checkpoint\",rank=\"3\"} 0"));
+  EXPECT_TRUE(Has(page, "lynx_rank_step_seconds_count{job_id=\"j1\",rank=\"3\"} 2"));
+  EXPECT_TRUE(Has(page, "lynx_rank_step_seconds_sum{job_id=\"j1\",rank=\"3\"} 1"));
+}
+
+TEST(WorkerMetrics, ServesSeriesOfRanksOnlyWhereAskedFor) {
+  WorkerMetrics metrics(false);
+  const RankKey key{JobId("j1"), Generation(1), 3};
+  metrics.AddRank(key);
+  metrics.Observe(key, {.bytes_sent = 10});
+  metrics.Observe(key, {.bytes_sent = 10});
+  const std::string page = Page(metrics);
+  EXPECT_EQ(page.find("lynx_rank_"), std::string::npos) << page;
+  EXPECT_TRUE(Has(page, "lynx_worker_steps_total 2"));
+  EXPECT_TRUE(Has(page, "lynx_worker_bytes_sent_total 20"));
+  metrics.RemoveRank(key);
 }
 
 TEST(WorkerMetrics, ARanksSeriesGoWithItsLastGeneration) {
-  WorkerMetrics metrics;
+  WorkerMetrics metrics(true);
   const RankKey first{JobId("j1"), Generation(1), 0};
   const RankKey second{JobId("j1"), Generation(2), 0};
   metrics.AddRank(first);
   metrics.AddRank(second);
   metrics.RemoveRank(first);
   metrics.Observe(second, {.tokens = 1});
-  EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job=\"j1\",rank=\"0\"} 1"));
+  EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job_id=\"j1\",rank=\"0\"} 1"));
   metrics.RemoveRank(second);
   EXPECT_EQ(Page(metrics).find("lynx_rank_steps_total{"), std::string::npos);
   // And come anew.
   metrics.AddRank(first);
-  EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job=\"j1\",rank=\"0\"} 0"));
+  EXPECT_TRUE(Has(Page(metrics), "lynx_rank_steps_total{job_id=\"j1\",rank=\"0\"} 0"));
 }
 
 TEST(WorkerMetrics, CountsExitsByOutcomeFromZero) {
-  WorkerMetrics metrics;
+  WorkerMetrics metrics(true);
   EXPECT_TRUE(Has(Page(metrics), "lynx_worker_rank_exits_total{outcome=\"killed\"} 0"));
   metrics.CountExit(RankOutcome::kKilled);
   EXPECT_TRUE(Has(Page(metrics), "lynx_worker_rank_exits_total{outcome=\"killed\"} 1"));

@@ -310,7 +310,7 @@ TEST_F(WorkerTest, TwoDaemonsOnOneDataDirectoryAreRefused) {
 }
 
 TEST_F(WorkerTest, ServesItsMetrics) {
-  StartDaemon({"--metrics-address", "127.0.0.1:0"});
+  StartDaemon({"--metrics-address", "127.0.0.1:0", "--rank-metrics"});
   RunRank(MakeAssignment("j1", 1, 0));
   for (const char* command : {"step 0", "step 1"}) Tell(0, command);
   cluster_.WaitUntil("two steps", [](const Told& told) { return told.reports.size() == 2; });
@@ -318,7 +318,7 @@ TEST_F(WorkerTest, ServesItsMetrics) {
   const std::string mark = "metrics on port ";
   ASSERT_NE(log.find(mark), std::string::npos) << log;
   const std::string page = HttpGet(std::stoi(log.substr(log.find(mark) + mark.size())), "/metrics");
-  EXPECT_NE(page.find("lynx_rank_steps_total{job=\"j1\",rank=\"0\"} 2"), std::string::npos) << page;
+  EXPECT_NE(page.find("lynx_rank_steps_total{job_id=\"j1\",rank=\"0\"} 2"), std::string::npos) << page;
   EXPECT_NE(page.find("lynx_worker_ranks_running 1"), std::string::npos);
   EXPECT_NE(page.find("lynx_worker_attached 1"), std::string::npos);
 }

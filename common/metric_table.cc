@@ -1,0 +1,79 @@
+// See metric_table.h.
+#include "common/metric_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace lynx::metric {
+namespace {
+
+constexpr const Metric* kAll[] = {
+    &kBuildInfo,
+    // lynx-server
+    &kJobs, &kAgentsAttached, &kWorkersAttached, &kPlanSeconds, &kStoreCommitSeconds, &kStoreCommitFailures, &kEventQueue,
+    &kJobSteps, &kJobTokens, &kJobLoss, &kJobValidationLoss, &kJobGradientNorm, &kJobStepSeconds, &kJobPhaseSeconds,
+    &kJobMemoryPlanned, &kJobMemoryMeasured, &kJobRestarts, &kJobReplans, &kJobResumesFromCopies,
+    // lynx-agent
+    &kAgentAttached, &kMeasurements, &kMeasurementSeconds, &kGpuUtilization, &kGpuMemoryUtilization, &kGpuMemoryUsed,
+    &kGpuMemoryFree, &kGpuSmClock, &kGpuMemoryClock, &kGpuTemperature, &kGpuPower, &kGpuXid, &kGpuEccErrors, &kGpuThrottleReasons,
+    // lynx-worker
+    &kWorkerAttached, &kRanksRunning, &kRankExits, &kWorkerSteps, &kWorkerBytesSent, &kRankSteps, &kRankTokens, &kRankLoss,
+    &kRankStepSeconds, &kRankPhaseSeconds, &kRankBytesSent, &kRankArenaPeak,
+};
+
+constexpr char kIntroduction[] = R"(# Metrics
+
+Every daemon serves these at `/metrics` in Prometheus' text format: `lynx-server` on 127.0.0.1:7471 or where `--metrics-address`
+says, `lynx-agent` and `lynx-worker` where theirs says. Times are seconds, sizes bytes, shares from 0 to 1; counters begin at 0 when
+their daemon starts. A histogram has the series `_bucket` (label `le`), `_sum` and `_count`.
+
+Labels have few values, or one for each job, stage or GPU that there is; no label is a step. Series of a job begin with its first
+event and are dropped 15 minutes after it has ended. Series of single ranks (`lynx_rank_`) are served only by a `lynx-worker` that was
+started with `--rank-metrics`: they grow with the cluster.
+
+This page is made from `common/metric_names.h`; a test compares the two, and another the pages of running daemons with it.
+)";
+
+std::string Row(const Metric& metric) {
+  std::string labels;
+  for (const std::string& label : LabelsOf(metric)) absl::StrAppend(&labels, labels.empty() ? "" : ", ", "`", label, "`");
+  return absl::StrCat("| `", metric.name, "` | ", TypeName(metric.type), " | ", metric.unit, " | ", labels, " | ",
+                      absl::StrReplaceAll(metric.help, {{"|", "\\|"}}), " |\n");
+}
+
+}  // namespace
+
+std::span<const Metric* const> AllMetrics() { return kAll; }
+
+bool IsListed(const Metric& metric) { return std::find(std::begin(kAll), std::end(kAll), &metric) != std::end(kAll); }
+
+std::vector<std::string> LabelsOf(const Metric& metric) {
+  return absl::StrSplit(metric.labels, absl::ByString(", "), absl::SkipEmpty());
+}
+
+const char* TypeName(Type type) {
+  static constexpr const char* kNames[] = {"counter", "gauge", "histogram"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+const char* DaemonName(Daemon daemon) {
+  static constexpr const char* kNames[] = {"lynx-server", "lynx-agent", "lynx-worker", "every daemon"};
+  return kNames[static_cast<size_t>(daemon)];
+}
+
+std::string MetricPage() {
+  std::string page = kIntroduction;
+  for (const Daemon daemon : {Daemon::kEvery, Daemon::kServer, Daemon::kAgent, Daemon::kWorker}) {
+    absl::StrAppend(&page, "\n## ", daemon == Daemon::kEvery ? "Every daemon" : DaemonName(daemon),
+                    "\n\n| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
+    for (const Metric* metric : kAll) {
+      if (metric->daemon == daemon) absl::StrAppend(&page, Row(*metric));
+    }
+  }
+  return page;
+}
+
+}  // namespace lynx::metric

@@ -1,0 +1,27 @@
+// The list of all metrics, and the page that shows it. Pure; thread-safe.
+#ifndef LYNX_COMMON_METRIC_TABLE_H_
+#define LYNX_COMMON_METRIC_TABLE_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/metric_names.h"
+
+namespace lynx::metric {
+
+// In the order in which they are shown.
+std::span<const Metric* const> AllMetrics();
+// Whether it is in the list. By address: a copy is not.
+bool IsListed(const Metric& metric);
+// "job_id, stage" gives {"job_id", "stage"}.
+std::vector<std::string> LabelsOf(const Metric& metric);
+const char* TypeName(Type type);        // "counter", ...
+const char* DaemonName(Daemon daemon);  // "lynx-server", ..., "every daemon"
+
+// docs/metrics.md.
+std::string MetricPage();
+
+}  // namespace lynx::metric
+
+#endif  // LYNX_COMMON_METRIC_TABLE_H_
