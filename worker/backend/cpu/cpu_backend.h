@@ -55,7 +55,7 @@ class CpuBackend : public CpuOps<float> {
     void* address;
     size_t bytes;
   };
-  const RealClock clock_;
+  const RealClock clock_{};
   CpuOps<Bfloat16> bfloat16_;
   std::vector<Mapping> mappings_;
 };
