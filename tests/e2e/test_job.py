@@ -34,6 +34,8 @@ class JobTest(ClusterTest):
             self.assertIn(expected, result.out)
 
         page = self.get("tiny")  # by name
+        for kind, names in (("jobs", [page["id"]]), ("nodes", ["node0", "node1"]), ("queues", ["default"])):
+            self.assertEqual(self.ctl("__complete", kind).out.split(), names, "what shells complete")
         self.assertEqual(page["state"], "JOB_STATE_SUCCEEDED")
         self.assertLess(page["progress"]["loss"], page["progress"]["firstLoss"])
         self.assertEqual((page["plan"]["layout"]["tp"], page["plan"]["layout"]["pp"]), (2, 2))

@@ -1,0 +1,137 @@
+"""lynxctl about itself: the page of all verbs is what the program says, and its completions and manual pages work in real programs."""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+# A server that nobody is: completion must go without.
+ENV = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", LYNX_SERVER="127.0.0.1:1", HOME="/nonexistent", LC_ALL="C.UTF-8", MANPAGER="cat")
+
+BASH = """
+source <(lynxctl completion bash) || exit 1
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lynxctl; printf '%s\\n' "${COMPREPLY[@]}"
+"""
+# The functions of the completion system that the script calls, in place of those that need a terminal.
+ZSH = """
+compdef() { :; }
+_describe() { [[ $1 == -o ]] && shift; local -a all; all=("${(@P)2}"); print -l -- "${all[@]%%:*}"; }
+_files() { print -l -- @files; }
+compadd() { shift; print -l -- "$@"; }
+source <(lynxctl completion zsh) || exit 1
+words=("$@"); CURRENT=$#; _lynxctl
+"""
+
+
+def run(*command, **options):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=ENV, timeout=60, stdin=subprocess.DEVNULL, **options)
+
+
+def complete_bash(*words):
+    return run("bash", "-c", BASH, "bash", *words)
+
+
+def complete_zsh(*words):
+    return run("zsh", "-f", "-c", ZSH, "zsh", *words)
+
+
+def complete_fish(*words):
+    line = " ".join(words)
+    result = run("fish", "--no-config", "-c", f"lynxctl completion fish | source; complete -C '{line}'")
+    result.stdout = "\n".join(row.split("\t")[0] for row in result.stdout.splitlines())
+    return result
+
+
+class Completion(unittest.TestCase):
+    def check(self, words, wanted, unwanted=()):
+        for complete in (complete_bash, complete_zsh, complete_fish):
+            with self.subTest(shell=complete.__name__, words=words):
+                result = complete(*words)
+                self.assertEqual(result.stderr, "")
+                # zsh itself leaves out what does not begin with the word.
+                got = [row for row in result.stdout.split() if row.startswith(words[-1])]
+                self.assertLessEqual(set(wanted), set(got), result.stdout)
+                self.assertFalse(set(unwanted) & set(got), result.stdout)
+
+    def test_verbs(self):
+        self.check(["lynxctl", ""], ["submit", "queue", "completion"], ["__complete", "set", "--file"])
+        self.check(["lynxctl", "su"], ["submit"], ["queue"])
+
+    def test_verbs_of_verbs(self):
+        self.check(["lynxctl", "queue", ""], ["list", "set"], ["submit"])
+        self.check(["lynxctl", "admin", "user", ""], ["add", "list", "revoke"], ["token"])
+
+    def test_options(self):
+        self.check(["lynxctl", "submit", "--"], ["--file", "--idempotency-key", "--server"], ["--weight"])
+        self.check(["lynxctl", "queue", "set", "--"], ["--weight", "--quota", "--output"], ["--file"])
+
+    def test_values_that_are_checked_for(self):
+        self.check(["lynxctl", "plan", "--for", ""], ["lynx", "any"], ["submit"])
+        self.check(["lynxctl", "list", "-o", ""], ["table", "json"], ["submit"])
+        self.check(["lynxctl", "completion", ""], ["bash", "zsh", "fish"])
+
+    def test_what_follows_an_option_is_no_verb(self):
+        self.check(["lynxctl", "--server", "queue", "s"], ["submit"], ["set"])
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a job.yaml"
+            path.write_text("")
+            result = complete_bash("lynxctl", "submit", "-f", f"{folder}/")
+            self.assertEqual(result.stdout.splitlines(), [str(path)])
+        self.assertEqual(complete_zsh("lynxctl", "submit", "-f", "").stdout.split(), ["@files"])
+        self.assertIn("README.md", run("fish", "--no-config", "-c", "lynxctl completion fish | source; complete -C 'lynxctl submit -f '",
+                                       cwd=DOCS.parent).stdout)
+
+    def test_names_that_only_a_server_knows(self):
+        for complete in (complete_bash, complete_zsh, complete_fish):
+            result = complete("lynxctl", "get", "")
+            self.assertEqual((result.stdout.split(), result.stderr), ([], ""), "no server, no names, no noise")
+
+    def test_an_unknown_shell(self):
+        result = run(BIN / "lynxctl", "completion", "tcsh")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("bash", result.stderr)
+
+
+class Pages(unittest.TestCase):
+    def test_the_reference_is_what_the_program_says(self):
+        result = run(BIN / "lynxctl", "reference")
+        self.assertEqual(result.stdout, (DOCS / "cli.md").read_text(),
+                         "the surface has changed: if that is meant, write it with build/bin/lynxctl reference > docs/cli.md")
+
+    def test_every_verb_has_a_page_that_man_reads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(BIN / "lynxctl", "man", "--out", f"{folder}/man1")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            pages = sorted(pathlib.Path(folder).glob("man1/*.1"))
+            verbs = re.findall(r"^## (lynxctl .*)$", (DOCS / "cli.md").read_text(), re.MULTILINE)
+            self.assertGreater(len(verbs), 30)
+            self.assertLessEqual({verb.replace(" ", "-") + ".1" for verb in verbs}, {page.name for page in pages})
+            for page in pages:
+                shown = run("man", "--warnings=all", "-l", page)
+                self.assertEqual((shown.returncode, shown.stderr), (0, ""), page)
+                self.assertIn("EXIT STATUS", shown.stdout)
+            self.assertRegex(run("man", "-l", f"{folder}/man1/lynxctl-submit.1").stdout, r"-f, --file FILE\n")
+
+    def test_one_page(self):
+        self.assertTrue(run(BIN / "lynxctl", "man", "queue-set").stdout.startswith('.TH "LYNXCTL'))
+        missing = run(BIN / "lynxctl", "man", "dance")
+        self.assertEqual(missing.returncode, 4)
+        self.assertIn("no page of 'dance'", missing.stderr)
+
+    def test_a_folder_that_cannot_be_written(self):
+        result = run(BIN / "lynxctl", "man", "--out", "/proc/nowhere")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertRegex(result.stderr, r"--out /proc/nowhere/lynxctl.1: cannot create .*: No such file or directory")
+
+    def test_help_says_what_a_value_is(self):
+        self.assertRegex(run(BIN / "lynxctl", "submit", "--help").stdout, r"--file FILE")
+
+
+if __name__ == "__main__":
+    unittest.main()
