@@ -143,8 +143,8 @@ int Trace(const GlobalOptions& global, const TraceOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);
-// Tables of a file's fields.
-enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile };
+// Tables of a file's fields; kJobSchema: JSON Schema.
+enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
 // All policies side by side in the layout that the job's own plan has.
 int Compare(const PlanOptions& options);
 // The layouts that were rejected, and what more of something would bring.

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
+#include "cli/job_schema.h"
 #include "cli/output_file.h"
 #include "cli/plan_request.h"
 #include "cli/render.h"
@@ -69,8 +70,10 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
 
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
   if (reference != ReferencePage::kNone) {
-    const bool job = reference == ReferencePage::kJobFile;
-    std::fputs((job ? JobFileReference() : ClusterFileReference()).c_str(), stdout);
+    const std::string text = reference == ReferencePage::kJobFile     ? JobFileReference()
+                             : reference == ReferencePage::kJobSchema ? JobSchemaText()
+                                                                      : ClusterFileReference();
+    std::fputs(text.c_str(), stdout);
     return kExitOk;
   }
   JobSpec spec;

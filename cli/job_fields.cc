@@ -33,13 +33,14 @@ JobField IntField(std::string path, std::string meaning, bool required, Owner ow
           [=](const JobSpec& spec) {
             const auto value = owner(const_cast<JobSpec&>(spec)).*member;
             return value == 0 && !zero_word.empty() ? zero_word : absl::StrCat(value);
-          }};
+          },
+          nullptr, ScalarKind::kInteger, zero_word.empty() ? std::vector<std::string>() : std::vector<std::string>{zero_word}};
 }
 
 template <class Owner>
 JobField DoubleField(std::string path, std::string meaning, Owner owner) {
   return {path, meaning, false, [=](const std::string& text, JobSpec& spec) { return ReadReal(text, owner(spec)); },
-          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); }};
+          [=](const JobSpec& spec) { return RealText(owner(const_cast<JobSpec&>(spec))); }, nullptr, ScalarKind::kReal};
 }
 
 template <class Owner, class Parse, class Name>
@@ -48,7 +49,8 @@ JobField EnumField(std::string path, std::string meaning, std::string choices, O
           [=](const std::string& text, JobSpec& spec) {
             return parse(text, owner(spec)) ? absl::OkStatus() : Expected(choices, text);
           },
-          [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); }};
+          [=](const JobSpec& spec) { return std::string(name(owner(const_cast<JobSpec&>(spec)))); },
+          nullptr, ScalarKind::kText, absl::StrSplit(absl::StrReplaceAll(choices, {{" or ", ", "}}), ", ")};
 }
 
 template <class Owner>
@@ -59,7 +61,8 @@ JobField BoolField(std::string path, std::string meaning, Owner owner) {
             owner(spec) = text == "true";
             return absl::OkStatus();
           },
-          [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); }};
+          [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); },
+          nullptr, ScalarKind::kBoolean};
 }
 
 // Zero to one in the file, thousandths in the spec.
@@ -72,7 +75,8 @@ JobField OffloadShareField() {
             spec.recompute_options.offload_permille = static_cast<int32_t>(std::lround(value * 1000));
             return absl::OkStatus();
           },
-          [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); }};
+          [](const JobSpec& spec) { return RealText(spec.recompute_options.offload_permille / 1000.0); },
+          nullptr, ScalarKind::kReal};
 }
 
 JobField CopyEveryField() {
@@ -88,7 +92,8 @@ JobField CopyEveryField() {
           [](const JobSpec& spec) {
             const int64_t every = spec.checkpoint.copy_every_steps;
             return every == kCopiesAuto ? "auto" : absl::StrCat(every);
-          }};
+          },
+          nullptr, ScalarKind::kInteger, {"auto"}};
 }
 
 constexpr char kOffloadWord[] = "offload";
@@ -310,7 +315,8 @@ std::vector<JobField> ModelFields() {
 JobField ParallelWordField() {
   return {"parallel", "", false, [](const std::string& text, JobSpec&) {
             return text == "auto" ? absl::OkStatus() : Expected("auto, or fields such as tp and pp", text);
-          }};
+          },
+          nullptr, nullptr, ScalarKind::kText, {"auto"}};
 }
 
 std::vector<JobField> TrainFields() {

@@ -166,13 +166,16 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static std::string file;
   static bool job_reference = false;
   static bool cluster_reference = false;
+  static bool schema = false;
   static std::vector<std::string> overrides;
   defaults->add_option("-f,--file", file, "Fill in this job file");
   defaults->add_option("--set", overrides, "FIELD=VALUE in place of what the file says");
   defaults->add_flag("--reference", job_reference, "Print the table of all fields instead");
   defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead");
+  defaults->add_flag("--schema", schema, "Print a JSON Schema of job files for editors instead");
   defaults->callback([&] {
     code = Defaults(file, overrides, job_reference       ? ReferencePage::kJobFile
+                                     : schema            ? ReferencePage::kJobSchema
                                      : cluster_reference ? ReferencePage::kClusterFile
                                                          : ReferencePage::kNone);
   });

@@ -19,6 +19,9 @@ namespace lynx {
 
 class YamlReader;
 
+// What a scalar looks like; its words may stand in place of it ("auto").
+enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean };
+
 // A field of a record T. `path` is "name", or "section.name" for a map inside the record.
 template <class T>
 struct Field {
@@ -33,6 +36,9 @@ struct Field {
   // In place of `read`, for lists and records inside the record: whole messages, by YamlReader::Error.
   std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)>
       read_value;
+  // For editors; reading decides. Text with words is one of them.
+  ScalarKind scalar = ScalarKind::kText;
+  std::vector<std::string> words;
 };
 
 // "; did you mean 'NAME'?" for the nearest known name, or a list of them.

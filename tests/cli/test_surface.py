@@ -1,5 +1,6 @@
 """lynxctl about itself: the page of all verbs is what the program says, and its completions and manual pages work in real programs."""
 
+import json
 import os
 import pathlib
 import re
@@ -7,8 +8,22 @@ import subprocess
 import tempfile
 import unittest
 
+import jsonschema
+import yaml
+
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+class Yaml12(yaml.SafeLoader):
+    """Scalars as editors read them: 1e-3 is a number, off is a word."""
+
+
+Yaml12.yaml_implicit_resolvers = {}
+for tag, pattern, first in (("bool", r"true|false", "tf"), ("int", r"-?[0-9]+", "-0123456789"),
+                            ("float", r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", "-0123456789"), ("null", r"null|~|", "n~")):
+    Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))
+
 # A server that nobody is: completion must go without.
 ENV = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", LYNX_SERVER="127.0.0.1:1", HOME="/nonexistent", LC_ALL="C.UTF-8", MANPAGER="cat")
 
@@ -131,6 +146,50 @@ class Pages(unittest.TestCase):
 
     def test_help_says_what_a_value_is(self):
         self.assertRegex(run(BIN / "lynxctl", "submit", "--help").stdout, r"--file FILE")
+
+
+class JobSchema(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        text = run(BIN / "lynxctl", "defaults", "--schema").stdout
+        cls.text, cls.schema = text, json.loads(text)
+
+    def errors(self, text):
+        validator = jsonschema.Draft7Validator(self.schema)
+        return [f"{'.'.join(map(str, error.path))}: {error.message}" for error in validator.iter_errors(yaml.load(text, Yaml12))]
+
+    def test_the_file_is_what_the_program_says(self):
+        jsonschema.Draft7Validator.check_schema(self.schema)
+        self.assertEqual((DOCS / "job-schema.json").read_text(), self.text,
+                         "if the change is meant, write it with build/bin/lynxctl defaults --schema > docs/job-schema.json")
+
+    def test_what_the_program_takes(self):
+        jobs = [path for path in (DOCS.parent / "examples").glob("*.yaml") if "kind: TrainingJob" in path.read_text()]
+        self.assertGreater(len(jobs), 3)
+        for path in jobs:
+            self.assertEqual(self.errors(path.read_text()), [], path)
+            whole = run(BIN / "lynxctl", "defaults", "-f", path)
+            self.assertEqual(whole.returncode, 0, whole.stderr)
+            self.assertEqual(self.errors(whole.stdout), [], path)
+        job = (DOCS.parent / "examples" / "gpt-bytes.yaml").read_text()
+        self.assertEqual(self.errors(re.sub(r"(?m)^parallel:\n(  .*\n)+", "parallel: auto\n", job)), [])
+
+    def test_what_the_program_refuses(self):
+        job = yaml.load((DOCS.parent / "examples" / "gpt-bytes.yaml").read_text(), Yaml12)
+        for section, field, value in ((None, "kind", "Job"), (None, "colour", "red"), ("model", "layers", "many"), ("parallel", "tp", "all"),
+                                      ("train", "stepz", 3), (None, "recompute", "sometimes"), ("checkpoint", "weightsOnly", "perhaps")):
+            changed = json.loads(json.dumps(job))
+            (changed if section is None else changed.setdefault(section, {}))[field] = value
+            with self.subTest(field=field), tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+                self.assertNotEqual(self.errors(yaml.safe_dump(changed)), [])
+                file.write(yaml.safe_dump(changed))
+                file.flush()
+                self.assertEqual(run(BIN / "lynxctl", "defaults", "-f", file.name).returncode, 2)
+        for section, field in (("model", "layers"), ("train", "steps"), ("data", "path"), (None, "resources")):
+            changed = json.loads(json.dumps(job))
+            del (changed if section is None else changed[section])[field]
+            with self.subTest(missing=field):
+                self.assertNotEqual(self.errors(yaml.safe_dump(changed)), [])
 
 
 if __name__ == "__main__":
