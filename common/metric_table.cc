@@ -13,9 +13,15 @@ namespace {
 constexpr const Metric* kAll[] = {
     &kBuildInfo,
     // lynx-server
-    &kJobs, &kAgentsAttached, &kWorkersAttached, &kPlanSeconds, &kStoreCommitSeconds, &kStoreCommitFailures, &kEventQueue,
-    &kJobSteps, &kJobTokens, &kJobLoss, &kJobValidationLoss, &kJobGradientNorm, &kJobStepSeconds, &kJobPhaseSeconds,
-    &kJobMemoryPlanned, &kJobMemoryMeasured, &kJobRestarts, &kJobReplans, &kJobResumesFromCopies,
+    &kJobs, &kJobsPending, &kJobsSubmitted, &kJobsEnded, &kQueueWait, &kFirstStep, &kNodes, &kNodesCordoned, &kAgentsAttached,
+    &kWorkersAttached, &kDevices, &kDevicesUsed, &kDeviceSeconds, &kDeviceSecondsLost, &kRecovery, &kPlanSeconds, &kStoreCommitSeconds,
+    &kStoreCommitFailures, &kEventQueue, &kLeasesRenewed, &kFencedReports, &kCallsRefused,
+    &kJobInfo, &kJobRanks, &kJobTargetSteps, &kJobDoneSteps, &kJobSteps, &kJobTokens, &kJobModelFlops, &kJobStepsSkipped, &kJobLoss,
+    &kJobValidationLoss, &kJobGradientNorm, &kJobLearningRate, &kJobStepSeconds, &kJobStageStepSeconds, &kJobPredictedStep,
+    &kJobStepError, &kJobPhaseSeconds, &kJobPredictedPhase, &kJobHiddenRatio, &kJobBubbleRatio, &kJobCommunicationRatio, &kJobMfu,
+    &kJobMemoryPlanned, &kJobMemoryMeasured, &kJobMemoryError, &kJobCheckpoints, &kJobCheckpointFailures, &kJobCheckpointBytes,
+    &kJobCheckpointSteps, &kJobCheckpointTime, &kJobCopiedSteps, &kJobCopiesSkipped, &kJobRestarts, &kJobReplans,
+    &kJobResumesFromCopies, &kJobDeviceSeconds, &kJobGoodput,
     // lynx-agent
     &kAgentAttached, &kMeasurements, &kMeasurementSeconds, &kGpuUtilization, &kGpuMemoryUtilization, &kGpuMemoryUsed,
     &kGpuMemoryFree, &kGpuSmClock, &kGpuMemoryClock, &kGpuTemperature, &kGpuPower, &kGpuXid, &kGpuEccErrors, &kGpuThrottleReasons,
@@ -27,7 +33,8 @@ constexpr const Metric* kAll[] = {
 constexpr char kIntroduction[] = R"(# Metrics
 
 Every daemon serves these at `/metrics` in Prometheus' text format: `lynx-server` on 127.0.0.1:7471 or where `--metrics-address`
-says, `lynx-agent` and `lynx-worker` where theirs says. Times are seconds, sizes bytes, shares from 0 to 1; counters begin at 0 when
+says, `lynx-agent` and `lynx-worker` where theirs says. Times are seconds, sizes bytes, shares from 0 to 1 (errors
+of predictions may be beyond); counters begin at 0 when
 their daemon starts. A histogram has the series `_bucket` (label `le`), `_sum` and `_count`.
 
 Labels have few values, or one for each job, stage or GPU that there is; no label is a step. Series of a job begin with its first

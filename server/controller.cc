@@ -273,19 +273,38 @@ std::vector<NodeView> Controller::Nodes() const {
   return views;
 }
 
-std::pair<int64_t, int64_t> Controller::CountAttached() const {
-  std::pair<int64_t, int64_t> counts;
-  for (const auto& [name, node] : nodes_) {
-    counts.first += node.agent_attached() ? 1 : 0;
-    counts.second += node.worker_attached() ? 1 : 0;
+Census Controller::TakeCensus() const {
+  Census census{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
+  for (const auto& [id, job] : jobs_) ++census.jobs.at(static_cast<size_t>(job.record.state));
+  for (const JobId& id : unfinished_) {
+    const Job& job = jobs_.at(id);
+    if (const int32_t held = DevicesHeld(id); held > 0) (KindOf(job) == DeviceKind::kCuda ? census.cuda : census.cpu).used += held;
+    if (job.record.state != JobState::kQueued) continue;
+    const std::vector<PendingReason>& pending = job.record.pending;
+    for (auto reason = pending.begin(); reason != pending.end(); ++reason) {
+      const auto same = [&](const PendingReason& other) { return other.kind == reason->kind; };
+      if (std::none_of(pending.begin(), reason, same)) ++census.pending[reason->kind];
+    }
   }
-  return counts;
+  for (const auto& [name, node] : nodes_) {
+    const bool agent = node.agent_attached(), worker = node.worker_attached();
+    census.agents += agent ? 1 : 0;
+    census.workers += worker ? 1 : 0;
+    const NodePresence presence = node.lost         ? NodePresence::kLost
+                                  : agent && worker ? NodePresence::kAttached
+                                  : agent || worker ? NodePresence::kPartial
+                                                    : NodePresence::kAbsent;
+    if (node.seen > Nanos(0) || !node.jobs.empty()) ++census.nodes.at(static_cast<size_t>(presence));
+    if (!worker) continue;
+    for (const Device& device : node.agent.devices) ++(device.kind == DeviceKind::kCuda ? census.cuda : census.cpu).all;
+  }
+  return census;
 }
 
-std::array<int64_t, kJobStateCount> Controller::JobCounts() const {
-  std::array<int64_t, kJobStateCount> counts{};
-  for (const auto& [id, job] : jobs_) ++counts.at(static_cast<size_t>(job.record.state));
-  return counts;
+int32_t Controller::DevicesHeld(const JobId& id) const {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || IsFinal(found->second.record.state)) return 0;
+  return static_cast<int32_t>(std::max(found->second.record.ranks.size(), found->second.reservation.devices.size()));
 }
 
 }  // namespace lynx

@@ -33,7 +33,6 @@
 #ifndef LYNX_SERVER_CONTROLLER_H_
 #define LYNX_SERVER_CONTROLLER_H_
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -46,6 +45,7 @@
 #include "absl/status/statusor.h"
 #include "server/attribution.h"
 #include "server/availability.h"
+#include "server/census.h"
 #include "server/events.h"
 #include "server/job.h"
 #include "server/node_groups.h"
@@ -159,8 +159,6 @@ class Controller {
   // Newest first; `states` empty = all.
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
   std::vector<NodeView> Nodes() const;
-  // Nodes with an agent, and with a worker daemon.
-  std::pair<int64_t, int64_t> CountAttached() const;
   NodeView ViewOf(const NodeId& name) const;
   struct QueueView {
     QueueConfig config;
@@ -168,7 +166,9 @@ class Controller {
   };
   std::vector<QueueView> Queues() const;
   const RankLogs& logs() const { return logs_; }
-  std::array<int64_t, kJobStateCount> JobCounts() const;
+  Census TakeCensus() const;
+  // Of an unfinished job: that it has, or is planned for.
+  int32_t DevicesHeld(const JobId& id) const;
 
  private:
   // What is known of a rank of the current generation beside its record.
@@ -303,6 +303,7 @@ class Controller {
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
   void AskForPlan(Job& job);
+  static PlanTrigger TriggerOf(const Job& job);
   static bool IsPlanned(const Job& job);
   // Reasons by value: they may be a part of the record that changes.
   void StartGeneration(Job& job, const std::vector<DeviceRef>& placement, const std::string& kind, std::string reason);
@@ -508,6 +509,7 @@ class Controller {
   Nanos began_;                        // monotonic: this server
   RankLogs logs_;
   int64_t last_submission_ = 0;
+  int64_t fenced_reports_ = 0;
 
   // Of the Step that is running.
   Nanos now_, wall_;

@@ -305,7 +305,16 @@ void Controller::AskForPlan(Job& job) {
     if (limit > Bytes(0)) group.memory_per_device = group.memory_per_device == Bytes(0) ? limit : std::min(group.memory_per_device, limit);
     first = end;
   }
-  effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request)});
+  effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request), TriggerOf(job)});
+}
+
+PlanTrigger Controller::TriggerOf(const Job& job) {
+  if (job.record.state == JobState::kRunning) {
+    return job.reservation.devices.size() > job.record.ranks.size() ? PlanTrigger::kGrowth : PlanTrigger::kDrift;
+  }
+  if (job.speculative) return PlanTrigger::kSpeculation;
+  if (job.short_of_memory) return PlanTrigger::kMemory;
+  return job.plan != nullptr ? PlanTrigger::kLoss : PlanTrigger::kFirst;
 }
 
 // Of so many nodes from that with the job's device `first` on.

@@ -140,7 +140,9 @@ bool Controller::HasStrays(const Node& node) const {
 void Controller::AcknowledgeStrays(const WorkerState& state, const Node& node) {
   std::map<RankKey, int64_t> stray;
   for (const RankMessage& message : state.messages) {
-    if (!IsLive(message.key, node)) stray[message.key] = std::max(stray[message.key], message.sequence);
+    if (IsLive(message.key, node)) continue;
+    ++fenced_reports_;
+    stray[message.key] = std::max(stray[message.key], message.sequence);
   }
   for (const auto& [key, sequence] : stray) stray_acks_[node.name].push_back({.key = key, .sequence = sequence});
   const bool ended = std::any_of(state.ranks.begin(), state.ranks.end(), [&](const RankObservation& rank) {

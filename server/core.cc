@@ -16,6 +16,7 @@ namespace {
 
 // Of refusals that are recorded.
 constexpr Rate kRefusalRate{.per_second = 1, .burst = 100};
+constexpr Nanos kCensusEvery{1'000'000'000};
 
 }  // namespace
 
@@ -44,8 +45,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions option
       [self](const std::vector<Effect>& effects) { return self->TimedCommit(effects); },
       [self](Effect& effect) { self->Carry(effect); });
   core->pool_ = std::make_unique<PlanningPool>(core->options_.planning_threads, core->options_.planner,
-                                               [self](PlanReady ready, Nanos took) {
-                                                 self->metrics_.PlanMade(ready, took);
+                                               [self](PlanReady ready, PlanTrigger trigger, Nanos took) {
+                                                 self->metrics_.PlanMade(ready, trigger, took);
                                                  self->loop_->PostAlways(std::move(ready));
                                                });
   core->loop_->Start(core->controller_.Restore(std::move(jobs), clock.Monotonic(), clock.Wall()),
@@ -86,6 +87,7 @@ bool ServerCore::Forget(int64_t request) {
 }
 
 void ServerCore::Refused(AuditRecord record) {
+  metrics_.Refused();
   {
     std::lock_guard lock(mutex_);
     if (refusals_.Take(clock_.Monotonic()) > Nanos(0)) {
@@ -116,7 +118,19 @@ absl::Status ServerCore::TimedCommit(const std::vector<Effect>& effects) {
   const Nanos begin = clock_.Monotonic();
   absl::Status status = store_->Commit(effects);
   metrics_.Committed(clock_.Monotonic() - begin, status.ok());
+  if (status.ok()) CountWritten(effects);
   return status;
+}
+
+// What is told to nobody but the store.
+void ServerCore::CountWritten(const std::vector<Effect>& effects) {
+  for (const Effect& effect : effects) {
+    if (const auto* plan = std::get_if<InsertPlan>(&effect)) {
+      if (const JobRecord* job = controller_.Find(plan->job)) metrics_.jobs().Planned(*job, *plan->plan, plan->cluster.get());
+    } else if (const auto* checkpoint = std::get_if<InsertCheckpoint>(&effect)) {
+      if (const JobRecord* job = controller_.Find(checkpoint->job)) metrics_.jobs().CheckpointWritten(*checkpoint, *job);
+    }
+  }
 }
 
 void ServerCore::Carry(Effect& effect) {
@@ -125,6 +139,7 @@ void ServerCore::Carry(Effect& effect) {
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
     if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.controller.heartbeat, options_.connection_key));
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
+    metrics_.LeaseRenewed();
     if (const auto stream = workers_.Find(renew->stream)) stream->SendBeside(Encode(renew->renewal));
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
@@ -137,9 +152,9 @@ void ServerCore::Carry(Effect& effect) {
   } else if (auto* reply = std::get_if<Reply>(&effect)) {
     Complete(*reply);
   } else if (auto* evaluation = std::get_if<EvaluationRecorded>(&effect)) {
-    if (const JobRecord* job = controller_.Find(evaluation->job)) metrics_.Evaluated(*evaluation, job->spec->name);
+    if (const JobRecord* job = controller_.Find(evaluation->job)) metrics_.jobs().Evaluated(*evaluation, *job);
   } else if (auto* step = std::get_if<StepRecorded>(&effect)) {
-    if (const JobRecord* job = controller_.Find(step->job)) metrics_.Step(*step, job->spec->name);
+    if (const JobRecord* job = controller_.Find(step->job)) metrics_.Step(*step, *job, controller_.DevicesHeld(job->id), clock_.Wall());
   }
 }
 
@@ -149,17 +164,21 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
   for (const JobEvent& event : notice.events) {
     spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
                  event.reason);
-    if (event.kind == "replan-kept") metrics_.Replanned(job->id, job->spec->name, "kept");
-    if (event.kind == "replanned") metrics_.Replanned(job->id, job->spec->name, "adopted");
-    if (event.kind == "replan-forced") metrics_.Replanned(job->id, job->spec->name, "forced");
-    if (event.kind == "resumed") metrics_.ResumedFromCopies(job->id, job->spec->name);
-    if (event.kind == "planned") metrics_.Planned(job->id, job->spec->name, *controller_.PlanOf(job->id));
+    if (event.kind == "server-restarted") CountRestored(*job);
   }
-  metrics_.Restarted(job->id, job->spec->name, job->restarts);
-  if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
+  if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));
+  if (IsFinal(job->state)) metrics_.Ended(*job, clock_.Monotonic());
   watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
   });
+}
+
+// Of a plan that an earlier server made.
+void ServerCore::CountRestored(const JobRecord& job) {
+  const std::shared_ptr<const Plan> plan = controller_.PlanOf(job.id);
+  if (plan == nullptr) return;
+  const absl::StatusOr<std::shared_ptr<const ClusterTopology>> cluster = store_->LoadCluster(job.id);
+  metrics_.jobs().Planned(job, *plan, cluster.ok() ? cluster->get() : nullptr);
 }
 
 void ServerCore::Complete(const Reply& reply) {
@@ -176,9 +195,10 @@ void ServerCore::Complete(const Reply& reply) {
 
 void ServerCore::OnTick() {
   if (options_.health != nullptr) options_.health->Ticked();
-  metrics_.SetJobs(controller_.JobCounts());
-  const auto [agents, workers] = controller_.CountAttached();
-  metrics_.SetAttached(agents, workers);
+  if (const Nanos now = clock_.Monotonic(); now >= next_census_) {
+    metrics_.Counted(controller_.TakeCensus());
+    next_census_ = now + kCensusEvery;
+  }
   metrics_.SetQueue(loop_->QueueLength());
   metrics_.Prune(clock_.Monotonic());
   watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {

@@ -85,6 +85,8 @@ class ServerCore {
 
   void Carry(Effect& effect);
   void CarryNotice(NotifyWatchers& notice);
+  void CountWritten(const std::vector<Effect>& effects);
+  void CountRestored(const JobRecord& job);
   void OnTick();
   absl::Status TimedCommit(const std::vector<Effect>& effects);
 
@@ -92,6 +94,7 @@ class ServerCore {
   const Clock& clock_;
   std::unique_ptr<Store> store_;
   Controller controller_;
+  Nanos next_census_;  // monotonic
   ServerMetrics metrics_;
   Watchers watchers_;
   StreamTable<AgentStream> agents_;

@@ -109,10 +109,13 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
 absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path) {
   // Loss and gradient norm may be infinite or NaN: a run that diverges says so.
   RankStep step{.step = m.step(), .loss = m.loss(), .gradient_norm = m.gradient_norm(), .lr = m.lr(),
-                .tokens = m.tokens(), .arena_peak = Bytes(m.arena_peak_bytes())};
+                .tokens = m.tokens(), .arena_peak = Bytes(m.arena_peak_bytes()), .copied_steps = m.copied_steps(),
+                .copies_skipped = m.copies_skipped()};
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "step"), m.step(), 0, kMaxWireSteps));
   LYNX_RETURN_IF_ERROR(CheckFinite(FieldPath(path, "lr"), m.lr()));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tokens"), m.tokens(), 0, kMaxTokens));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copied_steps"), m.copied_steps(), 0, kMaxWireSteps));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copies_skipped"), m.copies_skipped(), 0, kMaxWireSteps));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_peak_bytes"), m.arena_peak_bytes(), 0, kMaxWireBytes));
   struct Time {
     const char* field;

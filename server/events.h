@@ -152,10 +152,15 @@ struct InsertAudit {
   JobId job;  // that the change is of; empty = none
 };
 
+// Why a job is planned: for the first time; to see whether it would end before the first in line begins; because devices were lost,
+// or memory ran out; while it trains, for more devices, or since its nodes' speeds have changed.
+enum class PlanTrigger : uint8_t { kFirst, kSpeculation, kLoss, kMemory, kGrowth, kDrift };
+inline constexpr int kPlanTriggerCount = 6;
 struct PlanJob {
   JobId job;
   int64_t attempt = 0;
   PlanRequest request;
+  PlanTrigger trigger = PlanTrigger::kFirst;
 };
 struct SendAgent {
   int64_t stream = 0;

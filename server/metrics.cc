@@ -2,7 +2,6 @@
 #include "server/metrics.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "common/metric_names.h"
@@ -10,52 +9,78 @@
 namespace lynx {
 namespace {
 
-constexpr Nanos kKeepEnded{900'000'000'000};
-
 const prometheus::Histogram::BucketBoundaries kSecondsBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+// Of what a person waits for: up to a day.
+const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 14400, 86400};
+
+constexpr const char* kPresences[kNodePresenceCount] = {"attached", "partial", "absent", "lost"};
+constexpr const char* kTriggers[kPlanTriggerCount] = {"first", "speculation", "loss", "memory", "growth", "drift"};
+constexpr const char* kReasons[] = {"held", "dependency", "structural", "quota", "ahead", "capacity", "near-miss"};
 
 }  // namespace
 
 ServerMetrics::ServerMetrics()
     : registry_(std::make_shared<prometheus::Registry>()),
+      of_jobs_(*registry_),
       jobs_(Gauges(*registry_, metric::kJobs)),
+      pending_(Gauges(*registry_, metric::kJobsPending)),
+      nodes_(Gauges(*registry_, metric::kNodes)),
+      devices_(Gauges(*registry_, metric::kDevices)),
+      devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
       plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)),
-      restarts_(Counters(*registry_, metric::kJobRestarts)),
-      replans_(Counters(*registry_, metric::kJobReplans)),
-      resumes_from_copies_(Counters(*registry_, metric::kJobResumesFromCopies)),
-      steps_(Counters(*registry_, metric::kJobSteps)),
-      tokens_(Counters(*registry_, metric::kJobTokens)),
-      loss_(Gauges(*registry_, metric::kJobLoss)),
-      validation_loss_(Gauges(*registry_, metric::kJobValidationLoss)),
-      gradient_norm_(Gauges(*registry_, metric::kJobGradientNorm)),
-      step_seconds_(Histograms(*registry_, metric::kJobStepSeconds)),
-      phase_seconds_(Counters(*registry_, metric::kJobPhaseSeconds)),
-      memory_planned_(Gauges(*registry_, metric::kJobMemoryPlanned)),
-      memory_measured_(Gauges(*registry_, metric::kJobMemoryMeasured)) {
+      ended_(Counters(*registry_, metric::kJobsEnded)) {
+  // Series that exist from the start can be watched for their first increase.
+  AddBuildInfo(*registry_);
+  CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
+  for (int i = 0; i < kDeviceUseCount; ++i) device_seconds_[i] = &seconds.Add({{"use", DeviceUseName(static_cast<DeviceUse>(i))}});
+  CounterFamily& lost = Counters(*registry_, metric::kDeviceSecondsLost);
+  for (int i = 0; i < kLossCauseCount; ++i) device_seconds_lost_[i] = &lost.Add({{"cause", LossCauseName(static_cast<LossCause>(i))}});
+  HistogramFamily& recovery = Histograms(*registry_, metric::kRecovery);
+  for (int i = 0; i < kRecoveryPhaseCount; ++i) {
+    recovery_[i] = &recovery.Add({{"phase", RecoveryPhaseName(static_cast<RecoveryPhase>(i))}}, kWaitBuckets);
+  }
+  recovery_total_ = &recovery.Add({{"phase", "total"}}, kWaitBuckets);
+  queue_wait_ = &Histograms(*registry_, metric::kQueueWait).Add({}, kWaitBuckets);
+  first_step_ = &Histograms(*registry_, metric::kFirstStep).Add({}, kWaitBuckets);
+  commit_seconds_ = &Histograms(*registry_, metric::kStoreCommitSeconds).Add({}, kSecondsBuckets);
   agents_ = &Gauges(*registry_, metric::kAgentsAttached).Add({});
   workers_ = &Gauges(*registry_, metric::kWorkersAttached).Add({});
+  cordoned_ = &Gauges(*registry_, metric::kNodesCordoned).Add({});
   queue_ = &Gauges(*registry_, metric::kEventQueue).Add({});
-  commit_seconds_ =
-      &Histograms(*registry_, metric::kStoreCommitSeconds).Add({}, kSecondsBuckets);
+  submitted_ = &Counters(*registry_, metric::kJobsSubmitted).Add({});
   commit_failures_ = &Counters(*registry_, metric::kStoreCommitFailures).Add({});
-  AddBuildInfo(*registry_);
-  SetJobs({});
+  leases_ = &Counters(*registry_, metric::kLeasesRenewed).Add({});
+  fenced_ = &Counters(*registry_, metric::kFencedReports).Add({});
+  refused_ = &Counters(*registry_, metric::kCallsRefused).Add({});
+  for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) ended_.Add({{"state", JobStateName(state)}});
+  Counted({});
 }
 
-void ServerMetrics::SetJobs(const std::array<int64_t, kJobStateCount>& counts) {
+void ServerMetrics::Counted(const Census& census) {
   for (int i = 0; i < kJobStateCount; ++i) {
-    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(counts[static_cast<size_t>(i)]));
+    jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(census.jobs[static_cast<size_t>(i)]));
   }
+  for (const char* reason : kReasons) {
+    const auto found = census.pending.find(reason);
+    pending_.Add({{"reason", reason}}).Set(found == census.pending.end() ? 0 : static_cast<double>(found->second));
+  }
+  for (int i = 0; i < kNodePresenceCount; ++i) {
+    nodes_.Add({{"state", kPresences[i]}}).Set(static_cast<double>(census.nodes[static_cast<size_t>(i)]));
+  }
+  for (const auto& [kind, devices] : {std::pair("cpu", census.cpu), std::pair("cuda", census.cuda)}) {
+    devices_.Add({{"kind", kind}}).Set(static_cast<double>(devices.all));
+    devices_used_.Add({{"kind", kind}}).Set(static_cast<double>(devices.used));
+  }
+  cordoned_->Set(static_cast<double>(census.cordoned));
+  agents_->Set(static_cast<double>(census.agents));
+  workers_->Set(static_cast<double>(census.workers));
+  fenced_->Increment(std::max(0.0, static_cast<double>(census.fenced_reports) - fenced_->Value()));
 }
 
-void ServerMetrics::SetAttached(int64_t agents, int64_t workers) {
-  agents_->Set(static_cast<double>(agents));
-  workers_->Set(static_cast<double>(workers));
-}
-
-void ServerMetrics::PlanMade(const PlanReady& ready, Nanos took) {
+void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took) {
   static constexpr const char* kResults[] = {"plan", "infeasible", "error"};
-  plan_seconds_.Add({{"result", kResults[ready.result.index()]}}, kSecondsBuckets).Observe(Seconds(took));
+  plan_seconds_.Add({{"trigger", kTriggers[static_cast<size_t>(trigger)]}, {"result", kResults[ready.result.index()]}}, kSecondsBuckets)
+      .Observe(Seconds(took));
 }
 
 void ServerMetrics::Committed(Nanos took, bool ok) {
@@ -63,108 +88,42 @@ void ServerMetrics::Committed(Nanos took, bool ok) {
   if (!ok) commit_failures_->Increment();
 }
 
-ServerMetrics::JobSeries& ServerMetrics::SeriesOf(const JobId& job, const std::string& name) {
-  JobSeries& series = series_[job];
-  series.labels = {{"job_id", job.value}, {"job_name", name}};
-  return series;
+void ServerMetrics::Step(const StepRecorded& step, const JobRecord& job, int32_t devices, Nanos wall) {
+  of_jobs_.Step(step, job);
+  if (IsFinal(job.state)) return;
+  Account(job, timelines_[job.id].OnStep(step.step.step, step.step.duration, step.new_step, wall, devices));
 }
 
-prometheus::Counter& ServerMetrics::CounterOf(JobSeries& series, CounterFamily& family, const prometheus::Labels& more) {
-  prometheus::Labels labels = series.labels;
-  labels.insert(more.begin(), more.end());
-  prometheus::Counter& counter = family.Add(labels);
-  series.counters[&counter] = &family;
-  return counter;
-}
-
-prometheus::Gauge& ServerMetrics::GaugeOf(JobSeries& series, GaugeFamily& family, const prometheus::Labels& more) {
-  prometheus::Labels labels = series.labels;
-  labels.insert(more.begin(), more.end());
-  prometheus::Gauge& gauge = family.Add(labels);
-  series.gauges[&gauge] = &family;
-  return gauge;
-}
-
-void ServerMetrics::Step(const StepRecorded& recorded, const std::string& name) {
-  const RankStep& step = recorded.step;
-  std::lock_guard lock(mutex_);
-  JobSeries& series = SeriesOf(recorded.job, name);
-  if (recorded.new_step) {
-    CounterOf(series, steps_).Increment();
-    CounterOf(series, tokens_).Increment(static_cast<double>(step.tokens));
+void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices) {
+  for (const JobEvent& event : events) {
+    if (event.kind == "submitted") submitted_->Increment();
+    if (IsFinal(event.state)) ended_.Add({{"state", JobStateName(event.state)}}).Increment();
+    of_jobs_.Happened(job, event);
+    Account(job, timelines_[job.id].OnEvent(event, devices));
   }
-  if (recorded.rank == 0) {
-    GaugeOf(series, loss_).Set(step.loss);
-    GaugeOf(series, gradient_norm_).Set(step.gradient_norm);
-    prometheus::Histogram& seconds = step_seconds_.Add(series.labels, kSecondsBuckets);
-    series.histograms[&seconds] = &step_seconds_;
-    seconds.Observe(Seconds(step.duration));
+  of_jobs_.Updated(job, devices);
+}
+
+void ServerMetrics::Ended(const JobRecord& job, Nanos now) {
+  timelines_.erase(job.id);
+  of_jobs_.Ended(job.id, now);
+}
+
+void ServerMetrics::Account(const JobRecord& job, const JobTimeline::Report& report) {
+  for (const JobTimeline::Spent& spent : report.spent) {
+    device_seconds_[static_cast<size_t>(spent.use)]->Increment(spent.device_seconds);
+    if (spent.use != DeviceUse::kTraining) device_seconds_lost_[static_cast<size_t>(spent.cause)]->Increment(spent.device_seconds);
   }
-  const std::pair<const char*, Nanos> phases[] = {
-      {"forward", step.forward}, {"backward", step.backward}, {"weight", step.weight},
-      {"recompute_hidden", step.recompute_hidden}, {"recompute_exposed", step.recompute_exposed},
-      {"tensor_wait", step.tensor_wait}, {"stall", step.stall}, {"data_parallel_wait", step.data_parallel_wait},
-      {"norm_wait", step.norm_wait}, {"optimizer", step.optimizer}, {"checkpoint", step.checkpoint}};
-  for (const auto& [phase, time] : phases) CounterOf(series, phase_seconds_, {{"phase", phase}}).Increment(Seconds(time));
-  prometheus::Gauge& peak = GaugeOf(series, memory_measured_, {{"stage", std::to_string(recorded.stage)}});
-  peak.Set(std::max(peak.Value(), static_cast<double>(step.arena_peak.value)));
-}
-
-void ServerMetrics::Evaluated(const EvaluationRecorded& recorded, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  GaugeOf(SeriesOf(recorded.job, name), validation_loss_).Set(recorded.loss);
-}
-
-void ServerMetrics::Restarted(const JobId& job, const std::string& name, int32_t restarts) {
-  std::lock_guard lock(mutex_);
-  prometheus::Counter& counter = CounterOf(SeriesOf(job, name), restarts_);
-  if (counter.Value() < restarts) counter.Increment(restarts - counter.Value());
-}
-
-void ServerMetrics::Replanned(const JobId& job, const std::string& name, const std::string& decision) {
-  std::lock_guard lock(mutex_);
-  CounterOf(SeriesOf(job, name), replans_, {{"decision", decision}}).Increment();
-}
-
-void ServerMetrics::ResumedFromCopies(const JobId& job, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  CounterOf(SeriesOf(job, name), resumes_from_copies_).Increment();
-}
-
-void ServerMetrics::Planned(const JobId& job, const std::string& name, const Plan& plan) {
-  std::lock_guard lock(mutex_);
-  JobSeries& series = SeriesOf(job, name);
-  // Of an earlier plan, which may have had more stages.
-  std::erase_if(series.gauges, [&](const auto& entry) {
-    const auto& [gauge, family] = entry;
-    if (family != &memory_planned_ && family != &memory_measured_) return false;
-    family->Remove(gauge);
-    return true;
-  });
-  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
-    GaugeOf(series, memory_planned_, {{"stage", std::to_string(stage)}})
-        .Set(static_cast<double>(plan.stages[stage].arena.value));
+  of_jobs_.Spent(job, report.spent);
+  if (report.queue_wait.has_value()) queue_wait_->Observe(Seconds(*report.queue_wait));
+  if (report.first_step.has_value()) first_step_->Observe(Seconds(*report.first_step));
+  if (!report.recovered.has_value()) return;
+  Nanos total;
+  for (const auto& [phase, time] : *report.recovered) {
+    recovery_[static_cast<size_t>(phase)]->Observe(Seconds(time));
+    total += time;
   }
-}
-
-void ServerMetrics::Ended(const JobId& job, Nanos now) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = series_.find(job); found != series_.end()) found->second.ended = now;
-}
-
-void ServerMetrics::Prune(Nanos now) {
-  std::lock_guard lock(mutex_);
-  for (auto it = series_.begin(); it != series_.end();) {
-    JobSeries& series = it->second;
-    if (series.ended == Nanos(0) || now - series.ended < kKeepEnded) {
-      ++it;
-      continue;
-    }
-    for (const auto& [counter, family] : series.counters) family->Remove(counter);
-    for (const auto& [gauge, family] : series.gauges) family->Remove(gauge);
-    for (const auto& [histogram, family] : series.histograms) family->Remove(histogram);
-    it = series_.erase(it);
-  }
+  recovery_total_->Observe(Seconds(total));
 }
 
 }  // namespace lynx

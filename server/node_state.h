@@ -85,6 +85,7 @@ struct RankStep {
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
   Nanos optimizer, checkpoint;
   Bytes arena_peak;
+  int64_t copied_steps = 0, copies_skipped = 0;
 };
 struct RankSkippedStep {
   int64_t step = 0;

@@ -53,7 +53,7 @@ void PlanningPool::State::Main() {
     const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     lock.lock();
     // Under the lock: after Stop has returned, whoever `done` speaks to may be gone.
-    if (!stopping) done(std::move(ready), took);
+    if (!stopping) done(std::move(ready), job.trigger, took);
   }
   --running;
   changed.notify_all();

@@ -16,8 +16,8 @@ namespace lynx {
 class PlanningPool {
  public:
   using Planner = std::function<absl::StatusOr<PlanResult>(const PlanRequest&)>;
-  // Called on a thread of the pool; `took`: what the planner took.
-  using Done = std::function<void(PlanReady ready, Nanos took)>;
+  // Called on a thread of the pool; `trigger`: of the PlanJob; `took`: what the planner took.
+  using Done = std::function<void(PlanReady ready, PlanTrigger trigger, Nanos took)>;
 
   PlanningPool(int threads, Planner planner, Done done);
   ~PlanningPool() { Stop(); }
