@@ -7,12 +7,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'TEXT'
-usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE] [--chaos]
+usage: scripts/demo.sh [--text FILE] [--steps N] [--link-rate RATE] [--chaos] [--dashboards]
   --text FILE       train on this text (default: the licence texts that every Debian system has)
   --steps N         optimizer steps (default: as the example says)
   --link-rate RATE  pace the ranks' connections, to stand for a network (default: 1Gbit; 0: none)
   --chaos           instead: a node is killed while the job trains, and comes back; the job is planned again each time
                     and goes on (CPU ranks; default of --steps: 150)
+  --dashboards      with Prometheus, and Grafana where grafana-server is installed; cluster and dashboards stay until Ctrl-C
 Everything is kept in $LYNX_HOME, by default .lynx in the source tree; jobs that a demo before has left there unfinished
 are cancelled. LYNX_SKIP_BUILD=1 uses what is built, LYNX_BIN=FOLDER the programs there. Where this machine has a GPU that
 Lynx can use, the demo trains on it.
@@ -21,7 +22,7 @@ TEXT
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-text= steps= link_rate=1Gbit chaos=
+text= steps= link_rate=1Gbit chaos= dashboards=
 while [ $# -gt 0 ]; do
   case $1 in
     --text|--steps|--link-rate)
@@ -29,12 +30,16 @@ while [ $# -gt 0 ]; do
       case $1 in --text) text=$2 ;; --steps) steps=$2 ;; --link-rate) link_rate=$2 ;; esac
       shift 2 ;;
     --chaos) chaos=1; shift ;;
+    --dashboards) dashboards=1; shift ;;
     -h|--help) usage; exit 0 ;;
     *) usage >&2; fail "unknown argument '$1'" ;;
   esac
 done
 [ -z "$text" ] || [ -r "$text" ] || fail "cannot read $text; give --text a file with the text to train on"
 [ -z "$steps" ] || [[ $steps =~ ^[1-9][0-9]*$ ]] || fail "--steps takes a whole number above zero, not '$steps'"
+
+[ -z "$dashboards" ] || command -v prometheus >/dev/null || [ -z "${LYNX_SKIP_BUILD:-}" ] ||
+  fail "prometheus is not installed, which --dashboards needs: run scripts/install.sh, or apt-get install prometheus"
 
 [ -n "${LYNX_SKIP_BUILD:-}" ] || "$root/scripts/build.sh" lynxctl lynx-server lynx-agent lynx-worker lynx-rank
 export LYNX_HOME=${LYNX_HOME:-$root/.lynx}
@@ -101,6 +106,11 @@ fi
 "$lynxctl" cancel --all --reason "another demo begins"
 [ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"
 "$lynxctl" nodes
+watcher=
+if [ -n "$dashboards" ]; then
+  python3 "$root/scripts/dashboards.py" --home "$LYNX_HOME" &
+  watcher=$!
+fi
 echo
 echo "training a byte-level GPT on $text ($(wc -c <"$text") bytes)"
 changes+=(--set "data.path=$text")
@@ -119,12 +129,20 @@ if [ $status -ne 0 ]; then
   [ -n "$interrupted" ] || echo "error: the job did not succeed; the daemons' logs are in $LYNX_HOME/local/logs" >&2
   exit $status
 fi
+if [ -n "$watcher" ]; then
+  echo
+  echo "the job has ended; the cluster and its dashboards stay until Ctrl-C"
+  status=0
+  wait "$watcher" || status=$?
+  exit $status
+fi
 [ -z "$chaos" ] || exit 0
 cat <<TEXT
 
 Try next:
   scripts/demo.sh --text FILE                                   train on a text of your own
   scripts/demo.sh --chaos                                       a node dies and comes back while the job trains
+  scripts/demo.sh --dashboards                                  with Prometheus and Grafana
   build/bin/lynxctl plan -f examples/gpt-bytes.yaml --actions 0 the program that rank 0 ran, action by action
   build/bin/lynxctl plan -f examples/gpt-bytes.yaml --set recompute=full    another policy, planned offline
   build/bin/lynxctl local up; build/bin/lynxctl submit -f examples/gpt-bytes.yaml; build/bin/lynxctl list

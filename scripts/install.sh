@@ -25,7 +25,19 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "installing ${#missing[@]} packages: ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Some packages would start a server of the machine, which nobody has asked for: Debian's policy for that, unless there is one.
+policy=/usr/sbin/policy-rc.d
+own_policy=
+clean_up() {
+  rm -f "$log"
+  [ -z "$own_policy" ] || "${as_root[@]}" rm -f "$policy"
+}
+trap clean_up EXIT
+if [ ! -e "$policy" ]; then
+  own_policy=1
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+fi
 if ! { "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=500 update &&
        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=500 install -y \
          --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then

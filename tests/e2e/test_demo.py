@@ -1,5 +1,6 @@
 """The demo, as a new user runs it, only shorter; and Ctrl-C in the middle of it."""
 
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.request
 
 from cluster import BIN, processes
 
@@ -27,7 +29,9 @@ def session_processes(session):
     return found
 
 
-class DemoTest(unittest.TestCase):
+class DemoFolder(unittest.TestCase):
+    """A folder for a demo, and what is left of one."""
+
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
         self.addCleanup(shutil.rmtree, self.home, True)
@@ -44,6 +48,8 @@ class DemoTest(unittest.TestCase):
         for pid in session_processes(session):
             os.kill(pid, signal.SIGKILL)
 
+
+class DemoTest(DemoFolder):
     def test_ends_by_itself_and_leaves_no_process(self):
         demo = self.run_to_its_end()
         for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next"):
@@ -86,6 +92,44 @@ class DemoTest(unittest.TestCase):
         # The next one trains its own job: it does not wait for the 100000 steps of the first.
         again = self.run_to_its_end()
         self.assertIn("is being cancelled", again.stdout)
+
+
+class DashboardsTest(DemoFolder):
+    def setUp(self):
+        super().setUp()
+        self.command = [str(ROOT / "scripts/demo.sh"), "--dashboards", "--steps", "6"]
+
+    @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
+    def test_they_stay_until_the_interrupt(self):
+        demo = subprocess.Popen(self.command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.addCleanup(demo.stdout.close)
+        self.addCleanup(self.kill_session, demo.pid)
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if "stay until Ctrl-C" in line:
+                break
+        url = re.search(r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph", said).group(1)
+        with urllib.request.urlopen(f"{url}/api/v1/targets", timeout=30) as response:
+            self.assertEqual(len(json.loads(response.read())["data"]["activeTargets"]), 5, said)
+        self.assertRegex(said, "Grafana (shows the dashboards|is not installed)")
+        self.assertIsNone(demo.poll())
+        os.killpg(demo.pid, signal.SIGINT)
+        self.assertEqual(demo.wait(timeout=60), 130)
+        self.assertEqual((session_processes(demo.pid), processes(self.home)), ({}, {}))
+
+    def test_without_prometheus_it_says_what_to_install(self):
+        programs = pathlib.Path(self.home) / "programs"
+        programs.mkdir()
+        for folder in reversed(os.environ["PATH"].split(os.pathsep)):
+            for program in pathlib.Path(folder).glob("*"):
+                (programs / program.name).unlink(missing_ok=True)
+                (programs / program.name).symlink_to(program)
+        (programs / "prometheus").unlink(missing_ok=True)
+        demo = subprocess.run(self.command, env=dict(self.env, PATH=str(programs)), capture_output=True, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL)
+        self.assertEqual(demo.returncode, 1)
+        self.assertIn("prometheus is not installed, which --dashboards needs: run scripts/install.sh", demo.stderr)
 
 
 class ReadmeTest(unittest.TestCase):

@@ -1,0 +1,184 @@
+"""What Lynx's Grafana dashboards show: one description, from which generate.py writes the JSON files. A panel is
+(kind, title, unit, [(query, legend), ...], {options}); a dashboard has rows of panels, each row a title and a list.
+
+Queries know $job_id and $job_name where the dashboard has these variables, $server (the instance of lynx-server) and Grafana's
+$__rate_interval. Names of metrics are those of docs/metrics.md; those with colons are recording rules (prometheus/lynx_rules.yml).
+"""
+
+SERVER = 'instance=~"$server"'
+JOB = f'{SERVER},job_id=~"$job_id"'
+
+
+def rate(metric, labels=SERVER):
+    return f"rate({metric}{{{labels}}}[$__rate_interval])"
+
+
+def quantiles(metric, by="", labels=SERVER):
+    group = f"le, {by}" if by else "le"
+    return [(f"histogram_quantile({q}, sum by ({group}) ({rate(metric + '_bucket', labels)}))", f"{name} {{{{{by}}}}}" if by else name)
+            for q, name in ((0.5, "median"), (0.99, "99%"))]
+
+
+CLUSTER = dict(
+    uid="lynx-cluster", title="Lynx / Cluster", about="What runs, what waits, and what the devices do.", variables=["server"],
+    rows=[
+        ("Now", [
+            ("stat", "Running jobs", "short", [(f'sum(lynx_jobs{{{SERVER},state="running"}})', "")], {}),
+            ("stat", "Waiting jobs", "short", [(f'sum(lynx_jobs{{{SERVER},state="queued"}})', "")], {}),
+            ("stat", "Nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="attached"}})', "")], {}),
+            ("stat", "Lost nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="lost"}})', "")], {"red_above": 1}),
+            ("stat", "Devices in use", "percentunit", [("lynx:devices_used:ratio", "{{kind}}")], {}),
+            ("stat", "Goodput", "percentunit", [("lynx:goodput:ratio_rate5m", "")], {}),
+        ]),
+        ("Jobs", [
+            ("graph", "Jobs by state", "short", [(f"sum by (state) (lynx_jobs{{{SERVER}}})", "{{state}}")], {"stack": True}),
+            ("graph", "Why jobs wait", "short", [(f"sum by (reason) (lynx_jobs_pending{{{SERVER}}})", "{{reason}}")], {}),
+            ("graph", "Time in the queue", "s", quantiles("lynx_queue_wait_seconds"), {}),
+            ("graph", "From devices to the first step", "s", quantiles("lynx_time_to_first_step_seconds"), {}),
+            ("graph", "Jobs that ended", "short", [(f"sum by (state) (increase(lynx_jobs_ended_total{{{SERVER}}}[$__rate_interval]))", "{{state}}")], {}),
+            ("table", "Running jobs", "short", [(f"sum by (job_id, job_name, queue, layout, device) (lynx_job_info{{{SERVER}}})", "")],
+             {"link": "lynx-job"}),
+        ]),
+        ("Work", [
+            ("graph", "Tokens per second", "short", [("lynx:job_tokens:rate1m", "{{job_name}}")], {"stack": True}),
+            ("graph", "Model FLOPs per second", "flops", [("lynx:job_model_flops:rate1m", "{{job_name}}")], {"stack": True}),
+            ("graph", "Devices", "short", [(f"sum by (kind) (lynx_devices{{{SERVER}}})", "{{kind}}"),
+                                           (f"sum by (kind) (lynx_devices_used{{{SERVER}}})", "{{kind}} in use")], {}),
+        ]),
+        ("Nodes", [
+            ("graph", "Nodes by state", "short", [(f"sum by (state) (lynx_nodes{{{SERVER}}})", "{{state}}"),
+                                                  (f"sum(lynx_nodes_cordoned{{{SERVER}}})", "cordoned")], {}),
+            ("graph", "Ranks per node", "short", [("lynx_worker_ranks_running", "{{instance}}")], {}),
+            ("graph", "Bytes sent per node", "Bps", [("rate(lynx_worker_bytes_sent_total[$__rate_interval])", "{{instance}}")], {}),
+            ("graph", "Daemons without a server", "short", [("lynx_worker_attached == bool 0", "{{instance}} worker"),
+                                                            ("lynx_agent_attached == bool 0", "{{instance}} agent")], {}),
+        ]),
+        ("GPUs", [
+            ("graph", "GPU utilization", "percent", [("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}")], {}),
+            ("graph", "GPU memory in use", "decmbytes", [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], {}),
+            ("graph", "GPU temperature", "celsius", [("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")], {}),
+            ("graph", "GPU power", "watt", [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], {}),
+        ]),
+    ])
+
+TRAINING = [
+    ("Now", [
+        ("stat", "Steps done", "short", [(f"max(lynx_job_done_steps{{{JOB}}})", "")], {}),
+        ("stat", "Of", "short", [(f"max(lynx_job_target_steps{{{JOB}}})", "")], {}),
+        ("stat", "Ranks", "short", [(f"max(lynx_job_ranks{{{JOB}}})", "")], {}),
+        ("stat", "Tokens per second", "short", [(f"sum({rate('lynx_job_tokens_total', JOB)})", "")], {}),
+        ("stat", "MFU", "percentunit", [(f"max(lynx_job_mfu_ratio{{{JOB}}})", "")], {}),
+        ("stat", "Recomputation hidden", "percentunit", [(f"max(lynx_job_recompute_hidden_ratio{{{JOB}}})", "")], {}),
+    ]),
+    ("Training", [
+        ("graph", "Loss", "short", [(f"lynx_job_loss{{{JOB}}}", "training"), (f"lynx_job_validation_loss{{{JOB}}}", "held-out data")], {}),
+        ("graph", "Gradient norm", "short", [(f"lynx_job_gradient_norm{{{JOB}}}", "")], {}),
+        ("graph", "Learning rate", "sci", [(f"lynx_job_learning_rate{{{JOB}}}", "")], {}),
+        ("graph", "Updates left out", "short", [(f"sum(increase(lynx_job_steps_skipped_total{{{JOB}}}[$__rate_interval]))", "")], {}),
+    ]),
+    ("Speed", [
+        ("graph", "Step", "s", quantiles("lynx_job_step_seconds", labels=JOB) + [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "predicted")], {}),
+        ("graph", "Step by stage", "s", [(f"lynx_job_stage_step_seconds{{{JOB}}}", "stage {{stage}}")], {}),
+        ("graph", "Where the time of all ranks goes", "percentunit",
+         [(f"sum by (phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
+           f"sum({rate('lynx_job_phase_seconds_total', JOB)})", "{{phase}}")], {"stack": True}),
+        ("graph", "Shares", "percentunit", [(f"lynx_job_recompute_hidden_ratio{{{JOB}}}", "of recomputation: hidden"),
+                                            (f"lynx_job_bubble_ratio{{{JOB}}}", "of the step: pipeline stalls"),
+                                            (f"lynx_job_communication_exposed_ratio{{{JOB}}}", "of the step: exposed communication")], {}),
+        ("graph", "Model FLOPs per second", "flops", [(f"sum({rate('lynx_job_model_flops_total', JOB)})", "")], {}),
+    ]),
+    ("Memory and checkpoints", [
+        ("graph", "Memory of a rank: planned", "bytes", [(f"lynx_job_memory_peak_planned_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {}),
+        ("graph", "Memory of a rank: measured peak", "bytes", [(f"lynx_job_memory_peak_measured_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {}),
+        ("graph", "Steps done, and of what is kept", "short", [(f"lynx_job_done_steps{{{JOB}}}", "done"),
+                                                               (f"lynx_job_checkpoint_steps{{{JOB}}}", "in a checkpoint"),
+                                                               (f"lynx_job_copied_steps{{{JOB}}}", "in copies in memory")], {}),
+        ("stat", "Age of the checkpoint", "s", [(f"time() - max(lynx_job_checkpoint_timestamp_seconds{{{JOB}}})", "")], {}),
+        ("stat", "Size of the checkpoint", "bytes", [(f"max(lynx_job_checkpoint_bytes{{{JOB}}})", "")], {}),
+    ]),
+]
+JOB_BOARD = dict(uid="lynx-job", title="Lynx / Job", about="One training job: loss, speed, memory, checkpoints.",
+                 variables=["server", "job_name", "job_id"], rows=TRAINING)
+
+PLANNER = dict(
+    uid="lynx-planner", title="Lynx / Planner accuracy", about="What was planned beside what was measured, and how long planning takes.",
+    variables=["server", "job_name", "job_id"],
+    rows=[
+        ("Time", [
+            ("graph", "Error of the predicted step", "percentunit", [(f"lynx_job_step_prediction_error_ratio{{{JOB}}}", "{{job_name}}")], {}),
+            ("graph", "Predicted step", "s", [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "{{job_name}}")], {}),
+            ("graph", "Predicted, by stage and phase", "s", [(f"lynx_job_predicted_phase_seconds{{{JOB}}}", "stage {{stage}} {{phase}}")],
+             {"stack": True}),
+            ("graph", "Measured, by stage and phase, of all ranks of the stage", "s",
+             [(f"sum by (stage, phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
+               f"sum({rate('lynx_job_steps_total', JOB)})", "stage {{stage}} {{phase}}")], {"stack": True}),
+        ]),
+        ("Memory", [
+            ("graph", "Error of the planned activation peak", "percentunit",
+             [(f"lynx_job_memory_prediction_error_ratio{{{JOB}}}", "stage {{stage}}")], {}),
+        ]),
+        ("Plans", [
+            ("graph", "Time to plan", "s", quantiles("lynx_plan_duration_seconds", "trigger"), {}),
+            ("graph", "Plans by trigger and result", "short",
+             [(f"sum by (trigger, result) (increase(lynx_plan_duration_seconds_count{{{SERVER}}}[$__rate_interval]))", "{{trigger}} {{result}}")], {}),
+            ("graph", "Changes of plans", "short",
+             [(f"sum by (decision) (increase(lynx_job_replans_total{{{JOB}}}[$__rate_interval]))", "{{decision}}")], {}),
+            ("graph", "Measurements", "short", [("sum by (kind, result) (rate(lynx_agent_measurements_total[$__rate_interval]))", "{{kind}} {{result}}")], {}),
+            ("graph", "Share of time spent on measuring", "percentunit",
+             [("sum by (instance, kind) (rate(lynx_agent_measurement_seconds_total[$__rate_interval]))", "{{instance}} {{kind}}")], {}),
+        ]),
+    ])
+
+RESILIENCE = dict(
+    uid="lynx-resilience", title="Lynx / Resilience", about="What was lost, why, and how long it took to go on.", variables=["server"],
+    rows=[
+        ("Goodput", [
+            ("stat", "Goodput", "percentunit", [("lynx:goodput:ratio_rate5m", "")], {}),
+            ("graph", "Goodput by job", "percentunit", [(f"lynx_job_goodput_ratio{{{SERVER}}}", "{{job_name}}")], {}),
+            ("graph", "What devices do", "short", [(f"sum by (use) ({rate('lynx_device_seconds_total')})", "{{use}}")], {"stack": True}),
+            ("graph", "Devices that do not train, by cause", "short", [(f"sum by (cause) ({rate('lynx_device_seconds_lost_total')})", "{{cause}}")],
+             {"stack": True}),
+            ("graph", "What a job's devices do", "short", [(f"sum by (job_name, use) ({rate('lynx_job_device_seconds_total')})",
+                                                            "{{job_name}} {{use}}")], {"stack": True}),
+        ]),
+        ("Recovery", [
+            ("graph", "Time to go on after a loss, by phase", "s", quantiles("lynx_recovery_seconds", "phase"), {}),
+            ("graph", "Restarts", "short", [(f"sum by (job_name) (increase(lynx_job_restarts_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
+            ("graph", "Resumed from copies in memory", "short",
+             [(f"sum by (job_name) (increase(lynx_job_resumes_from_copies_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
+            ("graph", "Ranks that ended", "short", [("sum by (outcome) (increase(lynx_worker_rank_exits_total[$__rate_interval]))", "{{outcome}}")], {}),
+        ]),
+        ("Checkpoints and copies", [
+            ("graph", "Checkpoints", "short", [(f"sum by (job_name) (increase(lynx_job_checkpoints_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
+            ("graph", "Checkpoints that failed", "short",
+             [(f"sum by (job_name) (increase(lynx_job_checkpoint_failures_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
+            ("graph", "Age of checkpoints", "s", [(f"time() - lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}", "{{job_name}}")], {}),
+            ("graph", "Copies in memory left out", "short",
+             [(f"sum by (job_name) (increase(lynx_job_copies_skipped_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
+        ]),
+    ])
+
+CONTROL = dict(
+    uid="lynx-control", title="Lynx / Control plane", about="The server itself: its store, its queue, and its nodes' streams.",
+    variables=["server"],
+    rows=[
+        ("Server", [
+            ("stat", "Version", "short", [("count by (version) (lynx_build_info)", "{{version}}")], {}),
+            ("stat", "Server up", "short", [('min(up{job="lynx-server"})', "")], {}),
+            ("graph", "Events that wait", "short", [(f"lynx_event_queue_length{{{SERVER}}}", "{{instance}}")], {}),
+            ("graph", "Commit to the store", "s", quantiles("lynx_store_commit_seconds"), {}),
+            ("graph", "Commits per second", "short", [(f"sum({rate('lynx_store_commit_seconds_count')})", "")], {}),
+            ("graph", "Commits that failed", "short", [(f"sum(increase(lynx_store_commit_failures_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
+        ]),
+        ("Nodes", [
+            ("graph", "Streams", "short", [(f"lynx_agents_attached{{{SERVER}}}", "agents"), (f"lynx_workers_attached{{{SERVER}}}", "workers")], {}),
+            ("graph", "Leases renewed per second", "short", [(f"sum({rate('lynx_leases_renewed_total')})", "")], {}),
+            ("graph", "Reports of ranks that are not their job's any more", "short", [(f"sum({rate('lynx_fenced_reports_total')})", "")], {}),
+        ]),
+        ("Calls", [
+            ("graph", "Jobs submitted", "short", [(f"sum(increase(lynx_jobs_submitted_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
+            ("graph", "Calls refused", "short", [(f"sum(increase(lynx_calls_refused_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
+        ]),
+    ])
+
+DASHBOARDS = [CLUSTER, JOB_BOARD, PLANNER, RESILIENCE, CONTROL]

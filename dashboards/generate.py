@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes the Grafana dashboards in grafana/ from description.py: generate.py [--check]. With --check nothing is written, and the
+exit code is 1 where a file is not what would be."""
+
+import json
+import pathlib
+import sys
+
+from description import DASHBOARDS
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH = 24
+SIZES = {"stat": (4, 4), "graph": (8, 8), "table": (16, 8)}
+VARIABLES = {
+    "server": ("Server", "label_values(lynx_jobs, instance)"),
+    "job_name": ("Job", 'label_values(lynx_job_target_steps{instance=~"$server"}, job_name)'),
+    "job_id": ("Id", 'label_values(lynx_job_target_steps{instance=~"$server",job_name=~"$job_name"}, job_id)'),
+}
+
+
+def panels_of(dashboard):
+    """(row's title, panel) of all, in order."""
+    return [(title, panel) for title, panels in dashboard["rows"] for panel in panels]
+
+
+def target(number, query, legend, kind):
+    made = {"datasource": DATASOURCE, "expr": query, "legendFormat": legend or "__auto", "refId": chr(ord("A") + number),
+            "editorMode": "code", "range": kind == "graph", "instant": kind != "graph"}
+    return dict(made, format="table") if kind == "table" else made
+
+
+def field_config(kind, unit, options):
+    defaults = {"unit": unit, "color": {"mode": "palette-classic"}}
+    if kind == "graph":
+        defaults["custom"] = {"drawStyle": "line", "lineWidth": 1, "showPoints": "never", "spanNulls": False,
+                              "fillOpacity": 30 if options.get("stack") else 5,
+                              "stacking": {"mode": "normal" if options.get("stack") else "none", "group": "A"}}
+    if "red_above" in options:
+        defaults["color"] = {"mode": "thresholds"}
+        defaults["thresholds"] = {"mode": "absolute", "steps": [{"color": "green", "value": None},
+                                                                {"color": "red", "value": options["red_above"]}]}
+    if "link" in options:
+        defaults["links"] = [{"title": "The job", "url": f"/d/{options['link']}?var-job_name=${{__data.fields.job_name}}"
+                                                         "&var-job_id=${__data.fields.job_id}&${__url_time_range}"}]
+    return {"defaults": defaults, "overrides": []}
+
+
+def panel_json(number, panel, x, y):
+    kind, title, unit, queries, options = panel
+    width, height = SIZES[kind]
+    made = {"id": number, "type": {"graph": "timeseries"}.get(kind, kind), "title": title, "datasource": DATASOURCE,
+            "gridPos": {"x": x, "y": y, "w": width, "h": height},
+            "targets": [target(i, query, legend, kind) for i, (query, legend) in enumerate(queries)],
+            "fieldConfig": field_config(kind, unit, options)}
+    if kind == "graph":
+        made["options"] = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+                           "tooltip": {"mode": "multi", "sort": "desc"}}
+    elif kind == "stat":
+        made["options"] = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "value",
+                           "graphMode": "none", "textMode": "auto"}
+    else:
+        made["transformations"] = [{"id": "organize", "options": {"excludeByName": {"Time": True, "Value": True}}}]
+    return made
+
+
+def layout(dashboard):
+    panels, y, number = [], 0, 0
+    for title, row in dashboard["rows"]:
+        number += 1
+        panels.append({"id": number, "type": "row", "title": title, "collapsed": False, "panels": [],
+                       "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}})
+        x, y, lowest = 0, y + 1, 0
+        for panel in row:
+            width, height = SIZES[panel[0]]
+            if x + width > WIDTH:
+                x, y, lowest = 0, y + lowest, 0
+            number += 1
+            panels.append(panel_json(number, panel, x, y))
+            x, lowest = x + width, max(lowest, height)
+        y += lowest
+    return panels
+
+
+def variable(name):
+    label, query = VARIABLES[name]
+    return {"name": name, "label": label, "type": "query", "datasource": DATASOURCE, "definition": query,
+            "query": {"query": query, "refId": "StandardVariableQuery"}, "refresh": 2, "sort": 1, "includeAll": name != "job_name",
+            "multi": False, "allValue": ".*", "current": {}, "options": [], "hide": 0}
+
+
+def dashboard_json(dashboard):
+    datasource = {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": {},
+                  "options": [], "refresh": 1, "hide": 0, "includeAll": False, "multi": False}
+    return {"uid": dashboard["uid"], "title": dashboard["title"], "description": dashboard["about"], "tags": ["lynx"],
+            "schemaVersion": 38, "version": 1, "editable": True, "graphTooltip": 1, "refresh": "10s", "timezone": "",
+            "time": {"from": "now-1h", "to": "now"}, "annotations": {"list": []},
+            "links": [{"title": "Lynx", "type": "dashboards", "tags": ["lynx"], "asDropdown": False, "includeVars": True,
+                       "keepTime": True, "targetBlank": False, "icon": "external link", "tooltip": "", "url": ""}],
+            "templating": {"list": [datasource, *(variable(name) for name in dashboard["variables"])]},
+            "panels": layout(dashboard)}
+
+
+def files():
+    """path -> text of every dashboard."""
+    return {HERE / "grafana" / f"{dashboard['uid']}.json": json.dumps(dashboard_json(dashboard), indent=1) + "\n"
+            for dashboard in DASHBOARDS}
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit("usage: generate.py [--check]")
+    wrong = []
+    for path, text in files().items():
+        if sys.argv[1:]:
+            if not path.exists() or path.read_text() != text:
+                wrong.append(path.name)
+        else:
+            path.write_text(text)
+    if wrong:
+        sys.exit(f"not what description.py says, run dashboards/generate.py: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
