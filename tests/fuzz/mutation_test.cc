@@ -9,12 +9,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/fuzz/targets.h"
 
 namespace lynx {
@@ -134,15 +133,18 @@ TEST_P(Fuzz, NoInputIsTakenInAWrongWay) {
 // What coverage-guided runs (libfuzzer.cc) have kept.
 TEST_P(Fuzz, TheKeptCorpusIsTakenInNoWrongWay) {
   const FuzzTarget& target = FuzzTargets()[GetParam()];
-  const std::filesystem::path folder = std::filesystem::path(LYNX_SOURCE_DIR) / "tests/fuzz/corpus" / target.name;
-  ASSERT_TRUE(std::filesystem::is_directory(folder)) << folder;
+  const std::string path = std::string(LYNX_SOURCE_DIR) + "/tests/fuzz/corpus/" + target.name;
+  std::ifstream file(path, std::ios::binary);  // see corpus.py
+  ASSERT_TRUE(file.is_open()) << path;
+  size_t length = 0;
   int inputs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    SCOPED_TRACE(entry.path().string());
-    target.run(std::string(std::istreambuf_iterator<char>(file), {}));
-    ++inputs;
+  for (; file >> length; ++inputs) {
+    std::string input(length, '\0');
+    ASSERT_TRUE(file.ignore(1).read(input.data(), static_cast<std::streamsize>(length))) << path << " ends within input " << inputs;
+    SCOPED_TRACE(absl::StrCat("input ", inputs, " of ", path));
+    target.run(input);
   }
+  EXPECT_TRUE(file.eof()) << path;
   EXPECT_GT(inputs, 0);
 }
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Fuzzes every target for so many seconds, from the corpus that is kept and what earlier runs have found:
 #   tests/fuzz/run.sh BUILD-FOLDER SECONDS [TARGET...]
-# then brings what adds to the corpus into tests/fuzz/corpus/TARGET, each input of at most 4 KiB. An input that ends the process is left in
-# BUILD-FOLDER/found as TARGET-crash-... (or -oom-, -timeout-), and the exit status is 1.
+# then keeps what covers all that has been covered in tests/fuzz/corpus/TARGET, of inputs of at most 4 KiB. An input that ends the process is
+# left in BUILD-FOLDER/found as TARGET-crash-... (or -oom-, -timeout-), and the exit status is 1. Prints a row of a table for each target.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
@@ -10,17 +10,23 @@ seconds=$2
 shift 2
 [ $# -gt 0 ] || set -- $(LYNX_FUZZ_TARGET=? "$build/bin/fuzz" 2>&1 | sed -n 's/.*one of //p')
 status=0
+mkdir -p "$here/corpus"
 for target in "$@"; do
   found="$build/found/$target"
-  mkdir -p "$found" "$here/corpus/$target"
+  least="$build/found/$target.least"
+  "$here/corpus.py" unpack "$here/corpus/$target" "$found"
+  rm -rf "$least"
+  mkdir "$least"
   export LYNX_FUZZ_TARGET=$target
   log="$build/found/$target.log"
   "$build/bin/fuzz" -max_total_time="$seconds" -max_len=20000 -rss_limit_mb=4096 -timeout=60 -artifact_prefix="$build/found/$target-" \
-    "$found" "$here/corpus/$target" > "$log" 2>&1 || status=1
-  "$build/bin/fuzz" -merge=1 -max_len=4096 "$here/corpus/$target" "$found" >> "$log" 2>&1 || status=1
+    "$found" > "$log" 2>&1 || status=1
+  "$build/bin/fuzz" -set_cover_merge=1 -max_len=4096 "$least" "$found" >> "$log" 2>&1 || status=1
+  rm -f "$least"/good-*  # the target has them itself
+  "$here/corpus.py" pack "$least" "$here/corpus/$target"
   runs=$(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "$log" | head -1)
   coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
-  echo "| $target | ${runs:-stopped} | ${coverage:-?} | $(find "$here/corpus/$target" -type f | wc -l) |"
+  echo "| $target | ${runs:-stopped} | ${coverage:-?} | $(find "$least" -type f | wc -l) |"
 done
 find "$build/found" -maxdepth 1 -type f ! -name '*.log'
 exit "$status"
