@@ -37,8 +37,8 @@ says, `lynx-agent` and `lynx-worker` where theirs says. Times are seconds, sizes
 of predictions may be beyond); counters begin at 0 when
 their daemon starts. A histogram has the series `_bucket` (label `le`), `_sum` and `_count`.
 
-Labels have few values, or one for each job, stage or GPU that there is; no label is a step. Series of a job begin with its first
-event and are dropped 15 minutes after it has ended. Series of single ranks (`lynx_rank_`) are served only by a `lynx-worker` that was
+Labels have few values, or one for each job, stage or GPU that there is; no label is a step. Series of a job begin when it gets
+devices for the first time, and are dropped 15 minutes after it has ended. Series of single ranks (`lynx_rank_`) are served only by a `lynx-worker` that was
 started with `--rank-metrics`: they grow with the cluster.
 
 This page is made from `common/metric_names.h`; a test compares the two, and another the pages of running daemons with it.

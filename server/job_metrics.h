@@ -29,6 +29,8 @@ class JobMetrics {
   void CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job);
   // The plan that it has from now on. `cluster`: that it was made for; null: not known.
   void Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster);
+  // Whether the job has series.
+  bool Shows(const JobId& job) const { return series_.contains(job); }
   // Of what an event says without its text, and what the record has counted.
   void Happened(const JobRecord& job, const JobEvent& event);
   void Updated(const JobRecord& job, int32_t devices);

@@ -95,13 +95,15 @@ void ServerMetrics::Step(const StepRecorded& step, const JobRecord& job, int32_t
 }
 
 void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices) {
+  // Thousands may wait: a job has series when it has had devices.
+  const bool shown = devices > 0 || of_jobs_.Shows(job.id);
   for (const JobEvent& event : events) {
     if (event.kind == "submitted") submitted_->Increment();
     if (IsFinal(event.state)) ended_.Add({{"state", JobStateName(event.state)}}).Increment();
-    of_jobs_.Happened(job, event);
+    if (shown) of_jobs_.Happened(job, event);
     Account(job, timelines_[job.id].OnEvent(event, devices));
   }
-  of_jobs_.Updated(job, devices);
+  if (shown) of_jobs_.Updated(job, devices);
 }
 
 void ServerMetrics::Ended(const JobRecord& job, Nanos now) {

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -164,14 +165,16 @@ class JobTest(ClusterTest):
         deadline = time.monotonic() + 30
         while True:
             server, worker, agent = (self.metrics(name) for name in ("server", "node0.worker", "node0.agent"))
-            ready = 'lynx_jobs{state="running"} 1' in server and 'phase="stall"' in server and 'phase="stall"' in worker
+            trains = re.search(r"^lynx_worker_steps_total [1-9]", worker, re.M)
+            ready = 'lynx_jobs{state="running"} 1' in server and 'phase="stall"' in server and trains
             if ready or time.monotonic() > deadline:
                 break
             time.sleep(0.2)
         self.assertIn('lynx_jobs{state="running"} 1', server)
-        for text in (server, worker):
-            for phase in ("forward", "backward", "recompute_hidden", "recompute_exposed", "stall"):
-                self.assertIn(f'phase="{phase}"', text)
+        for phase in ("forward", "backward", "recompute_hidden", "recompute_exposed", "stall"):
+            self.assertIn(f'phase="{phase}"', server)
+        self.assertTrue(trains, worker)
+        self.assertIn("lynx_worker_ranks_running 2", worker)
         self.assertIn("lynx_", agent)
         self.ctl("cancel", job)
 

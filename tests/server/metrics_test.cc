@@ -150,7 +150,9 @@ TEST(ServerMetricsTest, CountsWhatHappensToAJob) {
   ServerMetrics metrics;
   JobRecord job = MakeJob();
   job.restarts = 0;
-  metrics.Happened(job, {Event(JobState::kQueued, "submitted", 1)}, 0);
+  metrics.Happened(job, {Event(JobState::kQueued, "submitted", 1), Event(JobState::kQueued, "held", 2)}, 0);
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id="))) << "it waits, and may be one of thousands";
+  metrics.Happened(job, {Event(JobState::kStarting, "placed", 2)}, 4);
   EXPECT_EQ(Value(Page(metrics), OfJob("restarts_total")), 0);
   EXPECT_EQ(Value(Page(metrics), OfJob("checkpoint_failures_total")), 0);
   job.restarts = 2;
