@@ -36,8 +36,7 @@ class GpuTest(ClusterTest):
         self.driver = self.directory / "driver"
         self.tell_driver("")
         self.env.update(LD_LIBRARY_PATH=str(FAKE_NVML), LYNX_FAKE_NVML=str(self.driver))
-        self.addCleanup(setattr, cluster, "BIN", BUILT)
-        cluster.BIN = programs_with_stand_in(self.directory / "bin")
+        self.binaries = programs_with_stand_in(self.directory / "bin")
         super().up()
 
     def tell_driver(self, more):
