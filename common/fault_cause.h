@@ -18,12 +18,14 @@ enum class FaultCause : uint8_t {
   kDisk,     // of the node: the rank's own files cannot be written
   kDevice,   // the device has failed: an uncorrectable error, or it is gone
   kProgram,  // the job or its program: it would fail anywhere
+  kCheck,    // the check before a generation found that the device computes or keeps what it should not
+  kLink,     // that check found a link to another rank to be bad, or that rank does not answer
 };
-inline constexpr int kFaultCauseCount = 6;
+inline constexpr int kFaultCauseCount = 8;
 
 namespace internal {
-inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory", "data",
-                                                                               "disk",    "device", "program"};
+inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory",  "data",  "disk",
+                                                                               "device",  "program", "check", "link"};
 }  // namespace internal
 
 inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }
@@ -35,6 +37,8 @@ inline bool ParseFaultCause(const std::string& text, FaultCause& cause) {
   }
   return false;
 }
+// Found by the check before a generation.
+constexpr bool IsOfCheck(FaultCause cause) { return cause == FaultCause::kCheck || cause == FaultCause::kLink; }
 // From a message; what this version does not know is kUnknown.
 constexpr FaultCause FaultCauseOfNumber(int number) {
   return number >= 0 && number < kFaultCauseCount ? static_cast<FaultCause>(number) : FaultCause::kUnknown;

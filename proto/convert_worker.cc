@@ -17,6 +17,7 @@ constexpr int64_t kMaxTokens = int64_t{1} << 50;
 constexpr int64_t kMaxGeneration = 1'000'000'000;
 constexpr int64_t kMaxCore = 1 << 16;
 constexpr int64_t kMaxDevices = 64;
+constexpr size_t kMaxPeers = 4096;
 
 void SetStep(const StepReport& step, v1::StepReport& m) {
   m.set_step(step.step);
@@ -201,6 +202,13 @@ void SetReport(const RankReport& report, v1::RankReport& message) {
     message.mutable_failure()->set_reason(failure->reason);
     message.mutable_failure()->set_peer_lost(failure->peer_lost);
     message.mutable_failure()->set_cause(static_cast<v1::FaultCause>(failure->cause));
+    message.mutable_failure()->mutable_peers()->Add(failure->peers.begin(), failure->peers.end());
+  } else if (const auto* check = std::get_if<NodeCheckReport>(&report)) {
+    v1::NodeCheckReport& m = *message.mutable_node_check();
+    m.set_duration_ns(check->duration.value);
+    m.set_devices(check->devices);
+    m.set_links(check->links);
+    m.set_slowest_bytes_per_second(check->slowest_bytes_per_second);
   }
 }
 
@@ -251,7 +259,21 @@ absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::st
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.reason"), message.failure().reason().size(), 0,
                                      kMaxReasonLength, "characters"));
-      return RankFailure{message.failure().reason(), message.failure().peer_lost(), FaultCauseOfNumber(message.failure().cause())};
+      LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.peers"), message.failure().peers().size(), 0, kMaxPeers, "entries"));
+      for (int i = 0; i < message.failure().peers_size(); ++i) {
+        LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "failure.peers", i), message.failure().peers(i), 0, kMaxWireRanks - 1));
+      }
+      return RankFailure{message.failure().reason(), message.failure().peer_lost(), FaultCauseOfNumber(message.failure().cause()),
+                         {message.failure().peers().begin(), message.failure().peers().end()}};
+    case v1::RankReport::kNodeCheck: {
+      const std::string at = FieldPath(path, "node_check");
+      const v1::NodeCheckReport& m = message.node_check();
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "duration_ns"), m.duration_ns(), 0, kMaxWireNanos));
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "devices"), m.devices(), 0, kMaxWireRanks));
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "links"), m.links(), 0, kMaxWireRanks * kMaxWireRanks));
+      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(at, "slowest_bytes_per_second"), m.slowest_bytes_per_second(), 0, kMaxWireRate));
+      return NodeCheckReport{Nanos(m.duration_ns()), m.devices(), m.links(), m.slowest_bytes_per_second()};
+    }
     case v1::RankReport::kCopies:
       LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "copies.reason"), message.copies().reason().size(), 0,
                                      kMaxReasonLength, "characters"));
@@ -302,6 +324,7 @@ absl::StatusOr<RankConfig> RankConfigFromProto(const v1::RankAssignment& message
   LYNX_ASSIGN_OR_RETURN(config.peers, PeersOf(message, config.context.layout.ranks(), path));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "resume_step"), message.resume_step(), -1, kMaxWireSteps));
   config.resume_step = message.resume_step();
+  config.check = message.check();
   if (!message.checkpoint_directory().empty()) {
     LYNX_RETURN_IF_ERROR(
         CheckAbsolutePath(FieldPath(path, "checkpoint_directory"), message.checkpoint_directory()));

@@ -36,6 +36,9 @@ Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
       return {Attribution::kNode, "the node's disk does not take what the rank needs to start"};
     case FaultCause::kDevice:
       return {Attribution::kNode, "its device has failed"};
+    case FaultCause::kCheck:
+    case FaultCause::kLink:
+      return {Attribution::kNode, "the check before the start found it bad"};
     case FaultCause::kProgram:
       return {Attribution::kCode, "what it was to run cannot be run", alike_before};
     case FaultCause::kUnknown:

@@ -251,7 +251,7 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   view.conditions = node.agent.conditions;
   if (const auto unused = unused_by_.find(name); unused != unused_by_.end()) {
     for (const auto& [id, since] : unused->second) {
-      view.conditions.push_back({.kind = "excluded", .message = absl::StrCat("job ", NameText(jobs_.at(id)), " does not use this node, as its onFailure says"),
+      view.conditions.push_back({.kind = "excluded", .message = absl::StrCat("job ", NameText(jobs_.at(id)), " does not use this node, for a failure there"),
                                  .since = since});
     }
   }

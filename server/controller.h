@@ -46,6 +46,7 @@
 #include "server/attribution.h"
 #include "server/availability.h"
 #include "server/census.h"
+#include "server/check_verdict.h"
 #include "server/events.h"
 #include "server/job.h"
 #include "server/node_groups.h"
@@ -179,6 +180,7 @@ class Controller {
     bool failed = false;
     bool peer_lost = false;       // failed, but only because a peer was gone
     FaultCause cause = FaultCause::kUnknown;
+    std::vector<int32_t> peers;   // of a link's failure: the ranks at the other ends
     bool during_stop = false;     // failed after the stop had begun
     bool gave_way = false;        // as it was asked to
     bool forgotten = false;       // its process went with its machine or daemon
@@ -406,8 +408,16 @@ class Controller {
   // controller_faults.cc: whose fault a failure was
   RankFailureFacts FactsOf(const Job& job, int32_t rank) const;
   Attributed Blame(Job& job, int32_t rank);
+  void Remember(RankFailureFacts facts);
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
-  void ExcludeNode(Job& job, const NodeId& node);
+  bool ExcludeNode(Job& job, const NodeId& node, const std::string& why);
+
+  // controller_check.cc: nodes that are checked before a job trains on them again
+  static void NoteFailure(Job& job, Attribution attribution);
+  void FoldCheck(Job& job, const RanksChecked& checked);
+  std::vector<BadNode> FoundBad(const Job& job) const;
+  Attributed BlameFound(Job& job, int32_t rank, const std::vector<BadNode>& bad);
+  bool ExcludeFound(Job& job, const std::vector<BadNode>& bad);
 
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);

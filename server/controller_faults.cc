@@ -40,9 +40,13 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
                                         attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
                                         ": ", attributed.why));
   }
+  Remember(std::move(facts));
+  return attributed;
+}
+
+void Controller::Remember(RankFailureFacts facts) {
   faults_.push_back(std::move(facts));
   while (faults_.size() > kMostFaults || now_ - faults_.front().at >= kFaultsCountFor) faults_.pop_front();
-  return attributed;
 }
 
 // The first that is for this rank's failure; nullptr: none.
@@ -59,16 +63,18 @@ const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
   return nullptr;
 }
 
-void Controller::ExcludeNode(Job& job, const NodeId& node) {
+// False: it is used further, or was not used before.
+bool Controller::ExcludeNode(Job& job, const NodeId& node, const std::string& why) {
   std::vector<NodeId>& excluded = job.record.excluded;
-  if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return;
+  if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return false;
   if (excluded.size() >= kMostExcluded) {
     AddEvent(job, "node-kept", absl::StrCat("node ", node.value, " is used further: the job does without ", excluded.size(), " nodes already, the most"));
-    return;
+    return false;
   }
   excluded.push_back(node);
   unused_by_[node][job.record.id] = wall_;
-  AddEvent(job, "node-excluded", absl::StrCat("node ", node.value, " is not used for this job any more, as onFailure says"));
+  AddEvent(job, "node-excluded", absl::StrCat("node ", node.value, " is not used for this job any more", why));
+  return true;
 }
 
 }  // namespace lynx

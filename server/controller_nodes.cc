@@ -263,6 +263,7 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
   // Nobody knows which GPU it is before its agent is back, where a server before this one did not write it down.
   if (assignment.device_kind == DeviceKind::kCuda && assignment.device_uuid.empty()) assignment.peers = nullptr;
   assignment.yield = GivesWay(job.record.stop);
+  assignment.check = job.record.check_due;
   const auto seen = node.ranks.find(assignment.key);
   assignment.started = seen != node.ranks.end() && seen->second.phase != RankPhase::kListening;
   return assignment;

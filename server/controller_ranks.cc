@@ -65,6 +65,8 @@ void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message)
   } else if (const auto* copies = std::get_if<RankCopiesNotice>(&message.body)) {
     AddEvent(job, "copies", copies->reason);
     Touch(job);
+  } else if (const auto* checked = std::get_if<RanksChecked>(&message.body)) {
+    FoldCheck(job, *checked);
   } else if (std::holds_alternative<RankFinished>(message.body)) {
     job.record.ranks[r].finished = true;
     job.ranks[r].finished_at = now_;
@@ -209,6 +211,7 @@ void Controller::RankFailed(Job& job, int32_t rank, const RankFault& fault, bool
   live.fault_reported = reported;
   live.peer_lost = fault.peer_lost;
   live.cause = fault.cause;
+  live.peers = fault.peers;
   live.reason = fault.reason;
   if (IsStopping(job)) return;
   if (!fault.peer_lost) {
@@ -396,8 +399,11 @@ void Controller::EndFailed(Job& job) {
   const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;
   const int32_t charge = record.restart_charge + (fruitless ? 2 : 1);
   if (job.restart_at == Nanos(0)) {  // else all this has been decided, and only the pause is not over
-    const Attributed attributed = culprit == nullptr ? Attributed{} : Blame(job, rank);
+    const std::vector<BadNode> bad = culprit != nullptr && IsOfCheck(culprit->cause) ? FoundBad(job) : std::vector<BadNode>();
+    const Attributed attributed = culprit == nullptr ? Attributed{} : bad.empty() ? Blame(job, rank) : BlameFound(job, rank, bad);
     if (!MayGoOn(job, rank, culprit, attributed, reason)) return;
+    NoteFailure(job, attributed.to);
+    if (ExcludeFound(job, bad)) return Restart(job, reason);
     if (charge > record.spec->max_restarts) {
       record.restart_charge = charge;
       EndJob(job, JobState::kFailed, "failed",
@@ -418,7 +424,7 @@ bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const 
   const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
   // A rank that refuses its data or its program before it ever trained would refuse it again.
   const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
-                        culprit->cause != FaultCause::kMemory && record.generation == Generation(1) && record.best_steps == 0;
+                        culprit->cause != FaultCause::kMemory && !IsOfCheck(culprit->cause) && record.generation == Generation(1) && record.best_steps == 0;
   const bool refused = rule != nullptr && rule->action == FailureAction::kFail;
   const bool again = rule == nullptr && attributed.again;
   if (hopeless || refused || again) {
@@ -428,7 +434,7 @@ bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const 
     EndJob(job, JobState::kFailed, "failed", absl::StrCat(reason, why));
     return false;
   }
-  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node);
+  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node, ", as onFailure says");
   return true;
 }
 

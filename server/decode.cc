@@ -18,6 +18,7 @@ constexpr size_t kMaxCores = 1024;
 constexpr int64_t kMaxCore = 1 << 16;
 constexpr size_t kMaxRanksOfDaemon = 1024;  // that one daemon knows
 constexpr size_t kMaxReports = 500;
+constexpr size_t kMaxPeers = 4096;
 constexpr size_t kMaxLogs = 1024;
 constexpr size_t kMaxLogLines = 100;
 constexpr size_t kMaxReason = 64 * 1024;
@@ -143,6 +144,14 @@ absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path
   return step;
 }
 
+absl::StatusOr<RanksChecked> CheckedOf(const v1::NodeCheckReport& m, const std::string& path) {
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "duration_ns"), m.duration_ns(), 0, kMaxWireNanos));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "devices"), m.devices(), 0, kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "links"), m.links(), 0, kMaxWireRanks * kMaxWireRanks));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "slowest_bytes_per_second"), m.slowest_bytes_per_second(), 0, kMaxWireRate));
+  return RanksChecked{Nanos(m.duration_ns()), m.devices(), m.links(), m.slowest_bytes_per_second()};
+}
+
 absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessage& message) {
   switch (m.report_case()) {
     case v1::RankReport::kReady: {
@@ -210,8 +219,17 @@ absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessag
     case v1::RankReport::kFailure:
       LYNX_RETURN_IF_ERROR(
           CheckSize(FieldPath(path, "failure.reason"), m.failure().reason().size(), 0, kMaxReason, "characters"));
-      message.body = RankFault{m.failure().reason(), m.failure().peer_lost(), FaultCauseOfNumber(m.failure().cause())};
+      LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.peers"), m.failure().peers().size(), 0, kMaxPeers, "entries"));
+      for (int i = 0; i < m.failure().peers_size(); ++i) {
+        LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "failure.peers", i), m.failure().peers(i), 0, kMaxWireRanks - 1));
+      }
+      message.body = RankFault{m.failure().reason(), m.failure().peer_lost(), FaultCauseOfNumber(m.failure().cause()),
+                               {m.failure().peers().begin(), m.failure().peers().end()}};
       return absl::OkStatus();
+    case v1::RankReport::kNodeCheck: {
+      LYNX_ASSIGN_OR_RETURN(message.body, CheckedOf(m.node_check(), FieldPath(path, "node_check")));
+      return absl::OkStatus();
+    }
     case v1::RankReport::REPORT_NOT_SET:
       break;
   }

@@ -40,6 +40,7 @@ v1::RankAssignment EncodeAssignment(const RankAssignment& assignment, const Conn
   }
   m.set_connection_secret(key.SecretOf(assignment.key.job, assignment.key.generation));
   m.set_resume_step(assignment.resume_step);
+  m.set_check(assignment.check);
   m.set_checkpoint_directory(assignment.checkpoint_directory);
   return m;
 }
@@ -113,6 +114,7 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
   message.set_trained_ns(job.trained.value);
   message.set_preemptions(job.preemptions);
   for (const NodeId& node : job.excluded) message.add_excluded_nodes(node.value);
+  message.set_node_check_due(job.check_due);
   for (const MemoryLimit& limit : job.memory_limits) {
     v1::MemoryLimit& to = *message.add_memory_limits();
     to.set_device_model(limit.device_model);
@@ -160,6 +162,7 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
   job.trained = Nanos(message.trained_ns());
   job.preemptions = message.preemptions();
   for (const std::string& node : message.excluded_nodes()) job.excluded.push_back(NodeId(node));
+  job.check_due = message.node_check_due();
   for (const v1::MemoryLimit& from : message.memory_limits()) {
     job.memory_limits.push_back({.device_model = from.device_model(), .limit = Bytes(from.limit_bytes()), .times = from.times()});
   }

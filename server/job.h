@@ -141,6 +141,7 @@ struct JobRecord {
   Nanos trained;                 // by all generations; of the present one, until the record was last written
   int32_t preemptions = 0;
   std::vector<NodeId> excluded;  // that this job does not use, for a failure there
+  bool check_due = false;        // a node may be to blame for the last failure: its ranks check before they train
 
   std::vector<MemoryLimit> memory_limits;  // one for a model
 

@@ -76,6 +76,12 @@ struct RankStarted {
 struct RankCopiesNotice {
   std::string reason;
 };
+// The ranks have checked their devices and links.
+struct RanksChecked {
+  Nanos duration;
+  int32_t devices = 0, links = 0;
+  int64_t slowest_bytes_per_second = 0;  // 0: there are no links
+};
 struct RankStep {
   int64_t step = 0;
   double loss = 0, gradient_norm = 0, lr = 0;
@@ -121,12 +127,13 @@ struct RankFault {
   std::string reason;
   bool peer_lost = false;
   FaultCause cause = FaultCause::kUnknown;
+  std::vector<int32_t> peers;  // of a link's failure: the ranks at the other ends
 };
 struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
   std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankTrace, RankCheckpoint, RankCheckpointFailed,
-               RankFinished, RankGaveWay, RankFault, RankCopiesNotice>
+               RankFinished, RankGaveWay, RankFault, RankCopiesNotice, RanksChecked>
       body;
 };
 
@@ -169,6 +176,7 @@ struct RankAssignment {
   int64_t resume_step = -1;
   std::string checkpoint_directory;  // absolute
   bool yield = false;                // give way when a step is done
+  bool check = false;                // devices and links before training
 };
 
 struct ReportAck {

@@ -182,6 +182,7 @@ void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& tex
   fields.Field("resume_step", config.resume_step);
   fields.Field("copies_directory", config.copies_directory);
   fields.Field("copies_limit_bytes", config.copies_limit);
+  fields.Field("check", config.check);
   fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
   fields.Object("device", config.device);
   fields.Field("threads", config.threads);

@@ -47,6 +47,7 @@ struct RankConfig {
   // apart. Empty: it keeps none. `copies_limit`: of all jobs' copies together; 0: what the memory has room for.
   std::string copies_directory;
   Bytes copies_limit;
+  bool check = false;  // of devices and links, before all else (rank/node_check.h); the same on all ranks
   Nanos last_checkpoint_patience{1'800'000'000'000};  // how long the last step's checkpoint is tried again
   RankDevice device;
   int32_t threads = 1;             // of the compute library

@@ -20,6 +20,7 @@ const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
 const char* TypeName(const RankDone&) { return "done"; }
 const char* TypeName(const RankYielded&) { return "yielded"; }
 const char* TypeName(const CopiesNotice&) { return "copies"; }
+const char* TypeName(const NodeCheckReport&) { return "node_check"; }
 const char* TypeName(const RankFailure&) { return "failure"; }
 
 }  // namespace
@@ -38,6 +39,14 @@ static void Describe(Fields& fields, RankReady& ready) {
 template <class Fields>
 static void Describe(Fields& fields, CopiesNotice& notice) {
   fields.Field("reason", notice.reason);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, NodeCheckReport& check) {
+  fields.Field("duration_ns", check.duration);
+  fields.Field("devices", check.devices);
+  fields.Field("links", check.links);
+  fields.Field("slowest_bytes_per_second", check.slowest_bytes_per_second);
 }
 
 template <class Fields>
@@ -116,6 +125,7 @@ static void Describe(Fields& fields, RankFailure& failure) {
   fields.Field("reason", failure.reason);
   fields.Field("peer_lost", failure.peer_lost);
   fields.Named("cause", failure.cause, FaultCauseName, ParseFaultCause);
+  fields.Field("peers", failure.peers);
 }
 
 namespace {

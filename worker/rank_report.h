@@ -30,6 +30,15 @@ struct CopiesNotice {
   bool operator==(const CopiesNotice&) const = default;
 };
 
+// From rank 0, before its RankReady: the ranks have checked their devices and links (rank/node_check.h) and found nothing.
+struct NodeCheckReport {
+  Nanos duration;
+  int32_t devices = 0;
+  int32_t links = 0;                     // between pairs of ranks
+  int64_t slowest_bytes_per_second = 0;  // of the links, in one direction while the other is used too; 0: there are none
+  bool operator==(const NodeCheckReport&) const = default;
+};
+
 struct StepReport {
   int64_t step = 0;        // 0-based; reported when done
   double loss = 0;         // mean over the global batch, nats per token
@@ -109,11 +118,12 @@ struct RankFailure {
   std::string reason;
   bool peer_lost = false;  // it only noticed that another rank is gone
   FaultCause cause = FaultCause::kUnknown;
+  std::vector<int32_t> peers;  // of kLink: the ranks at the other ends
   bool operator==(const RankFailure&) const = default;
 };
 
 using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationReport, TraceReport, CheckpointReport,
-                                CheckpointFailure, RankDone, RankYielded, RankFailure, CopiesNotice>;
+                                CheckpointFailure, RankDone, RankYielded, RankFailure, CopiesNotice, NodeCheckReport>;
 
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);

@@ -284,7 +284,8 @@ std::vector<FuzzTarget> MachineTargets() {
                                            StepSkipped{7, "the loss is nan"}, EvaluationReport{8, 2.25, 65536, Nanos(12)},
                                            TraceReport{9, 3, 1, {1, 2, 3, 4, 5, 0, 0, 0, 0, 0}},
                                            CheckpointReport{10, "/c/step-10", Bytes(1 << 30)}, CheckpointFailure{20, "full"},
-                                           CopiesNotice{"no room"}, RankDone{100}, RankYielded{50}, RankFailure{"rank 1 is gone", true}};
+                                           CopiesNotice{"no room"}, RankDone{100}, RankYielded{50}, RankFailure{"rank 1 is gone", true},
+                                           RankFailure{"a link", false, FaultCause::kLink, {3, 5}}, NodeCheckReport{Nanos(200), 4, 6, 900}};
   std::vector<std::string> lines;
   for (const RankReport& report : reports) {
     v1::RankReport& message = *worker.add_reports();

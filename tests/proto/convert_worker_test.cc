@@ -41,6 +41,8 @@ TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
       RankYielded{50},
       RankFailure{"cannot read /data/text", false, FaultCause::kData},
       RankFailure{"rank 1 is gone", true},
+      RankFailure{"the link to rank 3 is slow", false, FaultCause::kLink, {3, 5}},
+      NodeCheckReport{Nanos(200), 4, 6, 900},
   };
   for (const RankReport& report : reports) {
     v1::RankReport message;
@@ -101,6 +103,12 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_checkpoint()->set_path("relative"); }, "report.checkpoint.path is \"relative\""},
       {[](R& r) { r.mutable_checkpoint_failure()->set_step(-1); }, "report.checkpoint_failure.step is -1"},
       {[](R& r) { r.mutable_done()->set_steps(-1); }, "report.done.steps is -1"},
+      {[](R& r) { r.mutable_failure()->add_peers(-1); }, "report.failure.peers[0] is -1"},
+      {[](R& r) { for (int i = 0; i < 4097; ++i) r.mutable_failure()->add_peers(i); }, "report.failure.peers is 4097 entries long"},
+      {[](R& r) { r.mutable_node_check()->set_duration_ns(-1); }, "report.node_check.duration_ns is -1"},
+      {[](R& r) { r.mutable_node_check()->set_devices(-1); }, "report.node_check.devices is -1"},
+      {[](R& r) { r.mutable_node_check()->set_links(-1); }, "report.node_check.links is -1"},
+      {[](R& r) { r.mutable_node_check()->set_slowest_bytes_per_second(-1); }, "report.node_check.slowest_bytes_per_second is -1"},
       {[](R& r) { r.mutable_failure()->set_reason(std::string(1 << 17, 'r')); },
        "report.failure.reason is 131072 characters long"},
   };
@@ -170,6 +178,11 @@ TEST(ConvertWorkerTest, AssignmentBecomesConfig) {
   EXPECT_EQ(config->resume_step, -1);
   EXPECT_EQ(config->checkpoint_directory, "/checkpoints");
 
+  EXPECT_FALSE(config->check);
+
+  v1::RankAssignment checked = GoodAssignment();
+  checked.set_check(true);
+  EXPECT_TRUE(RankConfigFromProto(checked).value().check);
   v1::RankAssignment waiting = GoodAssignment();
   waiting.clear_peers();
   EXPECT_TRUE(RankConfigFromProto(waiting).value().peers.empty());

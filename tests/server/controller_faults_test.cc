@@ -96,7 +96,7 @@ TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
     const std::vector<NodeCondition> conditions = cluster.controller().ViewOf(NodeId(first)).conditions;
     return conditions.empty() ? std::string() : conditions.front().kind + ": " + conditions.front().message;
   };
-  EXPECT_EQ(excluded(), "excluded: job gpt (" + job.value + ") does not use this node, as its onFailure says");
+  EXPECT_EQ(excluded(), "excluded: job gpt (" + job.value + ") does not use this node, for a failure there");
   cluster.RestartServer();
   cluster.AttachAgent(first);
   EXPECT_THAT(excluded(), HasSubstr("does not use this node"));

@@ -68,6 +68,7 @@ TEST_F(StoreTest, EverythingComesBack) {
                      .states = Bytes(5)}};
     job.plan_digest = plan->digest;
     job.device_kind = DeviceKind::kCuda;
+    job.check_due = true;
     job.memory_limits = {{.device_model = "H200", .limit = Bytes(int64_t{90} << 30), .times = 2}, {.device_model = "A100", .limit = Bytes(1), .times = 1}};
     const JobEvent first{.sequence = 1, .time = Nanos(1), .state = JobState::kQueued, .kind = "submitted"};
     const JobEvent second{.sequence = 2, .time = Nanos(2), .state = JobState::kRunning, .kind = "running",
@@ -99,6 +100,7 @@ TEST_F(StoreTest, EverythingComesBack) {
   EXPECT_EQ(back.restarts, 2);
   EXPECT_EQ(back.device_kind, DeviceKind::kCuda);
   EXPECT_EQ(back.memory_limits, job.memory_limits);
+  EXPECT_TRUE(back.check_due);
   EXPECT_EQ(back.restart_charge, 3);
   EXPECT_EQ(back.best_steps, 9);
   EXPECT_EQ(back.base_steps, 8);

@@ -172,6 +172,10 @@ void World::CheckEnd() {
     }
     const JobRecord& job = stored->second.record;
     common_.Tell(absl::StrCat("job ", job.id.value, " is ", JobStateName(job.state), ": ", job.reason));
+    for (const NodeId& node : job.excluded) {
+      ++common_.outcome.excluded;
+      if (node != bad_) common_.Violation(absl::StrCat("job ", job.id.value, " does not use node ", node.value, ", which is not bad"));
+    }
     const int64_t on_disk = disks_[job.id].step;
     switch (job.state) {
       case JobState::kSucceeded:
@@ -210,7 +214,10 @@ Outcome World::Run() {
   StartServer();
   for (auto& [name, node] : nodes_) StartDaemons(node);
   if (common_.random.Chance(0.3)) doomed_ = NodeId("n3");  // it does not come back; three devices at least are left
-  const int32_t most_ranks = doomed_.value.empty() ? kNodes : kNodes - 1;
+  // Drawn apart, so that what else happens under a seed stays what it was.
+  Random apart(common_.options.seed ^ 0xbad'0de);
+  if (doomed_.value.empty() && apart.Chance(0.3)) bad_ = NodeId(absl::StrCat("n", apart.Below(kNodes)));
+  const int32_t most_ranks = doomed_.value.empty() && bad_.value.empty() ? kNodes : kNodes - 1;
   const size_t jobs = static_cast<size_t>(2 + common_.random.Below(4));
   for (size_t i = 0; i < jobs; ++i) {
     clients_.push_back({.key = absl::StrCat("key", i), .spec = SpecOf(i, most_ranks, common_.random)});

@@ -85,7 +85,7 @@ void World::Connect(Gang& gang) {
     });
   }
   disk.fence = std::max(disk.fence, gang.generation);
-  if (RunsOut(gang)) return;
+  if (RunsOut(gang) || FailsCheck(gang)) return;
   gang.connected = true;
   gang.step = std::max<int64_t>(disk.step, 0);
   gang.base_commits = disk.commits;
@@ -118,6 +118,29 @@ bool World::RunsOut(Gang& gang) {
     Break(gang);
     return true;
   }
+  return false;
+}
+
+// Where its ranks check their nodes and one is bad: its rank says so, and the others end with it.
+bool World::FailsCheck(Gang& gang) {
+  const auto checks = [&](int32_t rank) { return gang.present.at(rank)->ranks.at({gang.job, gang.generation, rank}).assignment.check; };
+  for (const auto& [rank, node] : gang.present) {
+    if (checks(rank) == checks(0)) continue;
+    common_.Violation(absl::StrCat("job ", gang.job.value, " generation ", gang.generation.value, ": rank ", rank,
+                                   checks(0) ? " does not check its node, rank 0 does" : " checks its node, rank 0 does not"));
+  }
+  if (!checks(0)) return false;
+  ++common_.outcome.checks;
+  for (const auto& [rank, node] : gang.present) {
+    if (node->name != bad_) continue;
+    ++common_.outcome.failed_checks;
+    const RankKey key{gang.job, gang.generation, rank};
+    Say(*node, key, RankFault{"node check: the device computes wrongly", false, FaultCause::kCheck});
+    EndProcess(*node, key, node->ranks.at(key), kExitFailure, "node check: the device computes wrongly");
+    Break(gang);
+    return true;
+  }
+  Say(*gang.present.at(0), {gang.job, gang.generation, 0}, RanksChecked{Seconds(0.2), static_cast<int32_t>(gang.present.size()), 1, 1});
   return false;
 }
 

@@ -66,6 +66,9 @@ void World::CheckNewGeneration(const JobRecord& job, const Plan& plan) {
       if (plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, r).stage)].arena <= limit.limit) continue;
       common_.Violation(absl::StrCat(begins, " with a plan that takes more memory than it has found there to be"));
     }
+    if (std::find(job.excluded.begin(), job.excluded.end(), rank.where.node) != job.excluded.end()) {
+      common_.Violation(absl::StrCat(begins, " on ", rank.where.node.value, ", which it does not use any more"));
+    }
     if (settings_.cordons.contains(rank.where.node)) {
       common_.Violation(absl::StrCat(begins, " on ", rank.where.node.value, ", which is cordoned"));
     }

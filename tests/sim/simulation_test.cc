@@ -29,6 +29,9 @@ TEST(Simulation, EverySeedKeepsThePromises) {
     sum.replans += outcome.replans;
     sum.preemptions += outcome.preemptions;
     sum.memory_faults += outcome.memory_faults;
+    sum.checks += outcome.checks;
+    sum.failed_checks += outcome.failed_checks;
+    sum.excluded += outcome.excluded;
     sum.succeeded += outcome.succeeded;
     sum.failed += outcome.failed;
   }
@@ -38,6 +41,9 @@ TEST(Simulation, EverySeedKeepsThePromises) {
   EXPECT_GT(sum.replans, static_cast<int64_t>(kSeeds / 4));
   EXPECT_GT(sum.preemptions, static_cast<int64_t>(kSeeds / 8));
   EXPECT_GT(sum.memory_faults, static_cast<int64_t>(kSeeds / 4));
+  EXPECT_GT(sum.checks, static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.failed_checks, static_cast<int64_t>(kSeeds / 10));
+  EXPECT_GT(sum.excluded, static_cast<int64_t>(kSeeds / 10));
   EXPECT_GT(sum.succeeded, static_cast<int64_t>(2 * kSeeds));
   EXPECT_GT(sum.succeeded, 4 * sum.failed);
 }

@@ -201,6 +201,7 @@ class World {
   void Join(SimNode& node, const RankKey& key);
   void Connect(Gang& gang);
   bool RunsOut(Gang& gang);
+  bool FailsCheck(Gang& gang);
   int64_t StepsOf(const Gang& gang) const;
   void TrainStep(Gang& gang);
   bool Write(Gang& gang);
@@ -255,6 +256,7 @@ class World {
   bool faults_over_ = false;
   bool leases_ = true;  // false: the daemons are of a version without them
   NodeId doomed_;  // a node that is gone for ever when faults are over; empty: none
+  NodeId bad_;     // a node whose ranks fail their checks; empty: none
 };
 
 }  // namespace lynx::sim

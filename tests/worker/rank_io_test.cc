@@ -47,6 +47,7 @@ RankConfig SomeConfig() {
   config.copies_directory = "/dev/shm/copies";
   config.copies_limit = Bytes(7 << 20);
   config.spec.checkpoint.copy_every_steps = 3;
+  config.check = true;
   config.last_checkpoint_patience = Nanos(77);
   config.device = {DeviceKind::kCuda, 3, "GPU-3"};
   config.threads = 2;
@@ -224,6 +225,8 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
       RankYielded{500},
       RankFailure{"rank 3 is lost:\n\tsecond line \x01", true},
       RankFailure{"no room", false, FaultCause::kMemory},
+      RankFailure{"the link to rank 3 is slow", false, FaultCause::kLink, {3, 5}},
+      NodeCheckReport{Nanos(200), 4, 6, 900},
   };
   for (const RankReport& report : reports) {
     const std::string line = RankReportLine(report);

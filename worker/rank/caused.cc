@@ -4,11 +4,14 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace lynx {
 namespace {
 
 constexpr char kPayload[] = "lynx/fault-cause";
+constexpr char kPeersPayload[] = "lynx/fault-peers";  // in decimal, with commas
 
 }  // namespace
 
@@ -38,6 +41,21 @@ FaultCause CauseOf(const absl::Status& status) {
   FaultCause cause = FaultCause::kUnknown;
   if (const auto payload = status.GetPayload(kPayload); payload.has_value()) ParseFaultCause(std::string(*payload), cause);
   return cause;
+}
+
+absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>& peers) {
+  absl::Status status = Caused(absl::DataLossError(message), FaultCause::kLink);
+  status.SetPayload(kPeersPayload, absl::Cord(absl::StrJoin(peers, ",")));
+  return status;
+}
+
+std::vector<int32_t> LinkPeersOf(const absl::Status& status) {
+  std::vector<int32_t> peers;
+  const auto payload = status.GetPayload(kPeersPayload);
+  if (!payload.has_value()) return peers;
+  const std::string text(*payload);
+  for (const std::string& peer : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) peers.push_back(std::stoi(peer));
+  return peers;
 }
 
 }  // namespace lynx

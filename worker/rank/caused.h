@@ -3,6 +3,10 @@
 #ifndef LYNX_WORKER_RANK_CAUSED_H_
 #define LYNX_WORKER_RANK_CAUSED_H_
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fault_cause.h"
@@ -15,6 +19,10 @@ absl::Status Caused(absl::Status status, FaultCause cause);
 // device, or the program; else none.
 absl::Status CausedByCode(absl::Status status);
 FaultCause CauseOf(const absl::Status& status);
+// DataLoss with the cause kLink: the links to those ranks are bad.
+absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>& peers);
+// Of a LinkFailure; else none.
+std::vector<int32_t> LinkPeersOf(const absl::Status& status);
 
 template <class T>
 absl::StatusOr<T> Caused(absl::StatusOr<T> result, FaultCause cause) {

@@ -24,6 +24,7 @@
 #include "worker/rank/device_transport.h"
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
+#include "worker/rank/node_check.h"
 #include "worker/rank/peer_copies.h"
 #include "worker/rank/resume.h"
 #include "worker/rank/run_log.h"
@@ -293,6 +294,10 @@ absl::StatusOr<RunEnd> Run(const RankConfig& config, int listen_fd, Backend& bac
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, ConnectTcp(OptionsOf(config, listen_fd)));
   const Attachment attachment(cancellation, *communicator);
   const auto run = [&]() -> absl::StatusOr<RunEnd> {
+    if (config.check) {
+      LYNX_ASSIGN_OR_RETURN(const NodeCheckReport checked, CheckNodes(config, {}, backend, *communicator));
+      if (config.rank == 0) reports.Append(checked);
+    }
     if (backend.host_addressable()) {
       return RunConnected(config, backend, *communicator, *communicator, reports, cancellation);
     }
@@ -312,7 +317,7 @@ int RunRank(const RankConfig& config, int listen_fd, Backend& backend, ReportFil
   if (end.ok()) return *end == RunEnd::kYielded ? kRankExitYielded : kRankExitOk;
   if (cancellation.requested()) return kRankExitCancelled;
   const RankFailure failure{.reason = std::string(end.status().message()), .peer_lost = IsPeerLoss(end.status()),
-                            .cause = CauseOf(end.status())};
+                            .cause = CauseOf(end.status()), .peers = LinkPeersOf(end.status())};
   std::fprintf(stderr, "rank %d: %s\n", config.rank, failure.reason.c_str());
   reports.Append(failure);
   return failure.peer_lost ? kRankExitPeerLost : kRankExitFailure;

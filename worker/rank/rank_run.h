@@ -1,8 +1,8 @@
 // RankRun: one rank of one generation of a job, from its configuration to its last step: data, peers, states, engine,
 // steps and checkpoints.
 //
-//   meet peers -> open data -> states, arena -> all read the same data? -> resume point -> RankReady
-//     -> steps, checkpoints -> RankDone, or RankYielded where the run is asked to give way
+//   meet peers -> check of nodes, where one is due (node_check.h) -> open data -> states, arena -> all read the same data?
+//     -> resume point -> RankReady -> steps, checkpoints -> RankDone, or RankYielded where the run is asked to give way
 //
 // Peers meet first, so that the limit for connecting covers nobody's slow disk. Runs on the calling thread.
 #ifndef LYNX_WORKER_RANK_RANK_RUN_H_

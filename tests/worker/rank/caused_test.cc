@@ -32,5 +32,13 @@ TEST(Caused, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(CausedByCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
 }
 
+TEST(Caused, ABadLinkNamesItsOtherEnds) {
+  const absl::Status status = LinkFailure("two links", {3, 12});
+  EXPECT_EQ(CauseOf(status), FaultCause::kLink);
+  EXPECT_EQ(LinkPeersOf(status), (std::vector<int32_t>{3, 12}));
+  EXPECT_FALSE(IsPeerLoss(status));
+  EXPECT_TRUE(LinkPeersOf(Caused(absl::DataLossError("no link"), FaultCause::kCheck)).empty());
+}
+
 }  // namespace
 }  // namespace lynx

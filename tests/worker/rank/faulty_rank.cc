@@ -51,12 +51,15 @@ enum class Fault : uint8_t {
   kRefuseMemory,       // gets no arena
   kRefuseStack,        // starts a thread for whose stack there is no memory
   kRefuseThread,       // starts a thread that it may not have
+  kWrongProduct,       // the second product of a forward pass, or of the check before, is wrong in one element
+  kCorruptLink,        // a byte of each large message is another when it is sent
+  kSlowLink,           // sends half a mebibyte in a second
 };
 constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
                                     "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
                                     "stop-forward",
                                     "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory",
-                                    "refuse-stack", "refuse-thread"};
+                                    "refuse-stack", "refuse-thread",      "wrong-product",       "corrupt-link",  "slow-link"};
 
 Fault fault;
 int64_t fault_step = 0;
@@ -127,6 +130,7 @@ class FaultyBackend : public cpu::CpuBackend {
       std::thread([] {}).join();
     }
     CpuBackend::LinearForward(x, w, bias, n, in, out, y);
+    if (In(Fault::kWrongProduct) && ++calls_ == 2) y[7] += 1;
   }
   void LinearBackward(const float* dy, const float* w, int64_t n, int64_t in, int64_t out, float* dx) override {
     if (In(Fault::kKillBackward)) Die();
@@ -156,6 +160,20 @@ class FaultyBackend : public cpu::CpuBackend {
   int calls_ = 0;  // in the fault's step
 };
 
+// Of a message of this size or more, one bit is another.
+ssize_t SendCorrupted(int fd, const msghdr& message, int flags, ssize_t (*send)(int, const msghdr*, int)) {
+  constexpr size_t kLarge = 32 << 10;
+  const iovec& last = message.msg_iov[message.msg_iovlen - 1];
+  if (last.iov_len < kLarge) return send(fd, &message, flags);
+  std::string bytes(static_cast<const char*>(last.iov_base), last.iov_len);
+  bytes[kLarge / 2] = static_cast<char>(bytes[kLarge / 2] ^ 1);
+  std::array<iovec, 2> pieces{message.msg_iov[0], message.msg_iov[message.msg_iovlen - 1]};
+  pieces[message.msg_iovlen - 1].iov_base = bytes.data();
+  msghdr changed = message;
+  changed.msg_iov = pieces.data();
+  return send(fd, &changed, flags);
+}
+
 std::string ReadFile(const char* path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -174,10 +192,12 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<RankConfig> config = ParseRankConfig(ReadFile(argv[2]));
   LYNX_CHECK(reports.ok() && config.ok());
   LYNX_CHECK(ReportWhenMemoryEnds(argv[6]).ok());
+  RankConfig changed = *config;
+  if (fault == Fault::kSlowLink) changed.pacing_bytes_per_second = 512 * 1024;
   Cancellation cancellation;
   MakeCpuBackend(config->threads);  // for what it sets up in this process
   FaultyBackend backend;
-  return RunRank(*config, std::atoi(argv[4]), backend, *reports, cancellation);
+  return RunRank(changed, std::atoi(argv[4]), backend, *reports, cancellation);
 }
 
 }  // namespace
@@ -187,6 +207,7 @@ extern "C" {
 
 ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   static auto* const next = lynx::Next<ssize_t(int, const msghdr*, int)>("sendmsg");
+  if (lynx::fault == lynx::Fault::kCorruptLink) return lynx::SendCorrupted(fd, *message, flags, next);
   if (!lynx::send_is_fatal) return next(fd, message, flags);
   const iovec half{message->msg_iov[0].iov_base, message->msg_iov[0].iov_len / 2};
   msghdr part{};
