@@ -39,7 +39,8 @@ INSIDE = "LYNX_CHAOS_NAMESPACES"  # in the environment: this process runs in nam
 # the elastic one changes, and sums differ in their last bits then; it hardly learns, so that the loss of each step tells which
 # samples the step had.
 KINDS = {
-    "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1}", seed=1, lr="3e-3"),
+    # Where the layers are split decides in which order the gradient's norm is summed, and so its last bits.
+    "fixed": dict(ranks="2", parallel="{tp: 1, pp: 2, dp: 1, schedule: zero-bubble, partition: even}", seed=1, lr="3e-3"),
     "single": dict(ranks="1", parallel="{tp: 1, pp: 1, dp: 1}", seed=2, lr="3e-3"),
     "elastic": dict(ranks="1..2", parallel="{tp: auto, pp: auto}", seed=3, lr="1e-12"),
 }
