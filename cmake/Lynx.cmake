@@ -42,8 +42,7 @@ endfunction()
 
 # Links the archives of the RPC library and what it needs into the program, where they are installed: to load them as some seventy
 # shared libraries takes a command longer than what it does. Only mold prefers archives that come first to shared libraries
-# that come later, as is needed here; a program with both would have two of everything. Its addresses are fixed: to move
-# forty thousand pointers at each start takes a fifth of what a command takes. Sets LYNX_LINKS_ARCHIVES.
+# that come later, as is needed here; a program with both would have two of everything. Sets LYNX_LINKS_ARCHIVES.
 function(lynx_link_archives name)
   set(LYNX_LINKS_ARCHIVES FALSE CACHE INTERNAL "")
   if(NOT LYNX_MOLD OR LYNX_SANITIZE OR LYNX_FUZZ)
@@ -61,7 +60,7 @@ function(lynx_link_archives name)
   endforeach()
   get_filename_component(folder ${LYNX_ARCHIVE_absl_base} DIRECTORY)
   file(GLOB abseil ${folder}/libabsl_*.a)
-  target_link_options(${name} PRIVATE -no-pie -static-libstdc++ -static-libgcc -Wl,--as-needed -Wl,--start-group ${archives} ${abseil}
+  target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc -Wl,--as-needed -Wl,--start-group ${archives} ${abseil}
                                       -Wl,--end-group)
   set(LYNX_LINKS_ARCHIVES TRUE CACHE INTERNAL "")
 endfunction()

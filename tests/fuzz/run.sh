@@ -25,7 +25,7 @@ for target in "$@"; do
   rm -f "$least"/good-*  # the target has them itself
   "$here/corpus.py" pack "$least" "$here/corpus/$target"
   runs=$(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "$log" | head -1)
-  coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -1)
+  coverage=$(sed -n 's/^#[0-9]*[[:space:]]*DONE *cov: \([0-9]*\) .*/\1/p' "$log" | head -1)
   echo "| $target | ${runs:-stopped} | ${coverage:-?} | $(find "$least" -type f | wc -l) |"
 done
 find "$build/found" -maxdepth 1 -type f ! -name '*.log'
