@@ -443,6 +443,12 @@ const std::vector<JobField>& JobFields() {
                   "gives way, with a checkpoint, where a job of a higher priority or its queue's owner needs its devices",
                   [](JobSpec& s) -> bool& { return s.scheduling.preemptible; }),
         OnFailureField(),
+        EnumField(
+            "nodeCheck",
+            "ranks check their devices and links before they train, after failures that may be a node's doing or at every start "
+            "(docs/failures.md)",
+            "auto, always or never", [](JobSpec& s) -> NodeCheckPolicy& { return s.node_check; }, ParseNodeCheckPolicy,
+            NodeCheckPolicyName),
     });
     return all;
   }());

@@ -30,6 +30,7 @@ constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosi
 constexpr std::array<const char*, 2> kNonFinitePolicies = {"stop", "skip"};
 constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
 constexpr std::array<const char*, 3> kFailureActions = {"retry", "exclude-node", "fail"};
+constexpr std::array<const char*, 3> kNodeCheckPolicies = {"auto", "always", "never"};
 
 // Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
 constexpr int64_t kMaxLayers = 1000;
@@ -401,6 +402,10 @@ bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
 const char* FailureActionName(FailureAction action) { return kFailureActions.at(static_cast<size_t>(action)); }
 bool ParseFailureAction(const std::string& name, FailureAction& action) {
   return ParseName(kFailureActions, name, action);
+}
+const char* NodeCheckPolicyName(NodeCheckPolicy policy) { return kNodeCheckPolicies.at(static_cast<size_t>(policy)); }
+bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy) {
+  return ParseName(kNodeCheckPolicies, name, policy);
 }
 const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
 bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }

@@ -207,6 +207,10 @@ struct FailureRule {
   bool operator==(const FailureRule&) const = default;
 };
 
+// Whether ranks check their devices and links before they train: after failures that may be a node's doing, at the beginning of
+// every generation, or not at all.
+enum class NodeCheckPolicy : uint8_t { kAuto, kAlways, kNever };
+
 struct JobSpec {
   std::string name;  // [a-z0-9-]{1,48}
   ModelSpec model;
@@ -220,6 +224,7 @@ struct JobSpec {
   int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
   SchedulingSpec scheduling;
   std::vector<FailureRule> on_failure;  // the first that matches; none: kRetry
+  NodeCheckPolicy node_check = NodeCheckPolicy::kAuto;
 
   bool operator==(const JobSpec&) const = default;
 };
@@ -265,6 +270,8 @@ const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
 bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
 const char* FailureActionName(FailureAction action);  // "retry", "exclude-node", "fail"
 bool ParseFailureAction(const std::string& name, FailureAction& action);
+const char* NodeCheckPolicyName(NodeCheckPolicy policy);  // "auto", "always", "never"
+bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy);
 const char* DataKindName(DataKind kind);            // "text", "megatron"
 bool ParseDataKind(const std::string& name, DataKind& kind);
 

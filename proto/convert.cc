@@ -50,6 +50,11 @@ constexpr std::array<std::pair<v1::FailureAction, FailureAction>, 3> kFailureAct
     {v1::FAILURE_ACTION_EXCLUDE_NODE, FailureAction::kExcludeNode},
     {v1::FAILURE_ACTION_FAIL, FailureAction::kFail},
 }};
+constexpr std::array<std::pair<v1::NodeCheckPolicy, NodeCheckPolicy>, 3> kNodeCheckPolicies = {{
+    {v1::NODE_CHECK_POLICY_AUTO, NodeCheckPolicy::kAuto},
+    {v1::NODE_CHECK_POLICY_ALWAYS, NodeCheckPolicy::kAlways},
+    {v1::NODE_CHECK_POLICY_NEVER, NodeCheckPolicy::kNever},
+}};
 constexpr std::array<std::pair<v1::LrSchedule, LrSchedule>, 3> kLrSchedules = {{
     {v1::LR_SCHEDULE_CONSTANT, LrSchedule::kConstant},
     {v1::LR_SCHEDULE_LINEAR, LrSchedule::kLinear},
@@ -328,6 +333,7 @@ v1::JobSpec ToProto(const JobSpec& spec) {
   // Left out where nothing is asked for: specs from before there was scheduling keep their digests.
   if (spec.scheduling != SchedulingSpec()) *message.mutable_scheduling() = SchedulingToProto(spec.scheduling);
   for (const FailureRule& rule : spec.on_failure) *message.add_on_failure() = FailureRuleToProto(rule);
+  message.set_node_check(ToTable(kNodeCheckPolicies, spec.node_check));
   return message;
 }
 
@@ -359,6 +365,8 @@ absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& message) {
     LYNX_ASSIGN_OR_RETURN(FailureRule rule, FailureRuleFromProto(message.on_failure(i), FieldPath("", "onFailure", i)));
     spec.on_failure.push_back(std::move(rule));
   }
+  LYNX_ASSIGN_OR_RETURN(spec.node_check,
+                        FromTable(kNodeCheckPolicies, message.node_check(), "node_check", "auto (0), always (1), never (2)"));
   Normalize(spec);
   LYNX_RETURN_IF_ERROR(ValidateJobSpec(spec));
   LYNX_RETURN_IF_ERROR(CheckRange("resources.activationMemoryPerRank",

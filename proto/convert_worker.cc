@@ -6,6 +6,7 @@
 #include "common/connection_secret.h"
 #include "common/status.h"
 #include "proto/bounds.h"
+#include "proto/convert_links.h"
 #include "proto/convert_trace.h"
 #include "proto/convert.h"
 
@@ -42,6 +43,7 @@ void SetStep(const StepReport& step, v1::StepReport& m) {
   m.set_communication_cpu_ns(step.communication_cpu.value);
   m.set_copied_steps(step.copied_steps);
   m.set_copies_skipped(step.copies_skipped);
+  for (const LinkUse& link : step.links) *m.add_links() = ToProto(link);
 }
 
 absl::StatusOr<StepReport> StepOf(const v1::StepReport& m, const std::string& path) {
@@ -80,6 +82,7 @@ absl::StatusOr<StepReport> StepOf(const v1::StepReport& m, const std::string& pa
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, time.field), time.value, 0, kMaxWireNanos));
     *time.to = Nanos(time.value);
   }
+  LYNX_ASSIGN_OR_RETURN(step.links, LinkUsesFromProto(m.links(), FieldPath(path, "links")));
   return step;
 }
 

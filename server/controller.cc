@@ -139,6 +139,7 @@ void Controller::RestoreGeneration(Job& job) {
   Touch(job);
   job.statistics = StepStatistics(job.plan->layout, job.record.measured);
   job.speed = SpeedWatch(job.plan->layout.ranks());
+  job.links = LinkWatch(job.plan->layout.ranks());
   job.slowness_watched = SlownessOf(job);
   job.traces = TraceAssembly(job.plan->stages.size());
   job.ranks.resize(job.record.ranks.size());

@@ -49,12 +49,14 @@
 #include "server/check_verdict.h"
 #include "server/events.h"
 #include "server/job.h"
+#include "server/link_watch.h"
 #include "server/node_groups.h"
 #include "server/node_state.h"
 #include "server/placement.h"
 #include "server/progress.h"
 #include "server/queue_order.h"
 #include "server/rank_logs.h"
+#include "server/slowness.h"
 #include "server/speed_watch.h"
 #include "server/trace_assembly.h"
 
@@ -211,8 +213,10 @@ class Controller {
     std::vector<LiveRank> ranks;
     StepStatistics statistics;
     SpeedWatch speed;
-    // Of its nodes (Node::slowness): when the speeds began to be watched, when a plan was asked for, and of the plan that it has.
-    std::map<NodeId, double> slowness_watched, slowness_asked, slowness_planned;
+    LinkWatch links;
+    std::map<NodeId, Slowness> slowness_watched;  // of its nodes, when the speeds began to be watched
+    // Its nodes' Slowness::compute when a plan was asked for, and of the plan that it has.
+    std::map<NodeId, double> slowness_asked, slowness_planned;
     Nanos drift_not_before;                                 // monotonic: its nodes' speeds are not looked at before
     TraceAssembly traces;
     int64_t first_step = -1;  // that the ranks of this generation began with, as they reported; -1: not yet
@@ -255,7 +259,7 @@ class Controller {
     std::set<JobId> jobs;      // that have ranks of a live generation here
     std::map<RankKey, RankObservation> ranks;  // of the last report
     std::set<JobId> copies;    // of whose states it keeps copies in memory; of the last report
-    double slowness = 1;       // what its measured times are to be multiplied with, as jobs show that train there
+    Slowness slowness;         // as jobs show that train there
     bool heard = false;        // a worker has reported since this server began
     bool lost = false;
     int32_t witness_port = 0;  // 0: its daemon cannot be asked
@@ -304,6 +308,8 @@ class Controller {
   void AdvanceAllPlanning();
   void AdvancePlanning(Job& job);
   void EndPlanning(Job& job);
+  ClusterTopology ClusterOf(const Reservation& reservation) const;
+  static Reservation HeldBy(const Job& job);
   void AskForPlan(Job& job);
   static PlanTrigger TriggerOf(const Job& job);
   static bool IsPlanned(const Job& job);
@@ -321,7 +327,7 @@ class Controller {
   void LeaveNodes(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
 
-  // controller_drift.cc: nodes that have become slower or faster
+  // controller_drift.cc: nodes and links that have become slower or faster
   void CheckDrift(Job& job);
 
   // controller_queue.cc: whose turn it is, who may pass, who makes room
@@ -367,7 +373,11 @@ class Controller {
   void LeaveDevices(Job& job);
   void ForceOut(Job& job);
   Nanos Trained(const Job& job) const;
-  std::map<NodeId, double> SlownessOf(const Job& job) const;
+  static bool IsSlow(const Slowness& slowness);
+  std::vector<std::string> NoteComputeDrift(Job& job);
+  std::vector<std::string> NoteLinkDrift(Job& job);
+  Nanos PredictedOn(const Job& job, const NodeId& from, const NodeId& to, int64_t bytes) const;
+  std::map<NodeId, Slowness> SlownessOf(const Job& job) const;
   double SlowedSincePlanned(const Job& job) const;
 
   // controller_replan.cc: other plans for jobs that have one
@@ -383,7 +393,7 @@ class Controller {
   static Nanos CheckpointTime(const Job& job);
   Nanos YieldTime(const Job& job) const;
   static Nanos CostOfChange(const Job& job);
-  std::string WhyNot(const Job& job, const Plan& plan) const;
+  std::string WhyNot(const Job& job, const Plan& plan, Nanos beside) const;
   void KeepPlan(Job& job, const std::string& reason);
   void GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef> placement);
   void ChangePlan(Job& job);
@@ -531,8 +541,6 @@ class Controller {
   bool schedule_ = false;
 };
 
-// A profile of a device that takes `factor` times as long to compute. Links are as they were.
-HardwareProfile Slowed(HardwareProfile profile, double factor);
 // "tp1 pp2 dp1 on 2 devices (0123456789ab, predicted step 1.8 ms)"
 std::string SummaryOf(const Plan& plan);
 

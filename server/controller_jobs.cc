@@ -175,7 +175,7 @@ std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for
 
 // Those of one kind that `wanted` names.
 NodeDevices Controller::DevicesOf(const Node& node, DeviceKind kind, const std::function<bool(const DeviceRef&)>& wanted) {
-  NodeDevices devices{.node = node.name, .domain = node.agent.network_domain};
+  NodeDevices devices{.node = node.name, .domain = node.agent.network_domain, .slow = IsSlow(node.slowness)};
   for (const Device& device : node.agent.devices) {
     if (device.kind != kind || !wanted(DeviceRef{node.name, device.index})) continue;
     devices.free.push_back(device.index);
@@ -273,28 +273,56 @@ void Controller::AdvancePlanning(Job& job) {
   AskForPlan(job);
 }
 
+// The devices' nodes as they are now.
+ClusterTopology Controller::ClusterOf(const Reservation& reservation) const {
+  const size_t per_node = static_cast<size_t>(reservation.topology.groups.front().devices_per_node);
+  std::vector<std::shared_ptr<const HardwareProfile>> profiles;
+  std::vector<Slowness> slowness;
+  for (size_t first = 0; first < reservation.devices.size(); first += per_node) {
+    const auto node = nodes_.find(reservation.devices[first].node);
+    const bool known = node != nodes_.end();
+    profiles.push_back(known ? node->second.agent.profile : nullptr);
+    slowness.push_back(known ? node->second.slowness : Slowness());
+  }
+  profiles = ShareShapes(std::move(profiles));
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    if (profiles[i] == nullptr || slowness[i] == Slowness()) continue;
+    profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
+  }
+  return GroupNodes(reservation.topology, profiles);
+}
+
+// What its ranks have, by rank. Nodes of which they do not have equally many devices count as a node for each of these.
+Reservation Controller::HeldBy(const Job& job) {
+  Reservation held;
+  std::vector<int32_t> on_node;  // how many, node after node
+  for (const RankRecord& rank : job.record.ranks) {
+    if (held.devices.empty() || held.devices.back().node != rank.where.node) on_node.push_back(0);
+    ++on_node.back();
+    held.devices.push_back(rank.where);
+  }
+  const bool alike = std::all_of(on_node.begin(), on_node.end(), [&](int32_t count) { return count == on_node.front(); });
+  const int32_t per_node = alike ? on_node.front() : 1;
+  held.topology = UniformCluster(static_cast<int32_t>(held.devices.size()) / per_node, per_node);
+  return held;
+}
+
 void Controller::AskForPlan(Job& job) {
   job.plan_asked = true;
   measuring_.erase(job.record.id);
   job.measure_deadline = Nanos(0);
-  const ClusterTopology& nodes = job.reservation.topology;
-  const size_t per_node = static_cast<size_t>(nodes.groups.front().devices_per_node);
-  std::vector<std::shared_ptr<const HardwareProfile>> profiles;
-  std::vector<double> slowness;
-  for (size_t first = 0; first < job.reservation.devices.size(); first += per_node) {
-    const NodeId& name = job.reservation.devices[first].node;
-    profiles.push_back(NodeOf(name).agent.profile);
-    slowness.push_back(NodeOf(name).slowness);
-    agent_dirty_.insert(name);  // nothing more to measure for this job
-  }
   job.slowness_asked.clear();
-  for (const DeviceRef& device : job.reservation.devices) job.slowness_asked[device.node] = NodeOf(device.node).slowness;
-  profiles = ShareShapes(std::move(profiles));
-  for (size_t i = 0; i < profiles.size(); ++i) {
-    if (profiles[i] == nullptr || slowness[i] == 1) continue;
-    profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
+  for (const DeviceRef& device : job.reservation.devices) {
+    job.slowness_asked[device.node] = NodeOf(device.node).slowness.compute;
+    agent_dirty_.insert(device.node);  // nothing more to measure for this job
   }
-  PlanRequest request{.spec = *job.record.spec, .cluster = GroupNodes(nodes, profiles)};
+  const size_t per_node = static_cast<size_t>(job.reservation.topology.groups.front().devices_per_node);
+  PlanJob ask{job.record.id, job.attempt, {.spec = *job.record.spec, .cluster = ClusterOf(job.reservation)}, TriggerOf(job)};
+  if (job.record.state == JobState::kRunning) {
+    ask.beside = job.plan;
+    ask.beside_on = ClusterOf(HeldBy(job));
+  }
+  PlanRequest& request = ask.request;
   size_t first = 0;  // device of the group
   for (NodeGroup& group : request.cluster.groups) {
     // Of a CPU the memory is the node's own: none may count on it a second time.
@@ -305,7 +333,7 @@ void Controller::AskForPlan(Job& job) {
     if (limit > Bytes(0)) group.memory_per_device = group.memory_per_device == Bytes(0) ? limit : std::min(group.memory_per_device, limit);
     first = end;
   }
-  effects_.push_back(PlanJob{job.record.id, job.attempt, std::move(request), TriggerOf(job)});
+  effects_.push_back(std::move(ask));
 }
 
 PlanTrigger Controller::TriggerOf(const Job& job) {
@@ -456,6 +484,8 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   record.stop_reason.clear();
   record.resume_step = record.checkpoint_step;
   record.base_steps = record.best_steps;
+  const NodeCheckPolicy policy = record.spec->node_check;
+  record.check_due = policy == NodeCheckPolicy::kAlways || (record.check_due && policy == NodeCheckPolicy::kAuto);
   const std::vector<RankRecord> before = std::exchange(record.ranks, {});
   record.measured.clear();
   for (const DeviceRef& device : placement) {
@@ -466,6 +496,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
   job.speed = SpeedWatch(job.plan->layout.ranks());
+  job.links = LinkWatch(job.plan->layout.ranks());
   job.slowness_watched = SlownessOf(job);
   job.traces = TraceAssembly(job.plan->stages.size());
   job.first_step = -1;

@@ -67,7 +67,7 @@ void Controller::OnAgentReported(const AgentReported& event) {
     schedule_ = true;
     worker_dirty_.insert(node->name);  // ranks may wait for the UUIDs of their GPUs
   }
-  if (node->agent.boot != event.state.boot) node->slowness = 1;  // it may measure anew
+  if (node->agent.boot != event.state.boot) node->slowness = Slowness();  // it may measure anew
   node->agent = event.state;
   const bool gpus = std::any_of(node->agent.devices.begin(), node->agent.devices.end(),
                                 [](const Device& device) { return device.kind == DeviceKind::kCuda; });

@@ -98,6 +98,7 @@ void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStep(rank, step, wall_, record.progress);
   job.speed.Add(rank, step.forward + step.backward + step.weight + step.recompute_hidden + step.recompute_exposed);
+  job.links.Add(rank, step.duration, step.links);
   job.replanning.steps_done = step.step + 1;
   const bool new_step = step.step + 1 > record.best_steps;
   record.best_steps = std::max(record.best_steps, step.step + 1);

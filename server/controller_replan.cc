@@ -30,6 +30,9 @@ std::string Newcomers(const std::vector<DeviceRef>& devices, const std::vector<R
   return text;
 }
 
+// Of a plan whose step is predicted to take so long as things are now; 0: not known.
+std::string NowText(Nanos step) { return step > Nanos(0) ? absl::StrCat(", which takes ", FormatDuration(step), " by what is known now") : ""; }
+
 }  // namespace
 
 std::string SummaryOf(const Plan& plan) {
@@ -125,7 +128,7 @@ void Controller::ConsiderPlan(Job& job, const PlanReady& event) {
   if (const absl::Status programs = CheckPrograms(plan); !programs.ok()) {
     return KeepPlan(job, std::string(programs.message()));
   }
-  if (const std::string why_not = WhyNot(job, plan); !why_not.empty()) return KeepPlan(job, why_not);
+  if (const std::string why_not = WhyNot(job, plan, event.beside); !why_not.empty()) return KeepPlan(job, why_not);
   std::optional<std::vector<DeviceRef>> placement =
       PlaceRanks(plan.layout, StillThere(job.reservation.devices, KindOf(job), job));
   if (!placement.has_value()) {
@@ -151,12 +154,12 @@ Nanos Controller::CostOfChange(const Job& job) {
   return std::max(kLeastCost, job.replanning.start_took + job.record.progress.step + CheckpointTime(job));
 }
 
-// Why the job had better keep the plan it has; empty: it had not.
-std::string Controller::WhyNot(const Job& job, const Plan& plan) const {
+// Why the job had better keep the plan it has; empty: it had not. `beside`: what a step of that takes now; 0: not known.
+std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) const {
   const JobRecord& record = job.record;
-  const double now = static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
+  const double now = beside > Nanos(0) ? static_cast<double>(beside.value) : static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
   const double then = static_cast<double>(plan.step.value);
-  const std::string text = absl::StrCat(SummaryOf(plan), " beside ", SummaryOf(*job.plan));
+  const std::string text = absl::StrCat(SummaryOf(plan), " beside ", SummaryOf(*job.plan), NowText(beside));
   if (then * 100 > now * (100 - kLeastGainPercent)) {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }
@@ -186,7 +189,7 @@ void Controller::GiveWay(Job& job, const PlanReady& event, std::vector<DeviceRef
   std::erase_if(replanning.changes, [&](Nanos change) { return now_ - change >= kHour; });
   replanning.changes.push_back(now_);
   const std::string reason =
-      absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan),
+      absl::StrCat(replanning.trigger, ": ", SummaryOf(*replanning.plan), " replaces ", SummaryOf(*job.plan), NowText(event.beside),
                    "; a change takes about ", FormatDuration(CostOfChange(job)));
   replanning.considered.clear();  // should the change fail, there may be another attempt
   job.yield_deadline = now_ + YieldTime(job);

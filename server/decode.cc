@@ -6,6 +6,7 @@
 #include "common/network_domain.h"
 #include "common/status.h"
 #include "proto/bounds.h"
+#include "proto/convert_links.h"
 #include "proto/convert_trace.h"
 #include "server/messages.h"
 
@@ -141,6 +142,7 @@ absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, time.field), time.value, 0, kMaxWireNanos));
     *time.to = Nanos(time.value);
   }
+  LYNX_ASSIGN_OR_RETURN(step.links, LinkUsesFromProto(m.links(), FieldPath(path, "links")));
   return step;
 }
 

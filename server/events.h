@@ -84,6 +84,7 @@ struct PlanReady {
   int64_t attempt = 0;  // of PlanJob
   std::variant<std::shared_ptr<const Plan>, Infeasible, absl::Status> result;
   std::shared_ptr<const ClusterTopology> cluster;  // that the plan was made for
+  Nanos beside;  // predicted step of PlanJob::beside; 0: there is none, or nothing can be said of it
 };
 struct Tick {};
 
@@ -161,6 +162,9 @@ struct PlanJob {
   int64_t attempt = 0;
   PlanRequest request;
   PlanTrigger trigger = PlanTrigger::kFirst;
+  // What the job trains with meanwhile, and on what, by rank: the two are compared as things are now. Null: nothing.
+  std::shared_ptr<const Plan> beside;
+  ClusterTopology beside_on;
 };
 struct SendAgent {
   int64_t stream = 0;

@@ -11,7 +11,8 @@ namespace {
 
 bool ComesBefore(const NodeDevices& a, const NodeDevices& b) {
   const int order = a.domain == b.domain ? 0 : CompareDomains(a.domain, b.domain);
-  return order != 0 ? order < 0 : a.node < b.node;
+  if (order != 0) return order < 0;
+  return a.slow != b.slow ? b.slow : a.node < b.node;
 }
 
 class Chooser {

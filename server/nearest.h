@@ -10,7 +10,7 @@
 
 namespace lynx {
 
-// In near order: by domain, then by name. Nodes of a part of the network are then one after another.
+// In near order: by domain, slow ones last, then by name. Nodes of a part of the network are then one after another.
 void SortNear(std::vector<NodeDevices>& nodes);
 
 // How much of what is needed a node offers: 0 or more.

@@ -13,6 +13,7 @@
 
 #include "common/fault_cause.h"
 #include "common/ids.h"
+#include "common/link_use.h"
 #include "common/rank_key.h"
 #include "common/units.h"
 #include "planner/hardware_profile.h"
@@ -92,6 +93,7 @@ struct RankStep {
   Nanos optimizer, checkpoint;
   Bytes arena_peak;
   int64_t copied_steps = 0, copies_skipped = 0;
+  std::vector<LinkUse> links;
 };
 struct RankSkippedStep {
   int64_t step = 0;

@@ -19,6 +19,7 @@ struct NodeDevices {
   std::vector<int32_t> free;  // ascending device indices
   Bytes memory_per_device;    // of the smallest; 0 = unknown
   std::string domain;         // its place in the network (common/network_domain.h); "" = not known
+  bool slow = false;          // slower than was measured: it is taken after others that lie as close
 };
 
 // Devices set aside for a job that is being planned, and what the planner may count on there.

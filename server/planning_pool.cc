@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "planner/report/timeline.h"
+
 namespace lynx {
 
 struct PlanningPool::State {
@@ -38,6 +40,11 @@ PlanReady ResultOf(const PlanJob& job, absl::StatusOr<PlanResult> result) {
   return ready;
 }
 
+Nanos StepBeside(const PlanJob& job) {
+  const absl::StatusOr<Simulation> simulation = SimulateOn(job.beside_on, *job.beside);
+  return simulation.ok() ? simulation->step : Nanos(0);
+}
+
 }  // namespace
 
 void PlanningPool::State::Main() {
@@ -50,6 +57,7 @@ void PlanningPool::State::Main() {
     lock.unlock();
     const auto begin = std::chrono::steady_clock::now();
     PlanReady ready = ResultOf(job, planner(job.request));
+    if (job.beside != nullptr) ready.beside = StepBeside(job);
     const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     lock.lock();
     // Under the lock: after Stop has returned, whoever `done` speaks to may be gone.

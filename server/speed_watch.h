@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/units.h"
+#include "server/time_window.h"
 
 namespace lynx {
 
@@ -19,21 +20,14 @@ class SpeedWatch {
   void Add(int32_t rank, Nanos busy);
 
   // By rank: by what factor a step's computation has become longer since the generation's first steps, divided by that of the rank
-  // that changed least: what slows all alike says nothing of one. Medians over kWindow steps. Empty: too little is known yet.
+  // that changed least: what slows all alike says nothing of one. Empty: too little is known yet.
   std::vector<double> Changes() const;
 
   // From now on changes are those since the newest steps.
   void Rebase();
 
-  static constexpr size_t kWindow = 16;
-
  private:
-  struct Rank {
-    int64_t seen = 0;
-    std::vector<Nanos> first, newest;  // at most kWindow steps each; the newest begin when the first are complete
-    size_t next = 0;                   // of newest, once it is full
-  };
-  std::vector<Rank> ranks_;
+  std::vector<TimeWindow> ranks_;
 };
 
 }  // namespace lynx

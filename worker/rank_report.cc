@@ -50,6 +50,13 @@ static void Describe(Fields& fields, NodeCheckReport& check) {
 }
 
 template <class Fields>
+static void Describe(Fields& fields, LinkUse& link) {
+  fields.Field("peer", link.peer);
+  fields.Field("bytes", link.bytes);
+  fields.Field("busy_ns", link.busy);
+}
+
+template <class Fields>
 static void Describe(Fields& fields, StepReport& step) {
   fields.Field("step", step.step);
   fields.Field("loss", step.loss);
@@ -73,6 +80,7 @@ static void Describe(Fields& fields, StepReport& step) {
   fields.Field("communication_cpu_ns", step.communication_cpu);
   fields.Field("copied_steps", step.copied_steps);
   fields.Field("copies_skipped", step.copies_skipped);
+  fields.Objects("links", step.links);
 }
 
 template <class Fields>

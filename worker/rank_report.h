@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/fault_cause.h"
+#include "common/link_use.h"
 #include "common/units.h"
 
 namespace lynx {
@@ -56,6 +57,7 @@ struct StepReport {
   Nanos communication_cpu; // of the communication thread in this step
   int64_t copied_steps = 0;    // steps done of the newest copy in memory that all ranks know to be whole; 0: none yet
   int64_t copies_skipped = 0;  // of this generation: due while the one before was under way, or failed
+  std::vector<LinkUse> links;  // in this step, ascending by peer, at most kMaxLinkUses; empty where nothing is known of them
   bool operator==(const StepReport&) const = default;
 };
 

@@ -237,16 +237,20 @@ std::string ActionMeaning(const Action& action) {
   return text;
 }
 
-absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan) {
-  const StageCosts costs(request.cluster, plan.model, plan.layout, plan.micro_batch);
+absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan) {
+  const StageCosts costs(cluster, plan.model, plan.layout, plan.micro_batch);
   std::vector<Program> programs;
   std::vector<StageContext> contexts;
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     programs.push_back(plan.stages[stage].program);
     contexts.push_back(plan.ContextOf(static_cast<int32_t>(stage)));
   }
+  return Simulate(programs, contexts, costs);
+}
+
+absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan& plan) {
   PredictedStep step{.request = &request, .plan = &plan};
-  LYNX_ASSIGN_OR_RETURN(step.simulation, Simulate(programs, contexts, costs));
+  LYNX_ASSIGN_OR_RETURN(step.simulation, SimulateOn(request.cluster, plan));
   if (step.simulation.step != plan.step) {
     return absl::FailedPreconditionError(
         absl::StrCat("the plan predicts a step of ", plan.step.value, " ns, but with this profile it takes ",

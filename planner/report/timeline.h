@@ -96,6 +96,9 @@ absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext&
 // At most `limit` points, the largest of each interval, so that no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
+// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as planner/simulate.h.
+absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
+
 // A plan with its step simulated again.
 struct PredictedStep {
   const PlanRequest* request = nullptr;  // not owned

@@ -22,7 +22,8 @@ StepReport SomeStep() {
                   .stall = Nanos(40), .data_parallel_wait = Nanos(50), .norm_wait = Nanos(60),
                   .optimizer = Nanos(70), .checkpoint = Nanos(80), .arena_peak = Bytes(1 << 20),
                   .bytes_sent = 12345, .communication_cpu = Nanos(90),
-                  .copied_steps = 6, .copies_skipped = 2};
+                  .copied_steps = 6, .copies_skipped = 2,
+                  .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}}};
   return step;
 }
 
@@ -89,6 +90,12 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
       {[](R& r) { r.mutable_step()->set_communication_cpu_ns(int64_t{1} << 62); },
        "report.step.communication_cpu_ns is 4611686018427387904"},
       {[](R& r) { r.mutable_step()->set_arena_peak_bytes(-1); }, "report.step.arena_peak_bytes is -1"},
+      {[](R& r) { r.mutable_step()->add_links()->set_peer(-1); }, "report.step.links[0].peer is -1"},
+      {[](R& r) { r.mutable_step()->add_links()->set_bytes(-1); }, "report.step.links[0].bytes is -1"},
+      {[](R& r) { r.mutable_step()->add_links()->set_busy_ns(-1); }, "report.step.links[0].busy_ns is -1"},
+      {[](R& r) { r.mutable_step()->add_links()->set_peer(4), r.mutable_step()->add_links()->set_peer(4); },
+       "report.step.links[1].peer is 4: must be above that before it, 4"},
+      {[](R& r) { for (int i = 0; i < 65; ++i) r.mutable_step()->add_links()->set_peer(i); }, "report.step.links is 65 entries long"},
       {[](R& r) { r.mutable_skipped()->set_step(-1); }, "report.skipped.step is -1"},
       {[](R& r) { r.mutable_evaluation()->set_step(-1); }, "report.evaluation.step is -1"},
       {[](R& r) { r.mutable_evaluation()->set_tokens(-1); }, "report.evaluation.tokens is -1"},

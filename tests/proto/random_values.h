@@ -109,6 +109,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
     }
     spec.on_failure.push_back(rule);
   }
+  spec.node_check = static_cast<NodeCheckPolicy>(Pick(random, 0, 2));
   Normalize(spec);
   return spec;
 }

@@ -68,6 +68,25 @@ TEST(ControllerCheck, RanksCheckAfterAFailureThatMayBeANodes) {
   EXPECT_EQ(cluster.Record(job).restart_charge, 1) << "a check that has passed costs nothing";
 }
 
+TEST(ControllerCheck, TheJobFileMayAskForOneAtEveryStart) {
+  Cluster cluster;
+  const JobId job = FourRanks(cluster, 2, [](JobSpec& spec) { spec.node_check = NodeCheckPolicy::kAlways; });
+  EXPECT_EQ(cluster.Record(job).generation, Generation(1));
+  EXPECT_TRUE(Checks(cluster, job));
+  cluster.Say(job, 0, RanksChecked{Nanos(200'000'000), 4, 6, 900'000'000});
+  cluster.Say(job, 1, RankFault{"no", false, FaultCause::kProgram});
+  ASSERT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_TRUE(Checks(cluster, job)) << "whatever it was";
+}
+
+TEST(ControllerCheck, TheJobFileMayAskForNone) {
+  Cluster cluster;
+  const JobId job = FourRanks(cluster, 2, [](JobSpec& spec) { spec.node_check = NodeCheckPolicy::kNever; });
+  cluster.Exit(job, 1, 137);
+  ASSERT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_FALSE(Checks(cluster, job));
+}
+
 TEST(ControllerCheck, ThatACheckIsDueSurvivesTheServer) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 2);

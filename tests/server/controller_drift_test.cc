@@ -25,10 +25,20 @@ struct Pipeline {
   JobId job;
   int64_t step = kBefore;
 
-  Pipeline() {
-    cluster.AddNode("n0", 1);
-    cluster.AddNode("n1", 1);
+  explicit Pipeline(int nodes = 2, int devices = 1) {
+    for (int n = 0; n < nodes; ++n) cluster.AddNode("n" + std::to_string(n), devices);
     job = RunSteps(cluster, Elastic(2, 2), kTwo, kBefore);
+  }
+  // What goes from the first stage to the second keeps the link busy for so much of a step.
+  void Send(int64_t step_millis, int64_t busy_millis, int steps = 20) {
+    for (int i = 0; i < steps; ++i, ++step) {
+      cluster.SayAll(job, [&](int32_t rank) {
+        RankStep done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(step_millis * 1'000'000), .forward = Nanos(30'000'000)};
+        if (rank == 0) done.links = {{.peer = 1, .bytes = 1'150'000, .busy = Nanos(busy_millis * 1'000'000)}};
+        return RankMessage{.body = done};
+      });
+    }
+    cluster.Advance(6);
   }
   void Train(int64_t first_permille, int64_t second_permille, int steps = 20) {
     for (int i = 0; i < steps; ++i, ++step) {
@@ -41,6 +51,8 @@ struct Pipeline {
     cluster.Advance(6);
   }
 };
+
+HardwareProfile Profile(Cluster& cluster, const std::string& node) { return *cluster.Node(node).agent.profile; }
 
 TEST(ControllerDrift, ANodeThatBecomesSlowerIsNamedAndPlannedAround) {
   Pipeline pipeline;
@@ -124,6 +136,99 @@ TEST(ControllerDrift, ANodesAgentThatRestartsMeasuresAnew) {
   cluster.MeasureAll();
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.groups.size(), 1u);
+}
+
+// 1.15 MB are said to take 10 ms (StatedCpuProfile).
+TEST(ControllerDrift, ALinkThatBecomesSlowerIsNamedAndPlannedAround) {
+  Pipeline pipeline;
+  Cluster& cluster = pipeline.cluster;
+  pipeline.Send(100, 8);
+  pipeline.Send(100, 8);
+  EXPECT_THAT(cluster.Kinds(pipeline.job), Not(HasSubstr("drift")));
+  pipeline.Send(200, 98);
+  EXPECT_THAT(cluster.Kinds(pipeline.job), HasSubstr("running drift replan"));
+  EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason,
+              HasSubstr("the link between nodes n0 and n1 is slower than before (n0 to n1: 1.1 MiB of a step take 98.0 ms in place of 8.0 ms)"));
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const ClusterTopology& asked = cluster.plans().front().request.cluster;
+  ASSERT_EQ(asked.groups.size(), 1u) << "both ends";
+  // What is said, and 90 ms more: ten times as much.
+  EXPECT_EQ(asked.groups[0].profile.inter_node.bytes_per_second, StatedCpuProfile().inter_node.bytes_per_second / 10);
+  EXPECT_EQ(asked.groups[0].profile.flops_per_second, StatedCpuProfile().flops_per_second);
+  // The plan that it has is looked at on the same links.
+  EXPECT_EQ(cluster.plans().front().beside->step, Nanos(100'000'000));
+  EXPECT_EQ(cluster.plans().front().beside_on.groups.front().profile, asked.groups.front().profile);
+  cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 180), Nanos(200'000'000));
+  EXPECT_EQ(cluster.Record(pipeline.job).stop, StopKind::kReplan);
+}
+
+TEST(ControllerDrift, AfterALinkHasRecoveredItCountsAsItWas) {
+  Pipeline pipeline;
+  Cluster& cluster = pipeline.cluster;
+  pipeline.Send(100, 8);
+  pipeline.Send(200, 98);
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 195), Nanos(200'000'000));
+  EXPECT_EQ(cluster.Events(pipeline.job).back().kind, "replan-kept") << "no better than what it has";
+  EXPECT_THAT(cluster.Events(pipeline.job).back().reason, HasSubstr(", which takes 200.0 ms by what is known now: a step would not become 5% shorter"));
+  pipeline.Send(200, 98);
+  EXPECT_TRUE(cluster.plans().empty());
+  pipeline.Send(100, 8);
+  EXPECT_THAT(cluster.Events(pipeline.job)[cluster.Events(pipeline.job).size() - 2].reason,
+              HasSubstr("the links of node n0 are faster again, the links of node n1 are faster again"));
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  EXPECT_EQ(cluster.plans().front().request.cluster.groups[0].profile, Profile(cluster, "n0"));
+  cluster.AnswerPlansWith(PlanOf(Elastic(2, 2), kTwo, 99));
+  EXPECT_EQ(cluster.Events(pipeline.job).back().kind, "replan-kept") << "its steps are as short as they were";
+}
+
+TEST(ControllerDrift, ALinkThatIsFasterThanWhenTheJobBeganSaysNothing) {
+  Pipeline pipeline;
+  pipeline.Send(200, 98);
+  pipeline.Send(200, 98);
+  pipeline.Send(100, 8);
+  EXPECT_THAT(pipeline.cluster.Kinds(pipeline.job), Not(HasSubstr("drift")));
+}
+
+TEST(ControllerDrift, LinksWithinANodeAreNotLookedAt) {
+  Pipeline pipeline(1, 2);
+  pipeline.Send(100, 8);
+  pipeline.Send(200, 98);
+  EXPECT_THAT(pipeline.cluster.Kinds(pipeline.job), Not(HasSubstr("drift")));
+}
+
+// Three replicas on nodes of their own, of which n0's links become slow; the job then does with the others.
+TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
+  Cluster cluster;
+  for (const char* name : {"n0", "n1", "n2"}) cluster.AddNode(name, 1);
+  const ParallelLayout three{1, 1, 3};
+  const JobId job = RunSteps(cluster, Elastic(1, 3), three, kBefore);
+  int64_t step = kBefore;
+  const auto send = [&](int64_t millis) {
+    for (int i = 0; i < 20; ++i, ++step) {
+      cluster.SayAll(job, [&](int32_t rank) {
+        const int64_t busy = rank == 0 || rank == 2 ? millis : 1;
+        RankStep done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos((100 + millis) * 1'000'000), .forward = Nanos(30'000'000)};
+        done.links = {{.peer = (rank + 1) % 3, .bytes = 1'150'000, .busy = Nanos(busy * 1'000'000)}};
+        return RankMessage{.body = done};
+      });
+    }
+    cluster.Advance(6);
+  };
+  send(1);
+  send(401);
+  EXPECT_THAT(cluster.Events(job)[cluster.Events(job).size() - 2].reason, HasSubstr("the links of node n0 (to n1, n2) are slower than before"));
+  ASSERT_EQ(cluster.plans().size(), 1u);
+  const ClusterTopology& asked = cluster.plans().front().request.cluster;
+  ASSERT_EQ(asked.groups.size(), 2u);
+  EXPECT_EQ(asked.groups[0].nodes, 2);
+  EXPECT_EQ(asked.groups[0].profile.inter_node, StatedCpuProfile().inter_node);
+  EXPECT_LT(asked.groups[1].profile.inter_node.bytes_per_second, StatedCpuProfile().inter_node.bytes_per_second / 30);
+  cluster.AnswerPlansWith(PlanOf(Elastic(1, 3), ParallelLayout{1, 1, 2}, 150), Nanos(500'000'000));
+  GiveWay(cluster, job, step);
+  ASSERT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_EQ(cluster.NodeOfRank(job, 0), "n1");
+  EXPECT_EQ(cluster.NodeOfRank(job, 1), "n2");
 }
 
 }  // namespace

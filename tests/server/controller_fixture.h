@@ -244,8 +244,9 @@ class Cluster {
     Settle();
   }
   template <class Result>
-  void AnswerPlansWith(const Result& result) {
-    for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result, nullptr});
+  // `beside`: what a step of the plans that they have takes now.
+  void AnswerPlansWith(const Result& result, Nanos beside = Nanos(0)) {
+    for (const PlanJob& plan : std::exchange(plans_, {})) Send(PlanReady{plan.job, plan.attempt, result, nullptr, beside});
     Settle();
   }
   const std::vector<PlanJob>& plans() const { return plans_; }

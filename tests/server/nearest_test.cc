@@ -38,6 +38,13 @@ TEST(Nearest, WithoutDomainsTheFirstByName) {
   EXPECT_EQ(NearestNames({}, 2), "");
 }
 
+TEST(Nearest, SlowOnesAreTakenAfterOthersThatLieAsClose) {
+  std::vector<NodeDevices> nodes = {NodeIn("r0", "n0", 1), NodeIn("r0", "n1", 1), NodeIn("r0", "n2", 1), NodeIn("r1", "n3", 1)};
+  nodes[0].slow = true;
+  EXPECT_EQ(NearestNames(nodes, 2), "n1 n2");
+  EXPECT_EQ(NearestNames(nodes, 3), "n1 n2 n0") << "closer than n3, though slow";
+}
+
 TEST(Nearest, TheSmallestPartThatDoes) {
   const std::vector<NodeDevices> nodes = {NodeIn("r0/a", "n0", 2), NodeIn("r0/a", "n1", 2), NodeIn("r0/b", "n2", 2), NodeIn("r0/b", "n3", 2),
                                           NodeIn("r0/b", "n4", 2), NodeIn("r1/a", "n5", 2), NodeIn("r1/b", "n6", 2)};

@@ -207,6 +207,7 @@ StepReport SomeStep() {
   step.arena_peak = Bytes(13);
   step.bytes_sent = 14;
   step.communication_cpu = Nanos(15);
+  step.links = {{.peer = 1, .bytes = 16, .busy = Nanos(17)}, {.peer = 5}};
   return step;
 }
 

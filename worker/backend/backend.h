@@ -210,6 +210,8 @@ class Backend : public LayerBackend<float> {
   virtual void Copy(const void* from, Bytes bytes, void* to) = 0;
   // Device memory, zeroed, until the backend ends. The arena and the model states are one allocation each.
   virtual absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) = 0;
+  // Gives back what Allocate gave, all of it: nothing that was called uses it any more. It waits for the device.
+  virtual void Release(std::span<float> memory) = 0;
   // Of the device now, whoever holds the rest. Unimplemented on the CPU.
   virtual absl::StatusOr<Bytes> FreeMemory() const = 0;
   // The host's, for copies beside ops (DeviceQueue::Copy), until the backend ends.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "worker/collectives/socket_use.h"
 #include "worker/collectives/wire.h"
 
 namespace lynx {
@@ -50,6 +51,7 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
       board_(board),
       idle_timeout_ns_(options.idle_timeout.value),
       links_(std::move(links)),
+      world_lane_(LaneTable(options.layout, options.rank).Ring(Group::kWorld)),
       staging_(kCommunicatorStaging.value),
       awaited_(links_.size(), 1) {
   for (size_t i = 0; i < links_.size(); ++i) {
@@ -182,8 +184,29 @@ void CommunicationThread::FinishOperation(Lane& lane) {
   lane.used = lane.exchange->TakePlan();
   lane.exchange.reset();
   lane.queue.erase(lane.queue.begin());
+  if (&lane == &lanes_[static_cast<size_t>(world_lane_)]) TakeLinkUses();
   board_->Complete(operation.ticket, times);
   if (!lane.queue.empty()) StartNext(lane);
+}
+
+// Here and not where they are asked for, since this thread closes the connections.
+void CommunicationThread::TakeLinkUses() {
+  if (options_.elsewhere.empty()) return;
+  std::vector<LinkUse> uses;
+  for (const Link& link : links_) {  // sorted by peer
+    if (!std::binary_search(options_.elsewhere.begin(), options_.elsewhere.end(), link.key.peer)) continue;
+    if (uses.empty() || uses.back().peer != link.key.peer) uses.push_back({.peer = link.key.peer});
+    const SocketUse use = UseOfSocket(link.fd.get());
+    uses.back().bytes += use.bytes;
+    uses.back().busy = uses.back().busy + use.busy;
+  }
+  const std::lock_guard lock(link_uses_mutex_);
+  link_uses_ = std::move(uses);
+}
+
+std::vector<LinkUse> CommunicationThread::LinkUses() const {
+  const std::lock_guard lock(link_uses_mutex_);
+  return link_uses_;
 }
 
 void CommunicationThread::PollOnce() {

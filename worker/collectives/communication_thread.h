@@ -17,12 +17,14 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/link_use.h"
 #include "common/units.h"
 #include "planner/layout.h"
 #include "worker/collectives/exchange.h"
@@ -36,6 +38,7 @@ struct CommunicationThreadOptions {
   ParallelLayout layout;
   int32_t rank = 0;
   Nanos idle_timeout;  // 0 = never
+  std::vector<int32_t> elsewhere;  // ranks on other hosts, ascending: see Communicator::LinkUses
 };
 
 class CommunicationThread {
@@ -51,6 +54,7 @@ class CommunicationThread {
   void SetIdleTimeout(Nanos idle_timeout);
   int64_t bytes_sent() const { return bytes_sent_.load(std::memory_order_relaxed); }
   Nanos CpuTime() const;
+  std::vector<LinkUse> LinkUses() const;
 
  private:
   struct Lane {
@@ -83,6 +87,7 @@ class CommunicationThread {
   // False when the lane cannot go on.
   bool Accept(Lane& lane, int32_t link, const IoResult& result);
   void FinishOperation(Lane& lane);
+  void TakeLinkUses();
 
   void PollOnce();
   void AwaitBytes(int32_t link, int64_t bytes);  // before it counts as readable
@@ -106,11 +111,14 @@ class CommunicationThread {
   TransferBoard* const board_;
   std::atomic<int64_t> bytes_sent_{0};
   std::atomic<int64_t> idle_timeout_ns_;  // 0 = never
+  mutable std::mutex link_uses_mutex_;
+  std::vector<LinkUse> link_uses_;
 
   // Owned by the thread.
   std::vector<Link> links_;
   TransferBoard::Orders orders_;  // the last that were taken
   std::deque<Lane> lanes_;        // by number in the LaneTable
+  const int32_t world_lane_;
   std::vector<Peer> peers_;
   std::vector<char> staging_;
   std::vector<pollfd> polled_;  // the wake-up, then one per link

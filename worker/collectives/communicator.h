@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "common/link_use.h"
 #include "common/moment.h"
 #include "common/units.h"
 #include "planner/action.h"
@@ -69,6 +70,9 @@ class Communicator {
 
   virtual int64_t BytesSent() const = 0;
   virtual Nanos ThreadCpuTime() const = 0;  // spent by the communication thread
+  // To each peer on another host, ascending, since the beginning; as it was when the last transfer of the world's route ended.
+  // Empty where what moves the bytes does not say (NCCL).
+  virtual std::vector<LinkUse> LinkUses() const { return {}; }
 };
 
 struct PeerAddress {

@@ -37,6 +37,16 @@ absl::Status CheckOptions(const CommunicatorOptions& options) {
   return absl::OkStatus();
 }
 
+// Beyond a network. Among ranks of one host there is none, whatever their nodes are called.
+std::vector<int32_t> RanksElsewhere(const CommunicatorOptions& options) {
+  std::vector<int32_t> ranks;
+  const std::string& own = options.peers[static_cast<size_t>(options.rank)].host;
+  for (size_t r = 0; r < options.peers.size(); ++r) {
+    if (options.peers[r].host != own) ranks.push_back(static_cast<int32_t>(r));
+  }
+  return ranks;
+}
+
 }  // namespace
 
 TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector<Link> links)
@@ -46,7 +56,7 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
     return;
   }
   thread_ = std::make_unique<CommunicationThread>(
-      CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout}, std::move(links), &board_);
+      CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout, RanksElsewhere(options)}, std::move(links), &board_);
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, Elements data,
@@ -112,6 +122,8 @@ void TcpCommunicator::SetIdleTimeout(Nanos idle_timeout) {
 int64_t TcpCommunicator::BytesSent() const { return thread_ == nullptr ? 0 : thread_->bytes_sent(); }
 
 Nanos TcpCommunicator::ThreadCpuTime() const { return thread_ == nullptr ? Nanos(0) : thread_->CpuTime(); }
+
+std::vector<LinkUse> TcpCommunicator::LinkUses() const { return thread_ == nullptr ? std::vector<LinkUse>() : thread_->LinkUses(); }
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(const CommunicatorOptions& options) {
   OwnedFd listener(options.listen_fd);

@@ -32,6 +32,7 @@ class TcpCommunicator : public Communicator {
   void SetIdleTimeout(Nanos idle_timeout) override;
   int64_t BytesSent() const override;
   Nanos ThreadCpuTime() const override;
+  std::vector<LinkUse> LinkUses() const override;
 
  private:
   absl::StatusOr<TransferTicket> StartRing(const Route& route, OperationKind kind, Elements data, int64_t count);

@@ -35,6 +35,7 @@ class StagedCommunicator : public Communicator {
   void SetIdleTimeout(Nanos idle_timeout) override { inner_.SetIdleTimeout(idle_timeout); }
   int64_t BytesSent() const override { return inner_.BytesSent(); }
   Nanos ThreadCpuTime() const override { return inner_.ThreadCpuTime(); }
+  std::vector<LinkUse> LinkUses() const override { return inner_.LinkUses(); }
 
  private:
   using Staging = std::vector<char>;

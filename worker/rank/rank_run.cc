@@ -24,6 +24,7 @@
 #include "worker/rank/device_transport.h"
 #include "worker/rank/idle_limit.h"
 #include "worker/rank/introduction.h"
+#include "worker/rank/link_meter.h"
 #include "worker/rank/node_check.h"
 #include "worker/rank/peer_copies.h"
 #include "worker/rank/resume.h"
@@ -86,6 +87,7 @@ struct Training {
   int64_t first;            // step of this generation
   bool traces;
   IdleLimit& idle_limit;
+  LinkMeter& links;
   Bytes checkpoint_bytes;
   CheckpointWriter& checkpoints;
   CopyWriter& copies;
@@ -136,6 +138,7 @@ absl::Status TrainStep(const Training& training, int64_t step, Nanos checkpoint_
   report.checkpoint = checkpoint_time;
   report.copied_steps = training.copies.copied_steps();
   report.copies_skipped = training.copies.skipped();
+  report.links = training.links.SinceLast();
   training.idle_limit.Took(report.duration);
   training.reports.Append(report);
   if (training.traces && IsTracedStep(step - training.first + 1)) AppendTrace(training, step);
@@ -263,6 +266,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   const RealClock clock;
   CopyWriter copies(config, run, peer_copies.get(), state, reports, clock);
   if (copies.makes()) engine->SetCopyVotes([&] { return copies.Votes(); });
+  LinkMeter links(between_devices);
   std::optional<RunLog> log;
   if (config.rank == 0) log.emplace(config, first, clock);
   return Train({.config = config,
@@ -271,6 +275,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                 .first = first,
                 .traces = TracesForItsStage(coordinates),
                 .idle_limit = idle_limit,
+                .links = links,
                 .checkpoint_bytes = checkpoint_bytes,
                 .checkpoints = checkpoints,
                 .copies = copies,

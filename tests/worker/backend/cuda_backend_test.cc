@@ -69,6 +69,11 @@ TEST(CudaBackend, TellsHowMuchMemoryIsFree) {
   EXPECT_LT(before, Bytes(int64_t{8} << 30)) << "it has scratch";
   ASSERT_TRUE(backend->Allocate(kMiB, "the arena").ok());
   EXPECT_EQ(backend->FreeMemory().value(), before - kMiB);
+  const std::span<float> scratch = backend->Allocate(kMiB, "what goes").value();
+  EXPECT_EQ(backend->FreeMemory().value(), before - kMiB * 2);
+  backend->Release(scratch);
+  backend->Release({});
+  EXPECT_EQ(backend->FreeMemory().value(), before - kMiB);
 }
 
 // A model's parameters are updated by one kernel, and not by one each.

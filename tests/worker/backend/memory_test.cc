@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 
 #include "worker/backend/backend.h"
@@ -29,6 +30,25 @@ TEST(Allocate, SaysWhatCouldNotBeHad) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("the activation arena"));
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("1152921504606846976 bytes"));
+}
+
+int64_t MappedPages() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
+TEST(Release, GivesBackWhatWasAllocated) {
+  std::unique_ptr<Backend> backend = MakeCpuBackend(1);
+  const int64_t before = MappedPages();
+  constexpr int64_t kBytes = int64_t{1} << 30, kPages = kBytes / 4096;
+  const std::span<float> kept = backend->Allocate(Bytes(4096), "what stays").value();
+  const std::span<float> memory = backend->Allocate(Bytes(kBytes), "what goes").value();
+  EXPECT_GE(MappedPages(), before + kPages);
+  backend->Release(memory);
+  EXPECT_LT(MappedPages(), before + kPages / 2);
+  backend->Release({});
+  kept[0] = 1;
 }
 
 TEST(MakeCpuBackend, FlushesDenormalsToZero) {

@@ -2,35 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/worker/rank/no_transfers.h"
+
 namespace lynx {
 namespace {
 
 Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
 
 // Knows only its limit and how often it was set.
-class LimitOnly : public Communicator {
+class LimitOnly : public NoTransfers {
  public:
-  absl::StatusOr<TransferTicket> StartAllReduce(const Route&, Elements, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartAllGather(const Route&, Elements, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartReduceScatter(const Route&, Elements, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartSend(const Route&, ConstElements, int64_t) override { return None(); }
-  absl::StatusOr<TransferTicket> StartRecv(const Route&, Elements, int64_t) override { return None(); }
-  absl::StatusOr<TransferTimes> Wait(TransferTicket) override { return None(); }
-  absl::Status Barrier() override { return None(); }
-  void Abort(const absl::Status&) override {}
-  absl::Status Failure() const override { return absl::OkStatus(); }
   void SetIdleTimeout(Nanos limit) override {
     this->limit = limit;
     ++sets;
   }
-  int64_t BytesSent() const override { return 0; }
-  Nanos ThreadCpuTime() const override { return Nanos(0); }
 
   Nanos limit = kIdleLimit;
   int sets = 0;
-
- private:
-  static absl::Status None() { return absl::UnimplementedError("none"); }
 };
 
 TEST(IdleLimit, IsLongUntilTheStepsAreKnown) {

@@ -65,6 +65,14 @@ absl::StatusOr<std::span<float>> CpuBackend::Allocate(Bytes bytes, const std::st
   return std::span<float>(static_cast<float*>(address), size / sizeof(float));
 }
 
+void CpuBackend::Release(std::span<float> memory) {
+  if (memory.empty()) return;
+  const auto found = std::find_if(mappings_.begin(), mappings_.end(), [&](const Mapping& m) { return m.address == memory.data(); });
+  LYNX_CHECK(found != mappings_.end() && found->bytes == memory.size_bytes());
+  munmap(found->address, found->bytes);
+  mappings_.erase(found);
+}
+
 absl::StatusOr<Bytes> CpuBackend::FreeMemory() const {
   return absl::UnimplementedError(absl::StrCat(Name(), " has no memory of its own"));
 }

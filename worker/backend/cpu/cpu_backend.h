@@ -37,6 +37,7 @@ class CpuBackend : public CpuOps<float> {
   int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  void Release(std::span<float> memory) override;
   absl::StatusOr<Bytes> FreeMemory() const override;
   absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) override {
     return Allocate(bytes, what);
@@ -55,7 +56,7 @@ class CpuBackend : public CpuOps<float> {
     void* address;
     size_t bytes;
   };
-  const RealClock clock_{};
+  const RealClock clock_;
   CpuOps<Bfloat16> bfloat16_;
   std::vector<Mapping> mappings_;
 };

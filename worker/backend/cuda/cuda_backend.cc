@@ -52,6 +52,13 @@ absl::StatusOr<std::span<float>> CudaBackend::Allocate(Bytes bytes, const std::s
   return std::span<float>(static_cast<float*>(memory), size / sizeof(float));
 }
 
+void CudaBackend::Release(std::span<float> memory) {
+  if (memory.empty()) return;
+  LYNX_CHECK(std::erase(allocations_, memory.data()) == 1);
+  (void)stream_.Synchronize();  // what it says is said again by the next Finish
+  cudaFree(memory.data());
+}
+
 absl::StatusOr<Bytes> CudaBackend::FreeMemory() const {
   size_t free_bytes = 0, total_bytes = 0;
   LYNX_RETURN_IF_ERROR(StatusOf(cudaMemGetInfo(&free_bytes, &total_bytes), "asking how much memory is free"));

@@ -45,6 +45,7 @@ class CudaBackend : private DeviceParts, public CudaOps<float> {
   int64_t WordsUnlike(float mark, const float* x, int64_t count) override;
   void Copy(const void* from, Bytes bytes, void* to) override;
   absl::StatusOr<std::span<float>> Allocate(Bytes bytes, const std::string& what) override;
+  void Release(std::span<float> memory) override;
   absl::StatusOr<Bytes> FreeMemory() const override;
   absl::StatusOr<std::span<float>> AllocatePinned(Bytes bytes, const std::string& what) override;
   bool host_addressable() const override { return false; }

@@ -1,0 +1,24 @@
+"""A link between two nodes becomes slow: bench/slow_link.py once, whose times are of no interest here."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from cluster import BIN
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "slow_link.py"
+NO_NAMESPACES = 77
+
+
+class SlowLinkTest(unittest.TestCase):
+    def test_it_is_named_and_planned_around(self):
+        result = subprocess.run([sys.executable, str(SCRIPT), "--runs", "1"], env=dict(os.environ, LYNX_BIN=str(BIN)), capture_output=True,
+                                text=True, timeout=500, stdin=subprocess.DEVNULL)
+        print(result.stdout)
+        if result.returncode == NO_NAMESPACES:
+            self.skipTest(result.stdout)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("the link between nodes node0 and node1 is slower than before (node0 to node1: ", result.stdout)
+        self.assertRegex(result.stdout, r"which takes [0-9.]+ m?s by what is known now", "what it has is looked at as things are")
