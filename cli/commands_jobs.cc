@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <random>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
 #include "cli/render.h"
+#include "cli/submission.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "proto/convert.h"
@@ -35,11 +35,6 @@ int PrintJob(const GlobalOptions& global, const v1::Job& job) {
   const std::string text = global.output == OutputFormat::kJson ? JsonText(job) : JobPage(job, StyleOf(STDOUT_FILENO), Now());
   std::fputs(text.c_str(), stdout);
   return kExitOk;
-}
-
-std::string FreshKey() {
-  std::random_device device;
-  return absl::StrFormat("cli-%08x%08x%08x%08x", device(), device(), device(), device());
 }
 
 // Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
@@ -185,8 +180,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
     if (global.output == OutputFormat::kJson) {
       std::fputs(JsonText(job).c_str(), stdout);
     } else {
-      std::printf("job %s %s; follow it with: lynxctl watch %s\n", job.id().c_str(),
-                  response->existed() ? "was submitted before with this key" : "submitted", job.id().c_str());
+      std::fputs(SubmittedText(job.id(), response->existed()).c_str(), stdout);
     }
   }
   return code;

@@ -6,6 +6,7 @@
 #include "cli/exit_code.h"
 #include "cli/local_cluster.h"
 #include "cli/render.h"
+#include "cli/server_place.h"
 #include "common/status.h"
 
 namespace lynx {

@@ -1,9 +1,9 @@
 // FindServer; see client.h.
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/client.h"
 #include "cli/local_cluster.h"
+#include "cli/server_place.h"
 #include "common/status.h"
 #include "node/file.h"
 #include "security/certificate.h"
@@ -14,17 +14,6 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kLongestPem = 64 << 10;
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string DefaultContext() {
-  if (const std::string config = Environment("XDG_CONFIG_HOME"); !config.empty()) return config + "/lynx/context.json";
-  const std::string home = Environment("HOME");
-  return home.empty() ? "" : home + "/.config/lynx/context.json";
-}
 
 std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
 
@@ -60,7 +49,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
       found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
     }
   }
-  const std::string standing = DefaultContext();
+  const std::string standing = StandingContextFile();
   std::error_code error;
   if (!standing.empty() && std::filesystem::exists(standing, error)) {
     LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(standing));
@@ -78,7 +67,7 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
 ServerAddress FindServer(const ConnectionFlags& flags) {
   ServerAddress found;
   const absl::Status status = Find(flags, found);
-  if (found.address.empty()) found = {.address = "127.0.0.1:7470", .source = "the default", .authority = found.authority, .token = found.token};
+  if (found.address.empty()) found = {.address = kDefaultServer, .source = "the default", .authority = found.authority, .token = found.token};
   found.status = status;
   return found;
 }

@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/client.h"
+#include "cli/server_place.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "node/file.h"
@@ -36,8 +37,6 @@ using nlohmann::json;
 constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
 
-std::string ClusterFile(const std::string& directory) { return directory + "/cluster.json"; }
-
 absl::Status WriteCluster(const std::string& directory, const LocalCluster& cluster) {
   json daemons = json::array();
   for (const LocalDaemon& d : cluster.daemons) {
@@ -45,7 +44,7 @@ absl::Status WriteCluster(const std::string& directory, const LocalCluster& clus
                        {"pid", d.process.pid}, {"startTicks", d.process.start_ticks}, {"machineBoot", d.process.machine_boot}});
   }
   const json root = {{"serverAddress", cluster.server_address}, {"daemons", daemons}};
-  return WriteFileDurably(ClusterFile(directory), root.dump(2) + "\n");
+  return WriteFileDurably(LocalClusterFile(directory), root.dump(2) + "\n");
 }
 
 // A loopback address with a port that is free now and was not given before. Below the range from which the kernel takes
@@ -269,18 +268,12 @@ absl::Status StopRanks(const LocalDaemon& worker) {
 
 }  // namespace
 
-std::string LocalDirectory() {
-  if (const char* home = std::getenv("LYNX_HOME"); home != nullptr && *home != '\0') return std::string(home) + "/local";
-  const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "/tmp" : home) + "/.lynx/local";
-}
-
 bool IsRunning(const LocalDaemon& daemon) {
   return daemon.process.pid != 0 && IdentifyProcess(daemon.process.pid) == daemon.process;
 }
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
-  std::ifstream in(ClusterFile(directory));
+  std::ifstream in(LocalClusterFile(directory));
   if (!in) return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
   const json root = json::parse(in, nullptr, /*allow_exceptions=*/false);
   try {
@@ -298,7 +291,7 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
     }
     return cluster;
   } catch (const json::exception& error) {
-    return absl::DataLossError(absl::StrCat(ClusterFile(directory), " is damaged (", error.what(),
+    return absl::DataLossError(absl::StrCat(LocalClusterFile(directory), " is damaged (", error.what(),
                                             "); stop its processes by hand and remove the file"));
   }
 }
@@ -333,8 +326,8 @@ absl::Status LocalDown(const std::string& directory) {
     if (daemon.name.find(".worker") != std::string::npos) first.Update(StopRanks(daemon));
   }
   LYNX_RETURN_IF_ERROR(first);
-  if (std::remove(ClusterFile(directory).c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot remove ", ClusterFile(directory), ": ", std::strerror(errno)));
+  if (std::remove(LocalClusterFile(directory).c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot remove ", LocalClusterFile(directory), ": ", std::strerror(errno)));
   }
   return absl::OkStatus();
 }

@@ -41,9 +41,6 @@ struct LocalOptions {
 inline constexpr int32_t kDefaultLocalNodes = 2;
 inline constexpr char kDefaultLocalDevices[] = "2";
 
-// $LYNX_HOME/local, else ~/.lynx/local.
-std::string LocalDirectory();
-
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // Starts what is not running and waits until the server answers and every agent and worker is attached. An existing
 // cluster keeps its shape: options that differ from it are FailedPrecondition. GPUs on several nodes: InvalidArgument. A daemon is started and written down, or

@@ -40,8 +40,8 @@ function(lynx_binary name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
-# Links the archives of the RPC library and what it needs into the program, where they are installed: to load them as some seventy
-# shared libraries takes a command longer than what it does. Only mold prefers archives that come first to shared libraries
+# lynx_link_archives(NAME library...): links the archives of these libraries and of Abseil into the program, where they are installed: to
+# load them as some seventy shared libraries takes a command longer than what it does. Only mold prefers archives that come first to shared libraries
 # that come later, as is needed here; a program with both would have two of everything. Sets LYNX_LINKS_ARCHIVES.
 function(lynx_link_archives name)
   set(LYNX_LINKS_ARCHIVES FALSE CACHE INTERNAL "")
@@ -49,7 +49,7 @@ function(lynx_link_archives name)
     return()
   endif()
   set(archives)
-  foreach(library grpc++ grpc gpr upb address_sorting protobuf cares re2 ssl crypto z yaml-cpp absl_base)
+  foreach(library ${ARGN} absl_base)
     find_library(LYNX_ARCHIVE_${library} NAMES lib${library}.a)
     mark_as_advanced(LYNX_ARCHIVE_${library})
     if(NOT LYNX_ARCHIVE_${library})

@@ -1,0 +1,157 @@
+"""The short way of 'lynxctl submit': it submits without the program of all verbs, and leaves to that program what it does not know."""
+
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["LYNX_BIN"])
+JOB = """apiVersion: lynx/v1
+kind: TrainingJob
+name: quick
+model: {layers: 4, hidden: 32, heads: 4, seq: 32, vocab: 256}
+data: {kind: text, path: /data/text}
+train: {steps: 20, globalBatch: 8, microBatch: 2}
+resources: {ranks: 1}
+scheduling: {hold: true}
+"""
+STAND_IN = """#!/bin/sh
+for word in "$@"; do echo "$word"; done
+"""
+
+
+class QuickTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.job = self.folder / "job.yaml"
+        self.job.write_text(JOB)
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_")}
+        self.env.update(HOME=str(self.folder), XDG_CONFIG_HOME="")
+
+    def serve(self):
+        """A server of its own; its address."""
+        process = subprocess.Popen([BIN / "lynx-server", "--listen", "127.0.0.1:0", "--metrics-address=", "--data-dir", self.folder / "data"],
+                                   env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def stop():
+            process.kill()
+            process.wait()
+        self.addCleanup(stop)
+        address = self.folder / "data" / "server.address"
+        while not address.exists() or not address.read_text().strip():
+            self.assertIsNone(process.poll(), "the server has ended")
+            time.sleep(0.02)
+        return address.read_text().strip()
+
+    def alone(self, stand_in=""):
+        """lynxctl in a folder where the program of all verbs is not, or is one that prints its arguments."""
+        folder = self.folder / "alone"
+        folder.mkdir()
+        shutil.copy(BIN / "lynxctl", folder)
+        if stand_in:
+            (folder / "lynx-verbs").write_text(stand_in)
+            (folder / "lynx-verbs").chmod(0o755)
+        return folder / "lynxctl"
+
+    def run_ctl(self, program, *arguments, **more):
+        return subprocess.run(["lynxctl", *map(str, arguments)], executable=str(program), env={**self.env, **more}, capture_output=True,
+                              text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+    def test_submits_by_itself(self):
+        server = self.serve()
+        ctl = self.alone()
+        for arguments, more in ((("--server", server), {}), ((), {"LYNX_SERVER": server})):
+            result = self.run_ctl(ctl, *arguments, "submit", "-f", self.job, "--set", "train.steps=30", **more)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+            name = re.fullmatch(r"job ([0-9a-f]{12}) submitted; follow it with: lynxctl watch \1\n", result.stdout)
+            self.assertIsNotNone(name, result)
+            shown = self.run_ctl(BIN / "lynxctl", "--server", server, "get", name[1], "-o", "json")
+            self.assertIn('"steps": "30"', shown.stdout)
+
+    def test_finds_the_local_cluster(self):
+        server = self.serve()
+        local = self.folder / ".lynx" / "local"
+        local.mkdir(parents=True)
+        (local / "cluster.json").write_text('{"serverAddress": "%s", "daemons": []}' % server)
+        self.assertEqual(self.run_ctl(self.alone(), "submit", "-f", self.job).returncode, 0)
+        self.assertIn("submitted", self.run_ctl(BIN / "lynx-verbs", "submit", "-f", self.job).stdout)
+
+    def test_a_key_makes_one_job(self):
+        server = self.serve()
+        ctl = self.alone()
+        first = self.run_ctl(ctl, "submit", "-f", self.job, "--idempotency-key", "one", LYNX_SERVER=server).stdout
+        again = self.run_ctl(ctl, "submit", "-f", self.job, "--idempotency-key", "one", LYNX_SERVER=server).stdout
+        self.assertEqual(again, first.replace("submitted", "was submitted before with this key"))
+
+    def test_says_what_the_program_of_all_verbs_says(self):
+        server = self.serve()
+        wrong = self.folder / "wrong.yaml"
+        wrong.write_text(JOB.replace("layers", "layer"))
+        self.run_ctl(BIN / "lynxctl", "submit", "-f", self.job, "--idempotency-key", "taken", "--server", server)
+        closed = socket.socket()  # bound, and nobody listens
+        self.addCleanup(closed.close)
+        closed.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{closed.getsockname()[1]}"
+        for arguments in (["submit", "-f", wrong], ["submit", "-f", self.folder / "none.yaml"], ["submit"], ["submit", "-f", self.job, "--no"],
+                          ["submit", "-f", self.job, "--set", "train.steps=x"], ["submit", "-f", self.job, "--server", nobody],
+                          ["submit", "-f", self.job, "--server", "nowhere.invalid:1"], ["submit", "-f", self.job, "--ca-file", "none.pem"],
+                          ["submit", "-f", self.job, "--idempotency-key", "taken", "--set", "train.steps=7"],
+                          ["submit", "-f", self.job, "--idempotency-key", "taken"],
+                          ["submit", "--help"], ["--version"], ["list"], [], ["no-verb"]):
+            with self.subTest(arguments=arguments):
+                results = [self.run_ctl(BIN / program, *arguments, LYNX_SERVER=server) for program in ("lynxctl", "lynx-verbs")]
+                texts = [(r.returncode, r.stdout, re.sub(r"type=A+", "", r.stderr)) for r in results]
+                self.assertEqual(texts[0], texts[1])
+
+    def test_leaves_what_it_does_not_do_as_it_was_given(self):
+        ctl = self.alone(STAND_IN)
+        for arguments in (["list"], [], ["submit", "-f", "a.yaml", "b.yaml"], ["submit", "-f", str(self.job), "-o", "json"],
+                          ["submit", "-f", "none.yaml"]):
+            self.assertEqual(self.run_ctl(ctl, *arguments).stdout.split("\n")[:-1], arguments)
+
+    def test_leaves_calls_over_tls(self):
+        ctl = self.alone(STAND_IN)
+        words = ["submit", "-f", str(self.job)]
+        for more in ({"LYNX_CONTEXT": "c.json"}, {"LYNX_CA_FILE": "ca.pem"}, {"LYNX_TOKEN_FILE": "token"}):
+            self.assertEqual(self.run_ctl(ctl, *words, **more).stdout.split("\n")[:-1], words)
+        standing = self.folder / ".config" / "lynx" / "context.json"
+        standing.parent.mkdir(parents=True)
+        standing.write_text("{}")
+        self.assertEqual(self.run_ctl(ctl, *words).stdout.split("\n")[:-1], words)
+
+    def test_asks_again_with_the_same_key_and_the_patience_that_is_left(self):
+        ctl = self.alone(STAND_IN)
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        words = self.run_ctl(ctl, "--server", server, "--timeout", "0.4", "submit", "-f", self.job, "--set", "train.steps=9").stdout.split("\n")
+        self.assertEqual(words[:2], ["submit", f"--file={self.job}"])
+        self.assertRegex(words[2], r"^--idempotency-key=cli-[0-9a-f]{32}$")
+        self.assertEqual(words[3:6], ["--timeout=0.1", "--set=train.steps=9", f"--server={server}"])
+        words = self.run_ctl(ctl, "--timeout", "0.2", "submit", "-f", self.job, "--idempotency-key", "mine", LYNX_SERVER=server).stdout
+        self.assertIn("\n--idempotency-key=mine\n", words)
+
+    def test_says_what_is_missing(self):
+        ctl = self.alone()
+        result = self.run_ctl(ctl, "list")
+        self.assertEqual(result.returncode, 5)
+        self.assertRegex(result.stderr, r"^lynxctl: cannot begin .*/alone/lynx-verbs, which belongs beside it: No such file")
+
+    def test_output_that_cannot_be_written(self):
+        server = self.serve()
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([self.alone(), "--server", server, "submit", "-f", self.job], env=self.env, stdout=full,
+                                    stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(result.returncode, 5)
+        self.assertIn("could not be written whole: No space left on device", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
