@@ -126,6 +126,7 @@ std::vector<Effect> Controller::Restore(std::vector<StoredJob> jobs, Nanos now, 
 }
 
 void Controller::RestoreGeneration(Job& job) {
+  active_.insert(job.record.id);
   LYNX_CHECK(job.plan != nullptr && job.record.ranks.size() == static_cast<size_t>(job.plan->layout.ranks()));
   AddEvent(job, "server-restarted", "the server restarted; ranks go on and their nodes are expected back");
   if (GivesWay(job.record.stop)) {  // whom to went with the server, or is found again
@@ -154,6 +155,7 @@ void Controller::RestoreGeneration(Job& job) {
     node.worker_gone_at = now_;
     if (rank.port > 0) peers.push_back({rank.host, rank.port});
   }
+  IndexRanks(job);
   if (peers.size() == job.ranks.size()) {
     job.peers = std::make_shared<const std::vector<RankAddress>>(std::move(peers));
   } else {
@@ -258,7 +260,7 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   }
   for (const JobId& id : node.jobs) {
     view.jobs.push_back(id);
-    for (const RankRecord& rank : jobs_.at(id).record.ranks) view.devices_used += rank.where.node == name ? 1 : 0;
+    view.devices_used += static_cast<int32_t>(jobs_.at(id).ranks_on.at(name).size());
   }
   return view;
 }

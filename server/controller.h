@@ -211,6 +211,7 @@ class Controller {
     std::vector<Bytes> program_text;                        // of the plan, by stage
     std::shared_ptr<const std::vector<RankAddress>> peers;  // set when the record's ranks have ports
     std::vector<LiveRank> ranks;
+    std::map<NodeId, std::vector<int32_t>> ranks_on;  // each node's of the record's
     StepStatistics statistics;
     SpeedWatch speed;
     LinkWatch links;
@@ -224,6 +225,7 @@ class Controller {
     // While it is planned: PLANNING, or RUNNING with `replanning`. Then the devices are its own and free ones.
     Reservation reservation;
     std::vector<LayerShape> wanted;
+    size_t awaited = 0;  // of the reserved devices: one of a node that has not measured all of these, when it was last looked at
     bool plan_asked = false;
     int64_t attempt = 0;
     Replanning replanning;
@@ -307,6 +309,7 @@ class Controller {
   void Prepare(Job& job, Reservation reservation);
   void AdvanceAllPlanning();
   void AdvancePlanning(Job& job);
+  bool AwaitsMeasurements(const Job& job, const DeviceRef& device) const;
   void EndPlanning(Job& job);
   ClusterTopology ClusterOf(const Reservation& reservation) const;
   static Reservation HeldBy(const Job& job);
@@ -325,6 +328,7 @@ class Controller {
   std::vector<NodeShare> SharesOf(const Job& job, size_t first, int32_t nodes) const;
   std::string UuidOf(const DeviceRef& where, DeviceKind kind, const std::vector<RankRecord>& before) const;
   void LeaveNodes(Job& job);
+  static void IndexRanks(Job& job);
   void EndJob(Job& job, JobState state, const std::string& kind, std::string reason);
 
   // controller_drift.cc: nodes and links that have become slower or faster
@@ -341,7 +345,7 @@ class Controller {
   bool TryBegin(Job& job, const std::vector<NodeDevices>& free);
   const std::vector<NodeDevices>& FreeFor(const Job& job, Line& line);
   void TakeFromFree(const Job& job);
-  std::set<NodeId> UsableNodes(const Job& job) const;
+  bool MayUse(const Job& job, DeviceKind kind, const NodeId& name) const;
   bool TryHead(Job& job, Line& line);
   bool TryBackfill(Job& job, Line& line);
   std::optional<std::vector<DeviceRef>> Fits(const Job& job, const std::vector<NodeDevices>& free) const;
@@ -517,6 +521,7 @@ class Controller {
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
+  std::set<JobId> active_;     // of those, the ones that are not QUEUED: they have devices, or are planned for some
   std::set<JobId> measuring_;  // of those, the ones that wait for agents to measure; perhaps some that do not any more
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;

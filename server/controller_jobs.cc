@@ -98,6 +98,7 @@ void Controller::OnSubmissionLost(const SubmissionLost& event) {
   by_submission_.erase(job->record.submission);
   Dequeue(jobs_.at(event.job));
   unfinished_.erase(event.job);
+  active_.erase(event.job);
   ended_.erase({job->record.ended, job->record.submission});  // it may have been cancelled at once
   notices_.erase(event.job);
   measuring_.erase(event.job);
@@ -163,9 +164,9 @@ DeviceKind Controller::KindOf(const Job& job) const {
 
 std::vector<NodeDevices> Controller::FreeDevices(DeviceKind kind, const Job* for_job) const {
   std::set<DeviceRef> used;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& job = jobs_.at(id);
-    if (&job == for_job || job.record.state == JobState::kQueued || Makes(Mistake::kForgetWhatIsHeld)) continue;
+    if (&job == for_job || Makes(Mistake::kForgetWhatIsHeld)) continue;
     for (const RankRecord& rank : job.record.ranks) used.insert(rank.where);
     used.insert(job.reservation.devices.begin(), job.reservation.devices.end());
   }
@@ -235,6 +236,7 @@ void Controller::Prepare(Job& job, Reservation reservation) {
   job.reservation = std::move(reservation);
   job.wanted = options_.wanted_shapes(*job.record.spec, job.reservation.topology);
   if (job.wanted.size() > kMaxShapes) job.wanted.resize(kMaxShapes);
+  job.awaited = 0;
   job.plan_asked = false;
   ++job.attempt;
   job.measure_deadline = now_ + options_.measure_timeout;
@@ -256,21 +258,29 @@ void Controller::AdvancePlanning(Job& job) {
     return;
   }
   if (now_ < job.measure_deadline) {
-    for (const DeviceRef& device : job.reservation.devices) {
-      const Node& node = NodeOf(device.node);
-      if (!node.agent_attached() || !Measures(node, job)) continue;
-      for (const LayerShape& shape : job.wanted) {
-        const AgentState& agent = node.agent;
-        const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
-        const bool measured = agent.profile != nullptr && std::any_of(agent.profile->measured.begin(),
-                                                                      agent.profile->measured.end(), has);
-        const bool failed = std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) !=
-                            agent.failed_shapes.end();
-        if (!measured && !failed) return;
-      }
-    }
+    // With every report of every node: most often it is the same one that it still waits for.
+    const std::vector<DeviceRef>& devices = job.reservation.devices;
+    const auto awaits = [&](const DeviceRef& device) { return AwaitsMeasurements(job, device); };
+    const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.awaited, devices.size()));
+    auto first = std::find_if(known, devices.end(), awaits);
+    if (first == devices.end()) first = std::find_if(devices.begin(), devices.end(), awaits);
+    job.awaited = static_cast<size_t>(first - devices.begin());
+    if (first != devices.end()) return;
   }
   AskForPlan(job);
+}
+
+// Whether the device's node is still to measure something for the job, and can.
+bool Controller::AwaitsMeasurements(const Job& job, const DeviceRef& device) const {
+  const auto found = nodes_.find(device.node);
+  if (found == nodes_.end() || !found->second.agent_attached() || !Measures(found->second, job)) return false;
+  const AgentState& agent = found->second.agent;
+  return std::any_of(job.wanted.begin(), job.wanted.end(), [&](const LayerShape& shape) {
+    const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
+    const bool measured =
+        agent.profile != nullptr && std::any_of(agent.profile->measured.begin(), agent.profile->measured.end(), has);
+    return !measured && std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) == agent.failed_shapes.end();
+  });
 }
 
 // The devices' nodes as they are now.
@@ -492,6 +502,7 @@ void Controller::StartGeneration(Job& job, const std::vector<DeviceRef>& placeme
     record.ranks.push_back({.where = device, .device_uuid = UuidOf(device, KindOf(job), before)});
     NodeOf(device.node).jobs.insert(record.id);
   }
+  IndexRanks(job);
   job.ranks.assign(placement.size(), LiveRank());
   job.peers.reset();
   job.statistics = StepStatistics(job.plan->layout, {});
@@ -520,6 +531,11 @@ std::string Controller::UuidOf(const DeviceRef& where, DeviceKind kind, const st
   return had != before.end() ? had->device_uuid : "";
 }
 
+void Controller::IndexRanks(Job& job) {
+  job.ranks_on.clear();
+  for (size_t r = 0; r < job.record.ranks.size(); ++r) job.ranks_on[job.record.ranks[r].where.node].push_back(static_cast<int32_t>(r));
+}
+
 void Controller::LeaveNodes(Job& job) {
   TouchNodesOf(job);
   for (const RankRecord& rank : job.record.ranks) NodeOf(rank.where.node).jobs.erase(job.record.id);
@@ -529,6 +545,7 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   JobRecord& record = job.record;
   Dequeue(job);
   unfinished_.erase(record.id);
+  active_.erase(record.id);
   for (const NodeId& node : record.excluded) {
     const auto unused = unused_by_.find(node);
     if (unused != unused_by_.end() && unused->second.erase(record.id) > 0 && unused->second.empty()) unused_by_.erase(unused);

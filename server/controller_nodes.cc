@@ -16,9 +16,9 @@ constexpr size_t kMaxShapes = 64;              // of one AgentDesired
 }  // namespace
 
 Controller::Node& Controller::NodeOf(const NodeId& name) {
-  Node& node = nodes_[name];
-  node.name = name;
-  return node;
+  const auto [at, is_new] = nodes_.try_emplace(name);
+  if (is_new) at->second.name = name;
+  return at->second;
 }
 
 // The node if the stream may speak for it; else nullptr, and the stream is closed.
@@ -284,10 +284,9 @@ WorkerWish Controller::WishOf(const Node& node) const {
   WorkerWish wish;
   for (const JobId& id : node.jobs) {
     const Job& job = jobs_.at(id);
-    for (size_t r = 0; r < job.record.ranks.size(); ++r) {
-      const RankRecord& rank = job.record.ranks[r];
-      if (rank.where.node != node.name) continue;
-      const RankAssignment assignment = AssignmentOf(job, static_cast<int32_t>(r), node);
+    for (const int32_t r : job.ranks_on.at(node.name)) {
+      const RankRecord& rank = job.record.ranks[static_cast<size_t>(r)];
+      const RankAssignment assignment = AssignmentOf(job, r, node);
       if (!IsStopping(job)) wish.ranks.push_back(assignment);
       if (rank.acknowledged > 0) wish.acks.push_back({.key = assignment.key, .sequence = rank.acknowledged});
     }

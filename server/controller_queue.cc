@@ -44,6 +44,7 @@ void Controller::SetReady(const Job& job) {
 void Controller::Enqueue(Job& job) {
   job.short_of_memory = false;
   queue_.insert(job.record.submission);
+  active_.erase(job.record.id);
   if (!job.record.waits_for.empty()) dependents_.insert(job.record.id);
   job.line_until = job.record.generation == Generation(0) ? Nanos(0) : now_ + options_.return_timeout;
   SetReady(job);
@@ -53,6 +54,7 @@ void Controller::Enqueue(Job& job) {
 
 void Controller::Dequeue(Job& job) {
   queue_.erase(job.record.submission);
+  active_.insert(job.record.id);
   dependents_.erase(job.record.id);
   SetReady(job);
   job.structural = job.over_quota = false;
@@ -104,9 +106,8 @@ void Controller::Schedule() {
 
 std::map<std::string, int32_t> Controller::UsedByQueue() const {
   std::map<std::string, int32_t> used;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& job = jobs_.at(id);
-    if (job.record.state == JobState::kQueued) continue;
     used[job.record.spec->scheduling.queue] +=
         static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
   }
@@ -221,16 +222,16 @@ const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) 
 
 // A job that waited has devices now.
 void Controller::TakeFromFree(const Job& job) {
-  std::vector<DeviceRef> taken = job.reservation.devices;
-  for (const RankRecord& rank : job.record.ranks) taken.push_back(rank.where);
+  std::map<NodeId, std::vector<int32_t>> taken;
+  for (const DeviceRef& device : job.reservation.devices) taken[device.node].push_back(device.device);
+  for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
   for (auto& [kind, free] : free_) {
-    for (const DeviceRef& device : taken) {
-      const auto node = std::lower_bound(free.begin(), free.end(), device.node,
-                                         [](const NodeDevices& one, const NodeId& name) { return one.node < name; });
-      if (node == free.end() || node->node != device.node) continue;
-      std::erase(node->free, device.device);
-      if (node->free.empty()) free.erase(node);
-    }
+    std::erase_if(free, [&](NodeDevices& node) {
+      const auto here = taken.find(node.node);
+      if (here == taken.end()) return false;
+      std::erase_if(node.free, [&](int32_t device) { return std::find(here->second.begin(), here->second.end(), device) != here->second.end(); });
+      return node.free.empty();
+    });
   }
 }
 
@@ -243,16 +244,16 @@ bool Controller::TryHead(Job& job, Line& line) {
 
 // Jobs behind it that are only planned, to see whether they would pass, keep nobody waiting.
 bool Controller::MakeSpeculatorsLeave(const Job& job, Line& line) {
+  const DeviceKind kind = KindOf(job);
   std::vector<DeviceRef> held;
   std::vector<JobId> speculators;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& other = jobs_.at(id);
-    if (!other.speculative || other.record.state != JobState::kPlanning || KindOf(other) != KindOf(job)) continue;
+    if (!other.speculative || other.record.state != JobState::kPlanning || KindOf(other) != kind) continue;
     held.insert(held.end(), other.reservation.devices.begin(), other.reservation.devices.end());
     speculators.push_back(id);
   }
-  const std::set<NodeId> usable = UsableNodes(job);
-  std::erase_if(held, [&](const DeviceRef& device) { return !usable.contains(device.node); });
+  std::erase_if(held, [&](const DeviceRef& device) { return !MayUse(job, kind, device.node); });
   if (held.empty() || !Fits(job, With(FreeFor(job, line), held)).has_value()) return false;
   for (const JobId& id : speculators) {
     Job& other = jobs_.at(id);
@@ -295,20 +296,23 @@ Nanos Controller::Remaining(const Job& job) const {
   return remaining;
 }
 
-// Not those that are cordoned, nor those that the job does not use.
-std::set<NodeId> Controller::UsableNodes(const Job& job) const {
-  std::set<NodeId> usable;
-  for (const NodeDevices& node : WithoutNodes(AttachedDevices(KindOf(job), {}), job.record.excluded)) usable.insert(node.node);
-  return usable;
+// Not one that is cordoned, nor one that the job does not use.
+bool Controller::MayUse(const Job& job, DeviceKind kind, const NodeId& name) const {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end() || !TakesRanks(found->second, false)) return false;
+  const std::vector<NodeId>& excluded = job.record.excluded;
+  if (std::find(excluded.begin(), excluded.end(), name) != excluded.end()) return false;
+  const std::vector<Device>& devices = found->second.agent.devices;
+  return std::any_of(devices.begin(), devices.end(), [&](const Device& device) { return device.kind == kind; });
 }
 
 // When the job would begin if nobody passed it.
 std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
   const DeviceKind kind = KindOf(job);
   std::vector<Release> releases;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& other = jobs_.at(id);
-    if (other.record.state == JobState::kQueued || KindOf(other) != kind) continue;
+    if (KindOf(other) != kind) continue;
     const StopKind stop = other.record.stop;
     const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit;
     std::set<DeviceRef> own;
@@ -321,9 +325,8 @@ std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
     releases.push_back(std::move(release));
     releases.push_back(std::move(planned));
   }
-  const std::set<NodeId> usable = UsableNodes(job);
   for (Release& release : releases) {
-    std::erase_if(release.devices, [&](const DeviceRef& device) { return !usable.contains(device.node); });
+    std::erase_if(release.devices, [&](const DeviceRef& device) { return !MayUse(job, kind, device.node); });
   }
   return WhenFits(FreeFor(job, line), std::move(releases),
                   [&](const std::vector<NodeDevices>& free) { return Fits(job, free); });
@@ -332,7 +335,7 @@ std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
 // Of those that have these devices.
 std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const {
   std::vector<std::string> names;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& job = jobs_.at(id);
     const bool has = std::any_of(job.record.ranks.begin(), job.record.ranks.end(), [&](const RankRecord& rank) {
       return std::find(devices.begin(), devices.end(), rank.where) != devices.end();
@@ -346,13 +349,14 @@ std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const
 // within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
 std::string Controller::MakeRoomFor(const Job& head, Standing standing, Line& line) {
   if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon) return WhoGivesWay(line.expectation->devices);
+  const DeviceKind kind = KindOf(head);
   std::map<std::string, int32_t> used = UsedByQueue();
   const std::vector<NodeDevices>& free = FreeFor(head, line);
   std::vector<Job*> candidates;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     Job& job = jobs_.at(id);
     const JobRecord& record = job.record;
-    if (record.ranks.empty() || KindOf(job) != KindOf(head)) continue;
+    if (record.ranks.empty() || KindOf(job) != kind) continue;
     if (record.stop != StopKind::kNone) continue;
     const bool asks = record.state == JobState::kRunning && record.spec->scheduling.preemptible && now_ >= job.spared_until &&
                       job.replanning.steps_done > 0;
@@ -365,7 +369,6 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, Line& li
     return key(*a) < key(*b);
   });
   const int32_t priority = head.record.spec->scheduling.priority;
-  const std::set<NodeId> usable = UsableNodes(head);
   std::vector<Job*> victims;
   std::vector<std::vector<DeviceRef>> holders;
   for (Job* job : candidates) {
@@ -378,7 +381,7 @@ std::string Controller::MakeRoomFor(const Job& head, Standing standing, Line& li
     if (!outranked && !borrows) continue;
     std::vector<DeviceRef> devices;
     for (const RankRecord& rank : job->record.ranks) {
-      if (usable.contains(rank.where.node)) devices.push_back(rank.where);
+      if (MayUse(head, kind, rank.where.node)) devices.push_back(rank.where);
     }
     if (devices.empty()) continue;
     used[scheduling.queue] -= static_cast<int32_t>(job->record.ranks.size());

@@ -93,7 +93,7 @@ bool Controller::MayGrow(const Job& job) const {
 void Controller::LookForMore() {
   if (SomeoneWaits()) return;
   std::map<int64_t, JobId> growing;
-  for (const JobId& id : unfinished_) {
+  for (const JobId& id : active_) {
     const Job& job = jobs_.at(id);
     if (MayGrow(job)) growing[job.record.submission] = id;
   }

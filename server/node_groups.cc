@@ -65,9 +65,18 @@ std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
                        [&](const ShapeTimes& times) { return times.shape == shape; });
   };
   const std::vector<std::shared_ptr<const HardwareProfile>> own = profiles;
+  std::vector<LayerShape> all;
+  for (const std::shared_ptr<const HardwareProfile>& profile : own) {
+    if (profile == nullptr) continue;
+    for (const ShapeTimes& times : profile->measured) {
+      if (std::find(all.begin(), all.end(), times.shape) == all.end()) all.push_back(times.shape);
+    }
+  }
   for (size_t i = 0; i < own.size(); ++i) {
+    // Most have all that there is, and of thousands not each is to be compared with each.
+    if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); })) continue;
     for (const std::shared_ptr<const HardwareProfile>& other : own) {
-      if (own[i] == nullptr || other == nullptr || !Alike(*own[i], *other)) continue;
+      if (other == nullptr || !Alike(*own[i], *other)) continue;
       for (const ShapeTimes& times : other->measured) {
         if (has(*profiles[i], times.shape)) continue;
         HardwareProfile more = *profiles[i];

@@ -2,6 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "tests/server/controller_fixture.h"
 
 namespace lynx {
@@ -30,6 +36,14 @@ class ControllerDevicesTest : public ::testing::Test {
     cluster_.MeasureAll();
     cluster_.AnswerPlans({2, 1, 1});
     return job;
+  }
+  // Each with two CPUs, in this part of the network; c0 is there already.
+  void AddNodesIn(const std::vector<std::pair<std::string, std::string>>& domains) {
+    for (const auto& [name, domain] : domains) {
+      if (name != "c0") cluster_.AddNode(name, 2, DeviceKind::kCpu);
+      cluster_.Node(name).agent.network_domain = domain;
+      cluster_.AttachAgent(name);
+    }
   }
 
   Cluster cluster_;
@@ -98,13 +112,7 @@ TEST_F(ControllerDevicesTest, ARestartStaysOnItsKind) {
 }
 
 TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
-  for (const auto& [name, domain] : {std::pair("c1", "row1/b"), std::pair("c2", "row0/b"), std::pair("c3", "row1/b")}) {
-    cluster_.AddNode(name, 2, DeviceKind::kCpu);
-    cluster_.Node(name).agent.network_domain = domain;
-    cluster_.AttachAgent(name);
-  }
-  cluster_.Node("c0").agent.network_domain = "row0/a";
-  cluster_.AttachAgent("c0");
+  AddNodesIn({{"c1", "row1/b"}, {"c2", "row0/b"}, {"c3", "row1/b"}, {"c0", "row0/a"}});
   JobSpec spec = MakeSpec("four", 4, 4);
   spec.resources.device = DeviceKind::kCpu;
   const JobId job = cluster_.Submit(spec);
@@ -118,6 +126,30 @@ TEST_F(ControllerDevicesTest, JobsGetNodesThatLieCloseTogether) {
   cluster_.AnswerPlans({2, 2, 1});
   EXPECT_EQ(cluster_.NodeOfRank(second, 0), "c0");
   EXPECT_EQ(cluster_.NodeOfRank(second, 2), "c2");
+}
+
+// Nodes are looked at in near order, which is not that of their names.
+TEST_F(ControllerDevicesTest, JobsThatBeginTogetherShareNoDevice) {
+  AddNodesIn({{"c0", "row3"}, {"c1", "row2"}, {"c2", "row1"}, {"c3", "row0"}});
+  JobSpec spec = MakeSpec("all", 8, 8);
+  spec.resources.device = DeviceKind::kCpu;
+  const JobId all = cluster_.Submit(spec);
+  cluster_.MeasureAll();
+  cluster_.AnswerPlans({2, 2, 2});
+  std::vector<JobId> waiting;
+  for (int i = 0; i < 4; ++i) {
+    spec = MakeSpec(absl::StrCat("two-", i), 2, 2);
+    spec.resources.device = DeviceKind::kCpu;
+    waiting.push_back(cluster_.Submit(spec));
+  }
+  cluster_.Cancel(all);  // then all four begin in one look at the queue
+  cluster_.MeasureAll();
+  cluster_.AnswerPlans({1, 2, 1});
+  std::set<DeviceRef> had;
+  for (const JobId& job : waiting) {
+    ASSERT_EQ(cluster_.Record(job).ranks.size(), 2u) << cluster_.Record(job).reason;
+    for (const RankRecord& rank : cluster_.Record(job).ranks) EXPECT_TRUE(had.insert(rank.where).second) << rank.where.node.value;
+  }
 }
 
 TEST_F(ControllerDevicesTest, PlansForGpusHaveTheirShareOfTheNode) {

@@ -287,6 +287,21 @@ TEST(ControllerJobsTest, ShapesThatCannotBeMeasuredAreNotWaitedFor) {
   EXPECT_EQ(cluster.plans().size(), 1u);
 }
 
+TEST(ControllerJobsTest, ANodeThatForgetsWhatItMeasuredIsWaitedForAgain) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.AddNode("n1");
+  cluster.Submit(MakeSpec("gpt", 4, 4));
+  cluster.Measure("n0");
+  FakeNode& node = cluster.Node("n0");
+  node.agent.profile = nullptr;  // a new agent
+  cluster.Send(AgentReported{node.agent_stream, "10.0.0.1", node.agent});
+  cluster.Measure("n1");
+  EXPECT_TRUE(cluster.plans().empty()) << "the first node is to measure again";
+  cluster.Measure("n0");
+  EXPECT_EQ(cluster.plans().size(), 1u);
+}
+
 TEST(ControllerJobsTest, AnAgentThatGoesIsNotWaitedFor) {
   Cluster cluster;
   cluster.AddNode("n0");
