@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Lynx beside Slurm on one machine: how fast submissions are taken, and how soon a trivial job starts when everything is idle.
 
-    bench/beside_slurm.py [--jobs 30] [--seconds 20]
+    bench/beside_slurm.py [--jobs 30] [--seconds 24]
 
-Both run their real daemons on loopback: munged, slurmctld and two slurmd of two CPUs; lynx-server and two nodes of two devices. Each
-submission is a process of its own, sbatch or lynxctl. They take turns, job by job. A job has started when its script's first command
-runs (Slurm), or when its rank has loaded its model and is about to train (Lynx). Needs root, for Slurm.
+Both run their real daemons on loopback: munged, slurmctld and two slurmd of two CPUs; lynx-server and two nodes of two devices. They take
+turns, job by job. A job has started when its script's first command runs (Slurm), or when its rank has loaded its model and is about
+to train (Lynx). Submissions a second: of processes of their own, sbatch and lynxctl, each of which prints its sentence; and of clients
+that stay, submit_slurm through Slurm's own library and submit_lynx over one gRPC channel (both from bench/beside). Jobs of the rates are
+held in both. Needs root, for Slurm.
 """
 
 import argparse
@@ -36,7 +38,7 @@ class Beside(test_slurm.SlurmTest):
         self.await_output([str(BIN / "lynxctl"), "nodes"], "lynx1")
 
     def quiet(self, *command):
-        result = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
         self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}\n{result.stderr}")
         return result.stdout.strip()
 
@@ -59,8 +61,20 @@ class Beside(test_slurm.SlurmTest):
         page = self.await_job(json.loads(job)["id"], lambda p: p["state"] == "JOB_STATE_SUCCEEDED", "it is done")
         return int(page["startedUnixNs"]) / 1e9 - begin, taken
 
+    def rate_of_clients(self, command, clients=4, count=1500):
+        """Submissions a second, of clients that stay for so many."""
+        begin = time.monotonic()
+        started = [subprocess.Popen([*map(str, command), str(count)], env=self.env, stdin=subprocess.DEVNULL) for _ in range(clients)]
+        self.assertEqual([one.wait(timeout=300) for one in started], [0] * clients)
+        return clients * count / (time.monotonic() - begin)
+
+    def forget(self):
+        """Both begin each round without the jobs of the one before, of which both take ten thousand."""
+        self.quiet("scancel", "--state=PENDING", "--user=root")
+        self.quiet(str(BIN / "lynxctl"), "cancel", "--all")
+
     def rate(self, command, seconds, clients=4):
-        """Submissions a second, of clients that each submit one after another."""
+        """Submissions a second, of clients that each begin a command when the one before has ended."""
         end, counts = time.monotonic() + seconds, [0] * clients
 
         def submit(client):
@@ -85,10 +99,19 @@ class Beside(test_slurm.SlurmTest):
         script = self.directory / "true.sh"
         script.write_text("#!/bin/sh\ntrue\n")
         rates = {"slurm": [], "lynx": []}
+        library = {"slurm": [], "lynx": []}
         for _ in range(3):
+            self.forget()
             rates["slurm"].append(self.rate(["sbatch", "--hold", "--output=/dev/null", str(script)], seconds / 3))
-            rates["lynx"].append(self.rate([str(BIN / "lynxctl"), "submit", "-f", str(held), "-o", "json"], seconds / 3))
-        return starts, rates
+            rates["lynx"].append(self.rate([str(BIN / "lynxctl"), "submit", "-f", str(held)], seconds / 3))
+        if not (BIN / "submit_slurm").exists():
+            print("no rates of clients that stay: submit_slurm is not built, which needs libslurm-dev")
+            return starts, rates, library
+        for _ in range(3):
+            self.forget()
+            library["slurm"].append(self.rate_of_clients([BIN / "submit_slurm"]))
+            library["lynx"].append(self.rate_of_clients([BIN / "submit_lynx", self.env["LYNX_SERVER"], held]))
+        return starts, rates, library
 
 
 def main():
@@ -99,7 +122,7 @@ def main():
     run = Beside()
     run.setUp()
     try:
-        starts, rates = run.measure(arguments.jobs, arguments.seconds)
+        starts, rates, library = run.measure(arguments.jobs, arguments.seconds)
     finally:
         run.doCleanups()
     print(f"\n| median (least to most) of {arguments.jobs} | Slurm | Lynx |\n|---|---:|---:|")
@@ -109,8 +132,10 @@ def main():
             values = [1e3 * pair[index] for pair in starts[one]]
             cells.append(f"{statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})")
         print(f"| {what} | {cells[0]} | {cells[1]} |")
-    cells = [f"{statistics.median(rates[one]):.0f} ({min(rates[one]):.0f} to {max(rates[one]):.0f})" for one in ("slurm", "lynx")]
-    print(f"| submissions a second, four clients, three times | {cells[0]} | {cells[1]} |")
+    for what, measured in (("by a command each", rates), ("by clients that stay, through the library", library)):
+        if measured["slurm"]:
+            cells = [f"{statistics.median(measured[one]):.0f} ({min(measured[one]):.0f} to {max(measured[one]):.0f})" for one in ("slurm", "lynx")]
+            print(f"| submissions a second, four clients, three times, {what} | {cells[0]} | {cells[1]} |")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 //
 //   scale_bench [--nodes 10000] [--devices 1] [--seconds 60] [--rate 200] [--gang 1024] [--gangs 5]
 //
-// The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process and the
-// server share the machine. Prints a table in Markdown.
+// The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process shares the
+// machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "bench/scale/fleet.h"
+#include "bench/scale/fleet_process.h"
 #include "bench/scale/load.h"
 #include "common/check.h"
 #include "lynx/v1/jobs.grpc.pb.h"
@@ -133,9 +133,8 @@ class Bench {
   double AwaitAll(steady_clock::time_point begin) {
     while (fleet_.attached() < arguments_.nodes) {
       if (Since(begin) > 120) {
-        std::string text = absl::StrCat("only ", fleet_.attached(), " nodes are attached after 120 s");
-        for (const auto& [reason, count] : fleet_.ended()) absl::StrAppend(&text, "\n", count, " streams: ", reason);
-        Fail(text);
+        const std::string text = absl::StrCat("only ", fleet_.attached(), " nodes are attached after 120 s");
+        Fail(absl::StrCat(text, fleet_.Ended()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -144,13 +143,13 @@ class Bench {
 
   void Hold() {
     std::this_thread::sleep_for(std::chrono::seconds(10));
-    fleet_.intervals().Take();
-    fleet_.answers().Take();
+    fleet_.TakeIntervals();
+    fleet_.TakeAnswers();
     const double cpu = server_.Cpu();
     const auto begin = steady_clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(arguments_.seconds));
-    Row(absl::StrCat("between two answered reports of a node, idle, ", arguments_.seconds, " s"), Millis(fleet_.intervals().Take()));
-    Row("from a report to its answer", Millis(fleet_.answers().Take()));
+    Row(absl::StrCat("between two answered reports of a node, idle, ", arguments_.seconds, " s"), Millis(fleet_.TakeIntervals()));
+    Row("from a report to its answer", Millis(fleet_.TakeAnswers()));
     Row("server's cores in use", absl::StrFormat("%.2f", (server_.Cpu() - cpu) / Since(begin)));
     Row("server's memory", absl::StrFormat("%.0f MiB", server_.Memory("VmRSS")));
   }
@@ -165,7 +164,7 @@ class Bench {
     LoadResult result = Submit(server_.address(), "load-", arguments_.rate, count, 1);
     Row(absl::StrFormat("submission of a job to its acknowledgement, %g a second for 30 s", arguments_.rate), Millis(result.answers));
     Row("server's cores in use meanwhile", absl::StrFormat("%.2f", (server_.Cpu() - cpu) / Since(begin)));
-    Row("between two answered reports of a node meanwhile", Millis(fleet_.intervals().Take()));
+    Row("between two answered reports of a node meanwhile", Millis(fleet_.TakeIntervals()));
     if (result.asked_again > 0 || !result.refused.empty()) {
       Row("asked again, refused", absl::StrCat(result.asked_again, ", ", result.refused.size(), result.refused.empty() ? "" : ": " + result.refused[0]));
     }
@@ -295,7 +294,7 @@ class Bench {
   const Arguments arguments_;
   ServerProcess server_;
   const steady_clock::time_point begin_ = steady_clock::now();
-  Fleet fleet_;
+  FleetProcess fleet_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
   std::set<std::string> known_;
   LoadResult storm_;
