@@ -339,6 +339,7 @@ class Controller {
   void Enqueue(Job& job);
   void Dequeue(Job& job);
   void SetReady(const Job& job);
+  void LeaveLine();
   void Schedule();
   bool Pass();
   std::vector<Turn> Turns() const;
@@ -517,6 +518,7 @@ class Controller {
   JobId favoured_;                 // to which others give way: it is the first in line; empty: none
   Nanos next_schedule_;            // monotonic: not before that, however much happens
   Nanos next_pass_;                // monotonic: over the queue, whatever happens
+  std::set<JobId> in_line_;        // QUEUED jobs that keep their place for a while (Job::line_until)
   std::set<JobId> dependents_;     // QUEUED jobs that wait for others to succeed
   std::map<NodeId, Cordon> cordons_;
   std::map<std::string, QueueConfig> queues_;

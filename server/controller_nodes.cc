@@ -182,8 +182,9 @@ void Controller::OnTick() {
     }
   }
   for (const NodeId& name : lost) LoseNode(NodeOf(name));
-  const std::set<JobId> jobs = unfinished_;
+  const std::set<JobId> jobs = active_;  // those in the queue, of which there may be thousands, have no other timers than their place
   for (const JobId& id : jobs) JobTimers(jobs_.at(id));
+  LeaveLine();
   // Jobs that could not be asked to give way may be asked now, and times of beginning move.
   if (!ready_.empty() && now_ >= next_pass_) {
     next_pass_ = now_ + kPassEvery;

@@ -47,6 +47,7 @@ void Controller::Enqueue(Job& job) {
   active_.erase(job.record.id);
   if (!job.record.waits_for.empty()) dependents_.insert(job.record.id);
   job.line_until = job.record.generation == Generation(0) ? Nanos(0) : now_ + options_.return_timeout;
+  if (job.line_until != Nanos(0)) in_line_.insert(job.record.id);
   SetReady(job);
   job.record.pending = WhyNotReady(job);
   schedule_ = true;
@@ -59,6 +60,7 @@ void Controller::Dequeue(Job& job) {
   SetReady(job);
   job.structural = job.over_quota = false;
   job.line_until = Nanos(0);
+  in_line_.erase(job.record.id);
   if (favoured_ == job.record.id) favoured_ = JobId();
   job.record.pending.clear();
   job.record.expected_start = Nanos(0);
@@ -93,6 +95,17 @@ void Controller::SettleDependencies() {
     SetReady(job);
     SetPending(job, WhyNotReady(job));
   }
+}
+
+// Jobs that do not keep their place in the line any longer.
+void Controller::LeaveLine() {
+  std::erase_if(in_line_, [&](const JobId& id) {
+    Job& job = jobs_.at(id);
+    if (now_ < job.line_until) return false;
+    job.line_until = Nanos(0);
+    schedule_ = schedule_ || job.structural;
+    return true;
+  });
 }
 
 void Controller::Schedule() {

@@ -502,10 +502,6 @@ void Controller::JobTimers(Job& job) {
   const auto due = [this](Nanos deadline) { return deadline != Nanos(0) && now_ >= deadline; };
   if (due(job.persist_at)) Touch(job);
   if (due(job.measure_deadline)) AdvancePlanning(job);
-  if (due(job.line_until)) {
-    job.line_until = Nanos(0);
-    schedule_ = schedule_ || job.structural;
-  }
   CheckSucceeded(job);
   CheckWishes(job);
   if (IsStopping(job)) CheckStopped(job);

@@ -101,7 +101,7 @@ void ServerCore::Refused(AuditRecord record) {
 }
 
 JobId ServerCore::NewJobId() {
-  std::random_device random;
+  static thread_local std::random_device random;  // to make one takes longer than to ask it
   const uint64_t bits = (uint64_t{random()} << 32) | random();
   return JobId(absl::StrFormat("%012x", bits & 0xFFFFFFFFFFFFull));
 }

@@ -40,7 +40,25 @@ absl::StatusOr<Statement> Statement::Prepare(sqlite3* db, const std::string& sql
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v2(db, sql.c_str(), static_cast<int>(sql.size()), &statement, nullptr);
   if (code != SQLITE_OK) return SqliteStatus(db, code);
-  return Statement(db, statement);
+  return Statement(db, statement, /*kept=*/false);
+}
+
+void Statement::Closer::operator()(sqlite3_stmt* statement) const {
+  if (!kept) {
+    sqlite3_finalize(statement);
+    return;
+  }
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);  // plans are megabytes
+}
+
+absl::StatusOr<Statement> KeptStatements::Get(const std::string& sql) {
+  std::unique_ptr<sqlite3_stmt, Finalizer>& kept = statements_[sql];
+  if (kept == nullptr) {
+    LYNX_ASSIGN_OR_RETURN(Statement made, Statement::Prepare(db_, sql));
+    kept.reset(made.statement_.release());
+  }
+  return Statement(db_, kept.get(), /*kept=*/true);
 }
 
 Statement& Statement::Bind(int64_t value) {

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -39,15 +40,32 @@ class Statement {
   std::string Text(int column) const;
 
  private:
+  friend class KeptStatements;
+  struct Closer {
+    bool kept = false;  // by KeptStatements, for another time
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  Statement(sqlite3* db, sqlite3_stmt* statement, bool kept) : db_(db), statement_(statement, {kept}) {}
+
+  sqlite3* db_;
+  std::unique_ptr<sqlite3_stmt, Closer> statement_;
+  int bound_ = 0;
+  int bind_error_ = SQLITE_OK;
+};
+
+// Statements that are run again and again: each is prepared once, which takes longer than to run it. Not to outlive the connection.
+class KeptStatements {
+ public:
+  explicit KeptStatements(sqlite3* db) : db_(db) {}
+  // As Statement::Prepare. Until what it returns is gone not to be called with the same text again.
+  absl::StatusOr<Statement> Get(const std::string& sql);
+
+ private:
   struct Finalizer {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
-  Statement(sqlite3* db, sqlite3_stmt* statement) : db_(db), statement_(statement) {}
-
   sqlite3* db_;
-  std::unique_ptr<sqlite3_stmt, Finalizer> statement_;
-  int bound_ = 0;
-  int bind_error_ = SQLITE_OK;
+  std::map<std::string, std::unique_ptr<sqlite3_stmt, Finalizer>> statements_;
 };
 
 // Statements without results, separated by semicolons.

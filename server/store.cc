@@ -217,9 +217,7 @@ absl::Status Store::Write(const Effect& effect) {
   if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
   if (const auto* audit = std::get_if<InsertAudit>(&effect)) return WriteAudit(audit->record);
   const auto& checkpoint = std::get<InsertCheckpoint>(effect);
-  LYNX_ASSIGN_OR_RETURN(
-      Statement statement,
-      Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?, ?, ?, ?)"));
   return statement.Bind(checkpoint.job.value)
       .Bind(checkpoint.generation.value)
       .Bind(checkpoint.step)
@@ -230,9 +228,7 @@ absl::Status Store::Write(const Effect& effect) {
 }
 
 absl::Status Store::WritePlan(const InsertPlan& insert) {
-  LYNX_ASSIGN_OR_RETURN(
-      Statement statement,
-      Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
   return statement.Bind(insert.job.value)
       .Bind(insert.plan->digest)
       .BindBlob(ToProto(*insert.plan).SerializeAsString())
@@ -241,9 +237,8 @@ absl::Status Store::WritePlan(const InsertPlan& insert) {
 }
 
 absl::Status Store::WriteCordon(const PutCordon& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        Statement::Prepare(db_.get(), put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
-                                                                             : "DELETE FROM cordons WHERE node=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
+                                                                                    : "DELETE FROM cordons WHERE node=?"));
   statement.Bind(put.node.value);
   if (put.cordon.has_value()) {
     statement.Bind(put.cordon->reason).Bind(put.cordon->drain ? 1 : 0).Bind(put.cordon->deadline.value).Bind(put.cordon->since.value);
@@ -252,28 +247,25 @@ absl::Status Store::WriteCordon(const PutCordon& put) {
 }
 
 absl::Status Store::WriteNode(const PutNode& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement, Statement::Prepare(db_.get(), put.forgotten ? "DELETE FROM nodes WHERE name=?"
-                                                                                         : "INSERT OR REPLACE INTO nodes VALUES(?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.forgotten ? "DELETE FROM nodes WHERE name=?"
+                                                                           : "INSERT OR REPLACE INTO nodes VALUES(?)"));
   return statement.Bind(put.node.value).Run();
 }
 
 absl::Status Store::WriteQueue(const PutQueue& put) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO queues VALUES(?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO queues VALUES(?, ?, ?, ?)"));
   return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
 }
 
 absl::Status Store::WriteTrace(const InsertTrace& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO traces VALUES(?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO traces VALUES(?, ?)"));
   return statement.Bind(insert.job.value).BindBlob(Encode(insert.trace).SerializeAsString()).Run();
 }
 
 absl::Status Store::Delete(const DeleteJob& job) {
   for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
                             "jobs WHERE id"}) {
-    LYNX_ASSIGN_OR_RETURN(Statement statement,
-                          Statement::Prepare(db_.get(), absl::StrCat("DELETE FROM ", where, "=?")));
+    LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("DELETE FROM ", where, "=?")));
     LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
   }
   return absl::OkStatus();
@@ -281,11 +273,9 @@ absl::Status Store::Delete(const DeleteJob& job) {
 
 absl::Status Store::WriteNew(const InsertJob& insert) {
   const JobRecord& job = insert.job;
-  LYNX_ASSIGN_OR_RETURN(
-      Statement statement,
-      Statement::Prepare(db_.get(), absl::StrCat("INSERT INTO jobs(", kJobColumns,
-                                                 ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
-                                                 "0, '', 0, '', -1, '', x'')")));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("INSERT INTO jobs(", kJobColumns,
+                                                                       ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
+                                                                       "0, '', 0, '', -1, '', x'')")));
   LYNX_RETURN_IF_ERROR(statement.Bind(job.id.value)
                            .Bind(job.submission)
                            .Bind(job.idempotency_key)
@@ -297,13 +287,10 @@ absl::Status Store::WriteNew(const InsertJob& insert) {
 }
 
 absl::Status Store::WriteRecord(const JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(
-      Statement statement,
-      Statement::Prepare(db_.get(),
-                         "UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
-                         "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
-                         "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
-                         "figures=? WHERE id=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
+                                                       "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
+                                                       "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
+                                                       "figures=? WHERE id=?"));
   LYNX_RETURN_IF_ERROR(statement.Bind(std::string(JobStateName(job.state)))
                            .Bind(job.reason)
                            .Bind(job.started.value)
@@ -328,10 +315,9 @@ absl::Status Store::WriteRecord(const JobRecord& job) {
 }
 
 absl::Status Store::WriteRanks(const JobRecord& job) {
-  LYNX_ASSIGN_OR_RETURN(Statement clear, Statement::Prepare(db_.get(), "DELETE FROM ranks WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement clear, kept_.Get("DELETE FROM ranks WHERE job_id=?"));
   LYNX_RETURN_IF_ERROR(clear.Bind(job.id.value).Run());
-  LYNX_ASSIGN_OR_RETURN(Statement insert,
-                        Statement::Prepare(db_.get(), "INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement insert, kept_.Get("INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRecord& rank = job.ranks[r];
     LYNX_RETURN_IF_ERROR(insert.Bind(job.id.value)
@@ -349,8 +335,7 @@ absl::Status Store::WriteRanks(const JobRecord& job) {
 }
 
 absl::Status Store::WriteEvent(const InsertEvent& insert) {
-  LYNX_ASSIGN_OR_RETURN(Statement statement,
-                        Statement::Prepare(db_.get(), "INSERT INTO events VALUES(?, ?, ?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT INTO events VALUES(?, ?, ?, ?, ?, ?)"));
   LYNX_RETURN_IF_ERROR(statement.Bind(insert.job.value)
                            .Bind(insert.event.sequence)
                            .Bind(insert.event.time.value)
@@ -358,8 +343,7 @@ absl::Status Store::WriteEvent(const InsertEvent& insert) {
                            .Bind(insert.event.kind)
                            .Bind(insert.event.reason)
                            .Run());
-  LYNX_ASSIGN_OR_RETURN(Statement trim,
-                        Statement::Prepare(db_.get(), "DELETE FROM events WHERE job_id=? AND sequence<=?"));
+  LYNX_ASSIGN_OR_RETURN(Statement trim, kept_.Get("DELETE FROM events WHERE job_id=? AND sequence<=?"));
   return trim.Bind(insert.job.value).Bind(insert.event.sequence - kEventsPerJob).Run();
 }
 

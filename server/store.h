@@ -68,7 +68,7 @@ class Store {
   void LimitPages(int64_t pages);
 
  private:
-  Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)) {}
+  Store(std::string path, SqliteHandle db) : path_(std::move(path)), db_(std::move(db)), kept_(db_.get()) {}
 
   absl::Status Prepare();
   absl::Status CheckIntegrity();
@@ -97,6 +97,7 @@ class Store {
 
   const std::string path_;
   SqliteHandle db_;
+  KeptStatements kept_;  // those that write
   bool log_has_remains_ = false;  // of a commit that failed
 };
 

@@ -15,7 +15,7 @@ constexpr int64_t kKeptChanges = 1'000'000;
 }  // namespace
 
 absl::Status Store::WriteAccess(const AccessChange& change) {
-  const auto prepare = [&](const char* sql) { return Statement::Prepare(db_.get(), sql); };
+  const auto prepare = [&](const char* sql) { return kept_.Get(sql); };
   if (const auto* user = std::get_if<User>(&change)) {
     LYNX_ASSIGN_OR_RETURN(Statement put, prepare("INSERT OR REPLACE INTO users VALUES(?, ?, ?)"));
     return put.Bind(user->name).Bind(std::string(RoleName(user->role))).Bind(user->created.value).Run();
@@ -51,10 +51,8 @@ absl::Status Store::WriteAccess(const AccessChange& change) {
 }
 
 absl::Status Store::WriteAudit(const AuditRecord& record) {
-  LYNX_ASSIGN_OR_RETURN(Statement insert,
-                        Statement::Prepare(db_.get(),
-                                           "INSERT INTO audit(time_ns, who, origin, what, target, outcome, detail, refused) "
-                                           "VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
+  LYNX_ASSIGN_OR_RETURN(Statement insert, kept_.Get("INSERT INTO audit(time_ns, who, origin, what, target, outcome, detail, refused) "
+                                                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
   LYNX_RETURN_IF_ERROR(insert.Bind(record.time.value)
                            .Bind(record.who)
                            .Bind(record.from)
@@ -64,11 +62,9 @@ absl::Status Store::WriteAudit(const AuditRecord& record) {
                            .Bind(record.detail)
                            .Bind(record.refused ? 1 : 0)
                            .Run());
-  LYNX_ASSIGN_OR_RETURN(Statement trim,
-                        Statement::Prepare(db_.get(), record.refused
-                                                          ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
-                                                            "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
-                                                          : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?"));
+  LYNX_ASSIGN_OR_RETURN(Statement trim, kept_.Get(record.refused ? "DELETE FROM audit WHERE refused=1 AND sequence <= (SELECT sequence FROM "
+                                                                   "audit WHERE refused=1 ORDER BY sequence DESC LIMIT 1 OFFSET ?)"
+                                                                 : "DELETE FROM audit WHERE sequence <= (SELECT max(sequence) FROM audit) - ?"));
   return trim.Bind(record.refused ? kKeptRefusals : kKeptChanges).Run();
 }
 

@@ -25,7 +25,6 @@ namespace lynx::scale {
 namespace {
 
 constexpr size_t kMostValues = 1 << 20;
-constexpr int kGivesWay = 10;
 constexpr std::chrono::milliseconds kEvery{2};
 constexpr int kRarely = 10;  // of those: what takes longer to look at
 
@@ -61,13 +60,13 @@ struct FleetProcess::Shared {
   std::array<char, 4096> ended{};
 };
 
-FleetProcess::FleetProcess(const FleetOptions& options) {
+FleetProcess::FleetProcess(const FleetOptions& options, int nice) {
   void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   LYNX_CHECK(memory != MAP_FAILED);
   shared_ = new (memory) Shared;
   pid_ = ::fork();
   LYNX_CHECK(pid_ >= 0);
-  if (pid_ == 0) Main(options);
+  if (pid_ == 0) Main(options, nice);
 }
 
 FleetProcess::~FleetProcess() {
@@ -76,9 +75,9 @@ FleetProcess::~FleetProcess() {
   ::munmap(shared_, sizeof(Shared));
 }
 
-void FleetProcess::Main(const FleetOptions& options) {
+void FleetProcess::Main(const FleetOptions& options, int nice) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  LYNX_CHECK(::setpriority(PRIO_PROCESS, 0, kGivesWay) == 0);
+  LYNX_CHECK(::setpriority(PRIO_PROCESS, 0, nice) == 0);
   StopWatchingLockOrder();
   Fleet fleet(options);
   for (int64_t i = 0;; ++i) {

@@ -15,8 +15,8 @@ namespace lynx::scale {
 
 class FleetProcess {
  public:
-  // Before anything of gRPC is made in this process, which goes on as two.
-  explicit FleetProcess(const FleetOptions& options);
+  // Before anything of gRPC is made in this process, which goes on as two. `nice`: 0 to 19, how much it gives way.
+  FleetProcess(const FleetOptions& options, int nice);
   ~FleetProcess();
   FleetProcess(const FleetProcess&) = delete;
   FleetProcess& operator=(const FleetProcess&) = delete;
@@ -33,7 +33,7 @@ class FleetProcess {
 
  private:
   struct Shared;
-  [[noreturn]] void Main(const FleetOptions& options);
+  [[noreturn]] void Main(const FleetOptions& options, int nice);
 
   Shared* shared_;
   pid_t pid_ = 0;

@@ -1,7 +1,7 @@
 // One lynx-server, thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are acknowledged,
 // how long a gang takes to be told, and how soon all is back after a kill -9.
 //
-//   scale_bench [--nodes 10000] [--devices 1] [--seconds 60] [--rate 200] [--gang 1024] [--gangs 5]
+//   scale_bench [--nodes 10000] [--devices 1] [--seconds 60] [--rate 200] [--gang 1024] [--gangs 5] [--nice 5]
 //
 // The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process shares the
 // machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
@@ -39,7 +39,7 @@ namespace {
 using std::chrono::steady_clock;
 
 struct Arguments {
-  int nodes = 10'000, devices = 1, seconds = 60, gang = 1024, gangs = 5;
+  int nodes = 10'000, devices = 1, seconds = 60, gang = 1024, gangs = 5, nice = 5;
   double rate = 200;
 };
 
@@ -116,7 +116,7 @@ class Bench {
  public:
   explicit Bench(const Arguments& arguments)
       : arguments_(arguments),
-        fleet_({.server = server_.address(), .nodes = arguments.nodes, .devices = arguments.devices}),
+        fleet_({.server = server_.address(), .nodes = arguments.nodes, .devices = arguments.devices}, arguments.nice),
         stub_(v1::Jobs::NewStub(grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials()))) {}
 
   void Run() {
@@ -314,6 +314,7 @@ int main(int argc, char** argv) {
   app.add_option("--rate", arguments.rate, "submissions a second");
   app.add_option("--gang", arguments.gang, "ranks of a large job");
   app.add_option("--gangs", arguments.gangs, "how many, one after another");
+  app.add_option("--nice", arguments.nice, "how far the nodes' process gives way; where others need the machine, too, 0, or it never has its turn");
   CLI11_PARSE(app, argc, argv);
   lynx::StopWatchingLockOrder();
   rlimit files{};

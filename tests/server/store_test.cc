@@ -131,6 +131,25 @@ TEST_F(StoreTest, ABatchIsAllOrNothing) {
   EXPECT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok()) << "the failed batch left nothing behind";
 }
 
+// Statements are kept for the next time: that must not take anything from a time when it was in vain.
+TEST_F(StoreTest, WhatFailsLeavesNothingForTheNext) {
+  const std::unique_ptr<Store> store = Open();
+  JobRecord long_named = MakeJob(1);
+  long_named.reason = std::string(5000, 'x');
+  long_named.ranks.push_back({.where = {NodeId("n0"), 0}, .device_uuid = "GPU-0", .host = "10.0.0.1", .port = 4000});
+  ASSERT_TRUE(store->Commit({InsertJob{long_named}}).ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(store->Commit({InsertJob{MakeJob(2)}, InsertJob{long_named}}).ok()) << "it is there already";
+  }
+  ASSERT_TRUE(store->Commit({InsertJob{MakeJob(2)}}).ok());
+  const absl::StatusOr<std::vector<Store::StoredJob>> jobs = store->LoadJobs();
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->size(), 2u);
+  EXPECT_EQ((*jobs)[0].record.ranks, long_named.ranks);
+  EXPECT_EQ((*jobs)[1].record.reason, MakeJob(2).reason);
+  EXPECT_TRUE((*jobs)[1].record.ranks.empty());
+}
+
 TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   const std::unique_ptr<Store> store = Open();
   JobRecord job = MakeJob(1);
