@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "proto/bounds.h"
 #include "server/messages.h"
 #include "server/retry_later.h"
@@ -97,6 +98,8 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   const bool posted = core_.loop().Run([this, reactor, response] {
     for (const NodeView& node : core_.controller().Nodes()) *response->add_nodes() = Encode(node);
+    response->set_server_version(kVersion);
+    response->set_server_time_unix_ns(core_.clock().Wall().value);
     reactor->Finish(grpc::Status::OK);
   });
   if (!posted) reactor->Finish(ToGrpc(Overloaded()));

@@ -249,6 +249,8 @@ NodeView Controller::ViewOf(const NodeId& name) const {
   view.worker_attached = node.worker_attached();
   view.devices = node.agent.devices;
   view.network_domain = node.agent.network_domain;
+  view.agent_version = node.agent.version;
+  view.worker_version = node.worker_version;
   view.last_seen = node.seen;
   view.profile = node.agent.profile;
   view.conditions = node.agent.conditions;

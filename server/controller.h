@@ -258,6 +258,7 @@ class Controller {
     Attachment agent_link, worker_link;
     AgentState agent;          // the last report
     std::string address;       // of the worker, for peers
+    std::string worker_version;
     std::set<JobId> jobs;      // that have ranks of a live generation here
     std::map<RankKey, RankObservation> ranks;  // of the last report
     std::set<JobId> copies;    // of whose states it keeps copies in memory; of the last report

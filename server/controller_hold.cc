@@ -125,6 +125,7 @@ void Controller::CheckWishes(Job& job) {
     return AskToGiveWay(job, StopKind::kTimeLimit, "time-limit",
                         absl::StrCat("its time limit of ", FormatDuration(limit), " is over"));
   }
+  if (record.cancel_requested) return AskToGiveWay(job, StopKind::kLeave, "leaving", "cancelled on request");
   if (record.held) return AskToGiveWay(job, StopKind::kPreempt, "held", "is held");
   for (const RankRecord& rank : record.ranks) {
     const auto cordon = cordons_.find(rank.where.node);

@@ -113,13 +113,18 @@ void Controller::OnCancel(const CancelRequested& event) {
     return;
   }
   effects_.push_back(Reply{event.request, absl::OkStatus(), event.job});
-  if (IsFinal(job->record.state) || job->record.cancel_requested) return;
+  const bool asked = job->record.cancel_requested;  // if to write a checkpoint first, it may be ended at once now
+  if (IsFinal(job->record.state) || (asked && (event.checkpoint || job->record.stop == StopKind::kCancel))) return;
   job->record.cancel_requested = true;
   const std::string reason = event.reason.empty() ? "cancelled on request" : absl::StrCat("cancelled: ", event.reason);
   if (job->record.state == JobState::kQueued || job->record.state == JobState::kPlanning) {
     EndPlanning(*job);
     EndJob(*job, JobState::kCancelled, "cancelled", reason);
     return;
+  }
+  if (!IsStopping(*job) && event.checkpoint) {
+    const Nanos deadline = event.grace > Nanos(0) ? now_ + event.grace : Nanos(0);
+    return AskToGiveWay(*job, StopKind::kLeave, "leaving", reason, deadline);
   }
   if (!IsStopping(*job)) {
     BeginStop(*job, StopKind::kCancel, "", reason);

@@ -82,6 +82,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   node->seen = wall_;
   node->seen_monotonic = now_;
   node->address = state.address;
+  node->worker_version = state.version;
   node->heard = true;
   node->lost = false;
   TakeWitness(*node, state);
@@ -97,7 +98,7 @@ void Controller::OnWorkerReported(const WorkerReported& event) {
   }
   node->ranks = std::move(ranks);
   for (const RankLogLines& lines : state.logs) {
-    if (jobs_.contains(lines.key.job)) logs_.Add(lines);
+    if (jobs_.contains(lines.key.job)) logs_.Add(lines, wall_);
   }
 
   for (const RankMessage& message : state.messages) {

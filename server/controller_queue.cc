@@ -327,7 +327,8 @@ std::optional<Expectation> Controller::Expect(const Job& job, Line& line) {
     const Job& other = jobs_.at(id);
     if (KindOf(other) != kind) continue;
     const StopKind stop = other.record.stop;
-    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit;
+    const bool leaves = stop == StopKind::kCancel || stop == StopKind::kPreempt || stop == StopKind::kMove || stop == StopKind::kTimeLimit ||
+                        stop == StopKind::kLeave;
     std::set<DeviceRef> own;
     for (const RankRecord& rank : other.record.ranks) own.insert(rank.where);
     Release release{.devices = {own.begin(), own.end()}}, planned{.at = now_ + kUnknown};

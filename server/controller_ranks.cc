@@ -300,7 +300,8 @@ bool Controller::RankGone(const Job& job, int32_t rank) const {
   const Node& node = found->second;
   if (node.lost) return true;
   if (Makes(Mistake::kStartBesideOldRanks) && job.stopping_since != Nanos(0) && now_ > job.stopping_since) return true;
-  const bool next_begins = job.record.stop != StopKind::kCancel && job.record.stop != StopKind::kTimeLimit;  // whose fence keeps out what is left of this one
+  const StopKind stop = job.record.stop;
+  const bool next_begins = stop != StopKind::kCancel && stop != StopKind::kTimeLimit && stop != StopKind::kLeave;  // whose fence keeps out what is left of this one
   const bool stops = next_begins && job.stopping_since != Nanos(0);
   const auto ended = [&](const Node& at, int32_t r) {
     if (!at.heard) return false;
@@ -369,18 +370,17 @@ void Controller::CheckStopped(Job& job) {
 
 void Controller::EndGeneration(Job& job) {
   JobRecord& record = job.record;
-  if (record.stop == StopKind::kCancel) {
-    EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
-    return;
+  if (record.stop == StopKind::kCancel) return EndJob(job, JobState::kCancelled, "cancelled", record.stop_reason);
+  const std::string with_checkpoint =
+      absl::StrCat(record.stop_reason, record.checkpoint_step < 0
+                                           ? "; it wrote no checkpoint"
+                                           : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
+                                                          record.checkpoint_path, ", from which another job can go on (checkpoint.from)"));
+  // Also where a rank failed, or the job gave way to something else, after it was cancelled.
+  if (record.cancel_requested) {
+    return EndJob(job, JobState::kCancelled, "cancelled", absl::StrCat(record.stop == StopKind::kLeave ? "" : "cancelled; ", with_checkpoint));
   }
-  if (record.stop == StopKind::kTimeLimit) {
-    EndJob(job, JobState::kFailed, "failed",
-           absl::StrCat(record.stop_reason, record.checkpoint_step < 0
-                                                ? "; it wrote no checkpoint"
-                                                : absl::StrCat("; its newest checkpoint, of step ", record.checkpoint_step, ", is ",
-                                                               record.checkpoint_path, ", from which another job can go on (checkpoint.from)")));
-    return;
-  }
+  if (record.stop == StopKind::kTimeLimit) return EndJob(job, JobState::kFailed, "failed", with_checkpoint);
   if (record.stop == StopKind::kReplan) return ChangePlan(job);
   if (record.stop == StopKind::kMove) return StartAgain(job, "moving", record.stop_reason);
   if (record.stop == StopKind::kPreempt) {
@@ -395,6 +395,7 @@ void Controller::EndFailed(Job& job) {
   JobRecord& record = job.record;
   int32_t rank = 0;
   const LiveRank* culprit = Culprit(job, rank);
+  if (culprit != nullptr) logs_.NoteFailure({record.id, record.generation, rank});
   const std::string reason = culprit != nullptr ? FailureText(job, rank) : record.stop_reason;
   const bool out_of_memory = culprit != nullptr && culprit->cause == FaultCause::kMemory;
   const bool fruitless = !out_of_memory && record.generation > Generation(1) && record.best_steps <= record.base_steps;

@@ -215,7 +215,7 @@ void Controller::OnYieldDeadline(Job& job) {
   const StopKind stop = job.record.stop;
   if (!GivesWay(stop)) return;
   const bool any = std::any_of(job.ranks.begin(), job.ranks.end(), [](const LiveRank& r) { return r.gave_way; });
-  if (any || stop == StopKind::kTimeLimit || (stop == StopKind::kMove && IsPastDeadline(job))) return ForceOut(job);
+  if (any || stop == StopKind::kTimeLimit || stop == StopKind::kLeave || (stop == StopKind::kMove && IsPastDeadline(job))) return ForceOut(job);
   TakeYieldBack(job);
 }
 

@@ -23,7 +23,7 @@ constexpr Nanos kCensusEvery{1'000'000'000};
 static_assert(kMostProgramText.value <= kMaxMessageBytes * 3 / 4, "a desired state holds more than programs");
 
 ServerCore::ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), store_(std::move(store)), controller_(options_.controller),
+    : options_(std::move(options)), clock_(clock), store_(std::move(store)), curves_(*store_), controller_(options_.controller),
       refusals_(kRefusalRate, clock.Monotonic()) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Start(CoreOptions options, std::unique_ptr<Store> store,
@@ -62,7 +62,10 @@ void ServerCore::Stop() {
   const absl::Status stopping = absl::UnavailableError("the server is stopping");
   if (pool_ != nullptr) pool_->Stop();
   if (loop_ != nullptr) {
-    loop_->RunAlways([this, stopping] { watchers_.CloseAll(stopping); });
+    loop_->RunAlways([this, stopping] {
+      watchers_.CloseAll(stopping);
+      curves_.WriteAll();
+    });
     loop_->Stop();
   }
   for (const auto& agent : agents_.All()) agent->Close(stopping);
@@ -152,9 +155,15 @@ void ServerCore::Carry(Effect& effect) {
   } else if (auto* reply = std::get_if<Reply>(&effect)) {
     Complete(*reply);
   } else if (auto* evaluation = std::get_if<EvaluationRecorded>(&effect)) {
-    if (const JobRecord* job = controller_.Find(evaluation->job)) metrics_.jobs().Evaluated(*evaluation, *job);
+    const JobRecord* const job = controller_.Find(evaluation->job);
+    if (job == nullptr) return;
+    metrics_.jobs().Evaluated(*evaluation, *job);
+    curves_.Evaluated(*job, *evaluation);
   } else if (auto* step = std::get_if<StepRecorded>(&effect)) {
-    if (const JobRecord* job = controller_.Find(step->job)) metrics_.Step(*step, *job, controller_.DevicesHeld(job->id), clock_.Wall());
+    const JobRecord* const job = controller_.Find(step->job);
+    if (job == nullptr) return;
+    metrics_.Step(*step, *job, controller_.DevicesHeld(job->id), clock_.Wall());
+    curves_.Step(*job, *step, clock_.Wall());
   }
 }
 
@@ -201,6 +210,7 @@ void ServerCore::OnTick() {
   }
   metrics_.SetQueue(loop_->QueueLength());
   metrics_.Prune(clock_.Monotonic());
+  curves_.Write(clock_.Monotonic(), [this](const JobId& id) { return controller_.Find(id); });
   watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
   });

@@ -1,7 +1,7 @@
 // ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
 // the streams that desired states go to, and the replies that RPCs wait for.
 //
-// Owner thread: store(), controller(), and all that the loop runs. The rest is thread-safe.
+// Owner thread: store(), controller(), curves(), and all that the loop runs. The rest is thread-safe.
 #ifndef LYNX_SERVER_CORE_H_
 #define LYNX_SERVER_CORE_H_
 
@@ -18,6 +18,7 @@
 #include "proto/convert.h"
 #include "server/connection_key.h"
 #include "server/controller.h"
+#include "server/curve_book.h"
 #include "server/event_loop.h"
 #include "server/health.h"
 #include "server/metrics.h"
@@ -55,6 +56,7 @@ class ServerCore {
   Controller& controller() { return controller_; }
   Store& store() { return *store_; }
   Watchers& watchers() { return watchers_; }
+  CurveBook& curves() { return curves_; }
   const Clock& clock() const { return clock_; }
   const std::shared_ptr<prometheus::Registry>& registry() const { return metrics_.registry(); }
 
@@ -93,6 +95,7 @@ class ServerCore {
   const CoreOptions options_;
   const Clock& clock_;
   std::unique_ptr<Store> store_;
+  CurveBook curves_;
   Controller controller_;
   Nanos next_census_;  // monotonic
   ServerMetrics metrics_;

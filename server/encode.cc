@@ -234,6 +234,8 @@ v1::Node Encode(const NodeView& node) {
     to.set_detail(device.detail);
   }
   m.set_network_domain(node.network_domain);
+  m.set_agent_version(node.agent_version);
+  m.set_worker_version(node.worker_version);
   m.set_devices_used(node.devices_used);
   m.set_last_seen_unix_ns(node.last_seen.value);
   if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile);
@@ -273,7 +275,40 @@ v1::LogLine Encode(const LogLine& line) {
   m.set_rank(line.rank);
   m.set_generation(line.generation.value);
   m.set_text(line.text);
+  m.set_sequence(line.sequence);
   return m;
+}
+
+v1::JobCurves Encode(const JobCurves& curves) {
+  v1::JobCurves m;
+  for (const StepPoint& point : curves.steps()) {
+    v1::StepPoint& to = *m.add_steps();
+    to.set_generation(point.generation.value);
+    to.set_first_step(point.first_step);
+    to.set_steps(point.steps);
+    to.set_time_unix_ns(point.time.value);
+    to.set_loss(point.loss);
+    to.set_tokens_per_second(point.tokens_per_second);
+    to.set_step_ns(point.step.value);
+  }
+  for (const EvaluationPoint& point : curves.evaluations()) {
+    v1::EvaluationPoint& to = *m.add_evaluations();
+    to.set_steps_done(point.steps_done);
+    to.set_loss(point.loss);
+  }
+  return m;
+}
+
+JobCurves Decode(const v1::JobCurves& message) {
+  std::vector<StepPoint> steps;
+  for (const v1::StepPoint& point : message.steps()) {
+    steps.push_back({.generation = Generation(point.generation()), .first_step = point.first_step(), .steps = point.steps(),
+                     .time = Nanos(point.time_unix_ns()), .loss = point.loss(), .tokens_per_second = point.tokens_per_second(),
+                     .step = Nanos(point.step_ns())});
+  }
+  std::vector<EvaluationPoint> evaluations;
+  for (const v1::EvaluationPoint& point : message.evaluations()) evaluations.push_back({point.steps_done(), point.loss()});
+  return JobCurves(std::move(steps), std::move(evaluations));
 }
 
 v1::StepTrace Encode(const StepTrace& trace) {

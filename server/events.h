@@ -42,6 +42,8 @@ struct CancelRequested {
   int64_t request = 0;
   JobId job;
   std::string reason;
+  bool checkpoint = false;  // ranks that train write one first
+  Nanos grace;              // they are ended without one after this; 0: after the usual time to give way
 };
 struct HoldRequested {
   int64_t request = 0;

@@ -85,8 +85,8 @@ struct StepTrace {
 
 // Why the ranks of the current generation are being stopped; kNone: they are not. From kReplan on they give way, after a step and
 // with a checkpoint of it: to another plan; to another job, or because the job is held; to work on their node; because the job's
-// time is over. Kept as a number in stores: append only.
-enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit };
+// time is over; because it is cancelled, with a checkpoint. Kept as a number in stores: append only.
+enum class StopKind : uint8_t { kNone, kRestart, kCancel, kReplan, kPreempt, kMove, kTimeLimit, kLeave };
 constexpr bool GivesWay(StopKind kind) { return kind >= StopKind::kReplan; }
 
 // Why a job waits. `kind` as in proto/lynx/v1/jobs.proto.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -22,6 +23,7 @@ constexpr int32_t kDefaultList = 100;
 constexpr int32_t kMostList = 1000;
 constexpr int32_t kDefaultLines = 100;
 constexpr int32_t kMostLines = 1000;
+constexpr int64_t kMostGenerations = int64_t{1} << 40;
 constexpr size_t kLongestKey = 128;
 constexpr size_t kLongestReason = 512;
 constexpr size_t kLongestSpec = 4 << 20;  // with a schedule of its own
@@ -153,6 +155,10 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobRe
   const PlanPrograms programs = request.include_programs() ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut;
   LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, programs));
   *response.mutable_job() = Encode(job, plan.get(), programs);
+  if (request.include_curves()) {
+    LYNX_ASSIGN_OR_RETURN(const JobCurves curves, core_.curves().Of(id));
+    *response.mutable_curves() = Encode(curves);
+  }
   if (!request.include_events()) return absl::OkStatus();
   LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents));
   for (const JobEvent& event : events) *response.mutable_job()->add_events() = Encode(event);
@@ -213,8 +219,22 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
 }
 
 grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response) {
-  return ChangeJob(call, request->job_id(), request->reason(), response,
-                   [reason = request->reason()](int64_t id, const JobId& job) { return CancelRequested{id, job, reason}; });
+  absl::Status checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
+  if (checked.ok() && request->grace_ns() > 0 && !request->checkpoint()) {
+    checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a cancellation with a checkpoint");
+  }
+  if (!checked.ok()) {
+    grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+    reactor->Finish(ToGrpc(checked));
+    return reactor;
+  }
+  const CancelRequested wanted{.reason = request->reason(), .checkpoint = request->checkpoint(), .grace = Nanos(request->grace_ns())};
+  return ChangeJob(call, request->job_id(), request->reason(), response, [wanted](int64_t id, const JobId& job) {
+    CancelRequested event = wanted;
+    event.request = id;
+    event.job = job;
+    return event;
+  });
 }
 
 grpc::ServerUnaryReactor* JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request,
@@ -295,11 +315,18 @@ grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLo
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
     LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMostLines));
+    LYNX_RETURN_IF_ERROR(CheckRange("generation", request->generation(), 0, kMostGenerations));
+    LYNX_RETURN_IF_ERROR(CheckRange("after", request->after(), 0, std::numeric_limits<int64_t>::max()));
     LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
-    const int32_t lines = request->lines() == 0 ? kDefaultLines : request->lines();
-    for (const LogLine& line : core_.controller().logs().Last(job, request->rank(), static_cast<size_t>(lines))) {
-      *response->add_lines() = Encode(line);
+    const RankLogs& logs = core_.controller().logs();
+    const LogQuery query{.rank = request->rank(), .generation = Generation(request->generation()), .after = request->after(),
+                         .limit = static_cast<size_t>(request->lines() == 0 ? kDefaultLines : request->lines())};
+    for (const LogLine& line : logs.Last(job, query)) *response->add_lines() = Encode(line);
+    if (const std::optional<FailedRank> failure = logs.FirstFailure(job); failure.has_value()) {
+      response->mutable_first_failure()->set_rank(failure->rank);
+      response->mutable_first_failure()->set_generation(failure->generation.value);
     }
+    response->set_state(Encode(core_.controller().Find(job)->state));
     return absl::OkStatus();
   });
 }

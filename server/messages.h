@@ -14,6 +14,7 @@
 #include "server/connection_key.h"
 #include "server/controller.h"
 #include "server/job.h"
+#include "server/job_curves.h"
 #include "server/node_state.h"
 #include "server/rank_logs.h"
 
@@ -28,6 +29,8 @@ v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat, const Connecti
 v1::WorkerDesired Encode(const LeaseRenewal& renewal);
 
 v1::JobState Encode(JobState state);
+v1::JobCurves Encode(const JobCurves& curves);
+JobCurves Decode(const v1::JobCurves& message);
 absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path);
 v1::JobEvent Encode(const JobEvent& event);
 // Without events. `plan` may be null.

@@ -225,6 +225,7 @@ struct NodeView {
   std::vector<JobId> jobs;
   std::vector<NodeCondition> conditions;
   std::optional<Cordon> cordon;
+  std::string agent_version, worker_version;  // of the last reports
 };
 
 }  // namespace lynx

@@ -15,16 +15,30 @@ std::string Cut(const std::string& text, size_t limit) {
 
 }  // namespace
 
-void RankLogs::Add(const RankLogLines& lines) {
+void RankLogs::Add(const RankLogLines& lines, Nanos wall) {
   if (lines.lines.empty()) return;
   JobLogs& job = jobs_[lines.key.job];
-  job.touched = ++clock_;
   std::deque<LogLine>& rank = job.ranks[lines.key.rank];
   for (const std::string& text : lines.lines) {
-    rank.push_back({lines.key.rank, lines.key.generation, Cut(text, kLineBytes)});
+    last_sequence_ = std::max(last_sequence_ + 1, wall.value);
+    rank.push_back({lines.key.rank, lines.key.generation, Cut(text, kLineBytes), last_sequence_});
     if (rank.size() > kLinesPerRank) rank.pop_front();
   }
+  job.touched = last_sequence_;
   if (jobs_.size() > kJobs) ForgetOldest();
+}
+
+void RankLogs::NoteFailure(const RankKey& key) {
+  JobLogs& job = jobs_[key.job];
+  if (job.failure.has_value() && job.failure->generation >= key.generation) return;
+  job.failure = {key.rank, key.generation};
+  job.touched = ++last_sequence_;
+  if (jobs_.size() > kJobs) ForgetOldest();
+}
+
+std::optional<FailedRank> RankLogs::FirstFailure(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? std::nullopt : found->second.failure;
 }
 
 void RankLogs::ForgetOldest() {
@@ -34,24 +48,24 @@ void RankLogs::ForgetOldest() {
   jobs_.erase(oldest);
 }
 
-std::vector<LogLine> RankLogs::Last(const JobId& job, int32_t rank, size_t limit) const {
+std::vector<LogLine> RankLogs::Last(const JobId& job, const LogQuery& query) const {
   std::vector<LogLine> lines;
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return lines;
   for (const auto& [number, log] : found->second.ranks) {
-    if (rank >= 0 && number != rank) continue;
-    const size_t count = std::min(limit, log.size());
-    lines.insert(lines.end(), log.end() - static_cast<std::ptrdiff_t>(count), log.end());
+    if (query.rank >= 0 && number != query.rank) continue;
+    const size_t before = lines.size();
+    for (auto line = log.rbegin(); line != log.rend() && lines.size() - before < query.limit && line->sequence > query.after; ++line) {
+      if (query.generation == Generation() || line->generation == query.generation) lines.push_back(*line);
+    }
+    std::reverse(lines.begin() + static_cast<std::ptrdiff_t>(before), lines.end());
   }
   return lines;
 }
 
 std::vector<std::string> RankLogs::LastOf(const RankKey& key, size_t limit) const {
   std::vector<std::string> lines;
-  for (const LogLine& line : Last(key.job, key.rank, kLinesPerRank)) {
-    if (line.generation == key.generation) lines.push_back(line.text);
-  }
-  if (lines.size() > limit) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(limit));
+  for (const LogLine& line : Last(key.job, {.rank = key.rank, .generation = key.generation, .limit = limit})) lines.push_back(line.text);
   return lines;
 }
 

@@ -64,6 +64,7 @@ constexpr const char* kMigrations[] = {
     "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
     "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
     "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE curves(job_id TEXT PRIMARY KEY, curves BLOB NOT NULL) WITHOUT ROWID",
 };
 static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
 
@@ -263,7 +264,7 @@ absl::Status Store::WriteTrace(const InsertTrace& insert) {
 }
 
 absl::Status Store::Delete(const DeleteJob& job) {
-  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
+  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "curves WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
                             "jobs WHERE id"}) {
     LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("DELETE FROM ", where, "=?")));
     LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
@@ -391,7 +392,7 @@ absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
   job.best_steps = row.Int(14);
   job.base_steps = row.Int(15);
   job.resume_step = row.Int(16);
-  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kTimeLimit)) return damaged("its stop is unknown");
+  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kLeave)) return damaged("its stop is unknown");
   job.stop = static_cast<StopKind>(row.Int(17));
   job.stop_reason = row.Text(18);
   job.cancel_requested = row.Int(19) != 0;
@@ -504,6 +505,27 @@ absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
   if (!message.ParseFromString(row.Text(0))) {
     return Damaged(absl::StrCat("job ", job.value, ": its trace is not a message"));
   }
+  return Decode(message);
+}
+
+absl::Status Store::PutCurves(const std::vector<StoredCurves>& jobs) {
+  return Transact([&]() -> absl::Status {
+    for (const StoredCurves& one : jobs) {
+      LYNX_ASSIGN_OR_RETURN(
+          Statement statement,
+          Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO curves SELECT id, ? FROM jobs WHERE id=?"));
+      LYNX_RETURN_IF_ERROR(statement.BindBlob(Encode(*one.curves).SerializeAsString()).Bind(one.job.value).Run());
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT curves FROM curves WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return JobCurves();
+  v1::JobCurves message;
+  if (!message.ParseFromString(row.Text(0))) return Damaged(absl::StrCat("job ", job.value, ": its curves are not a message"));
   return Decode(message);
 }
 

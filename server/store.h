@@ -20,6 +20,7 @@
 #include "server/controller.h"
 #include "server/events.h"
 #include "server/job.h"
+#include "server/job_curves.h"
 #include "server/sqlite.h"
 
 namespace lynx {
@@ -28,11 +29,17 @@ namespace lynx {
 std::string SpecBytes(const JobSpec& spec);
 std::string SpecDigest(const JobSpec& spec);
 
+// Not owned.
+struct StoredCurves {
+  JobId job;
+  const JobCurves* curves = nullptr;
+};
+
 class Store {
  public:
   // 1 had no traces and did not know what plans were made for; 2 knew no cordons and queues, 3 no GPUs' names,
-  // 4 neither people nor nodes' certificates.
-  static constexpr int64_t kSchemaVersion = 6;
+  // 4 neither people nor nodes' certificates, 6 no curves.
+  static constexpr int64_t kSchemaVersion = 7;
   static constexpr int64_t kEventsPerJob = 10'000;  // the newest are kept
 
   // Makes the file if it is not there. FailedPrecondition: another server has it, it was made by a newer version, it is some
@@ -61,6 +68,10 @@ class Store {
   absl::StatusOr<std::shared_ptr<const ClusterTopology>> LoadCluster(const JobId& job);
   // nullopt: none of the job's steps has been traced.
   absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
+  // In place of those before, in one transaction; of jobs that the store does not know, nothing. Errors as Commit's.
+  absl::Status PutCurves(const std::vector<StoredCurves>& jobs);
+  // Empty: none of the job's steps has been done, or an older server knew no curves.
+  absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
   // The newest `limit` with a sequence above `after`, oldest first.
   absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit);
 

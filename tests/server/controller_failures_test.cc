@@ -185,8 +185,11 @@ TEST(ControllerFailuresTest, TheReasonHoldsTheLastLines) {
   cluster.Exit(job, 2, 134);
   EXPECT_EQ(cluster.Record(job).reason,
             "rank 2 on node n1 was killed by signal 6; its last lines: two | three | four");
-  EXPECT_EQ(cluster.controller().logs().Last(job, -1, 2).size(), 2u);
-  EXPECT_EQ(cluster.controller().logs().Last(job, 1, 2).size(), 0u);
+  EXPECT_EQ(cluster.controller().logs().Last(job, {.limit = 2}).size(), 2u);
+  EXPECT_EQ(cluster.controller().logs().Last(job, {.rank = 1, .limit = 2}).size(), 0u);
+  ASSERT_TRUE(cluster.controller().logs().FirstFailure(job).has_value());
+  EXPECT_EQ(cluster.controller().logs().FirstFailure(job)->rank, 2);
+  EXPECT_EQ(cluster.controller().logs().FirstFailure(job)->generation, Generation(1));
 }
 
 TEST(ControllerFailuresTest, AFirstFaultBeforeTrainingFailsAtOnce) {

@@ -129,6 +129,12 @@ class Cluster {
     Settle();
   }
 
+  // With a checkpoint, if its ranks write one within `grace` (0: in the usual time).
+  void Leave(const JobId& id, Nanos grace = Nanos(0)) {
+    Send(CancelRequested{++requests_, id, "enough", true, grace});
+    Settle();
+  }
+
   // ---- nodes ----
   FakeNode& Node(const std::string& name) { return nodes_.at(name); }
   void AddNode(const std::string& name, int devices = 2, DeviceKind kind = DeviceKind::kCpu) {

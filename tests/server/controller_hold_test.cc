@@ -272,6 +272,88 @@ TEST(ControllerHold, ServersThatRestartAskAgain) {
   EXPECT_EQ(cluster.State(job), JobState::kQueued);
 }
 
+TEST(ControllerLeave, ACancelledJobWritesACheckpointFirst) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Leave(job);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kLeave);
+  EXPECT_TRUE(cluster.RankOf(job, 0)->assignment.yield);
+  cluster.Leave(job);
+  cluster.StepAll(job, 6);
+  EXPECT_EQ(cluster.State(job), JobState::kRunning) << "the step is finished";
+  GiveWay(cluster, job, 7);
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("cancelled: enough; its newest checkpoint, of step 7, is /c/step"));
+  EXPECT_THAT(cluster.Kinds(job), HasSubstr("running leaving checkpoint cancelled"));
+}
+
+TEST(ControllerLeave, RanksThatDoNotWriteOneAreEndedAfterTheGrace) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Leave(job, Nanos(10'000'000'000));
+  cluster.Advance(9, 1);
+  EXPECT_EQ(cluster.State(job), JobState::kRunning);
+  cluster.Advance(3, 1);
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("cancelled: enough; it wrote no checkpoint"));
+}
+
+TEST(ControllerLeave, ACallWithoutACheckpointEndsThemAtOnce) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Leave(job);
+  cluster.Cancel(job, "now");
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_EQ(cluster.Record(job).reason, "cancelled: now");
+}
+
+TEST(ControllerLeave, AFailureMeanwhileIsNoRestart) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Leave(job);
+  cluster.Exit(job, 1, 137);
+  cluster.Settle();
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("cancelled; rank 1 on node n0 was killed by signal 9"));
+  EXPECT_EQ(cluster.Record(job).restarts, 0);
+}
+
+TEST(ControllerLeave, OneThatStartsOrGivesWayAlreadyLeaves) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId starting = cluster.Submit(Spec());
+  cluster.MeasureAll();
+  Answer(cluster, kTwo, 10);
+  cluster.Leave(starting);
+  cluster.ReportAll();
+  EXPECT_EQ(cluster.State(starting), JobState::kCancelled) << "it has nothing to keep";
+  const JobId held = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Hold(held);
+  cluster.Leave(held);
+  EXPECT_EQ(cluster.Record(held).stop, StopKind::kLeave);
+  GiveWay(cluster, held, 7);
+  EXPECT_EQ(cluster.State(held), JobState::kCancelled);
+}
+
+TEST(ControllerLeave, ServersThatRestartAskAgain) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = RunSteps(cluster, Spec(), kTwo, 6);
+  cluster.Leave(job);
+  cluster.RestartServer();
+  cluster.AttachAgent("n0");
+  cluster.AttachWorker("n0");
+  cluster.Advance(1);
+  EXPECT_EQ(cluster.Record(job).stop, StopKind::kLeave);
+  cluster.StepAll(job, 6);
+  GiveWay(cluster, job, 7);
+  EXPECT_EQ(cluster.State(job), JobState::kCancelled);
+}
+
 JobSpec WithRules(std::vector<FailureRule> rules) {
   JobSpec spec = Spec();
   spec.on_failure = std::move(rules);

@@ -90,8 +90,8 @@ TEST(StepStatisticsTest, GoesOnFromWhatAnEarlierServerMeasured) {
 TEST(RankLogsTest, KeepsTheLastLines) {
   RankLogs logs;
   const RankKey key{JobId("a"), Generation(1), 0};
-  for (int i = 0; i < 1500; ++i) logs.Add({key, {std::to_string(i)}});
-  const std::vector<LogLine> lines = logs.Last(JobId("a"), -1, 5000);
+  for (int i = 0; i < 1500; ++i) logs.Add({key, {std::to_string(i)}}, Nanos(7));
+  const std::vector<LogLine> lines = logs.Last(JobId("a"), {.limit = 5000});
   ASSERT_EQ(lines.size(), RankLogs::kLinesPerRank);
   EXPECT_EQ(lines.front().text, "500");
   EXPECT_EQ(lines.back().text, "1499");
@@ -103,12 +103,47 @@ TEST(RankLogsTest, LinesAndJobsAreBounded) {
   std::string wide;
   for (int i = 0; i < 3000; ++i) wide += "\xC3\xA4";  // two bytes each
   wide.insert(0, "x");
-  logs.Add({{JobId("first"), Generation(1), 0}, {wide}});
-  const std::string kept = logs.Last(JobId("first"), 0, 1).at(0).text;
+  logs.Add({{JobId("first"), Generation(1), 0}, {wide}}, Nanos(0));
+  const std::string kept = logs.Last(JobId("first"), {.rank = 0, .limit = 1}).at(0).text;
   EXPECT_EQ(kept.size(), RankLogs::kLineBytes - 1) << "no half of a character";
-  for (size_t i = 0; i < RankLogs::kJobs; ++i) logs.Add({{JobId(std::to_string(i)), Generation(1), 0}, {"line"}});
-  EXPECT_TRUE(logs.Last(JobId("first"), -1, 1).empty());
-  EXPECT_FALSE(logs.Last(JobId("0"), -1, 1).empty());
+  for (size_t i = 0; i < RankLogs::kJobs; ++i) logs.Add({{JobId(std::to_string(i)), Generation(1), 0}, {"line"}}, Nanos(0));
+  EXPECT_TRUE(logs.Last(JobId("first"), {.limit = 1}).empty());
+  EXPECT_FALSE(logs.Last(JobId("0"), {.limit = 1}).empty());
+}
+
+TEST(RankLogsTest, ToldByGenerationAndFromASequenceOn) {
+  RankLogs logs;
+  const JobId job("a");
+  logs.Add({{job, Generation(1), 0}, {"one", "two"}}, Nanos(1000));
+  logs.Add({{job, Generation(2), 1}, {"three"}}, Nanos(900));  // a clock that was set back
+  logs.Add({{job, Generation(2), 0}, {"four", "five"}}, Nanos(5000));
+  const auto texts = [&](const LogQuery& query) {
+    std::vector<std::string> all;
+    for (const LogLine& line : logs.Last(job, query)) all.push_back(line.text);
+    return all;
+  };
+  const std::vector<LogLine> all = logs.Last(job, {.limit = 100});
+  EXPECT_EQ(texts({.limit = 100}), (std::vector<std::string>{"one", "two", "four", "five", "three"}));
+  EXPECT_EQ(all.at(0).sequence, 1000);
+  EXPECT_EQ(all.at(4).sequence, 1002) << "larger than all before";
+  EXPECT_EQ(texts({.generation = Generation(2), .limit = 100}), (std::vector<std::string>{"four", "five", "three"}));
+  EXPECT_EQ(texts({.generation = Generation(2), .limit = 1}), (std::vector<std::string>{"five", "three"}));
+  EXPECT_EQ(texts({.generation = Generation(1), .limit = 1}), (std::vector<std::string>{"two"})) << "though others came later";
+  EXPECT_EQ(texts({.after = 1001, .limit = 100}), (std::vector<std::string>{"four", "five", "three"}));
+  EXPECT_EQ(texts({.rank = 1, .after = 1002, .limit = 100}), std::vector<std::string>());
+}
+
+TEST(RankLogsTest, TheFirstFailureOfTheNewestGenerationIsKnown) {
+  RankLogs logs;
+  const JobId job("a");
+  EXPECT_FALSE(logs.FirstFailure(job).has_value());
+  logs.NoteFailure({job, Generation(2), 3});
+  logs.NoteFailure({job, Generation(2), 1});
+  EXPECT_EQ(logs.FirstFailure(job)->rank, 3);
+  logs.NoteFailure({job, Generation(3), 0});
+  EXPECT_EQ(logs.FirstFailure(job)->generation, Generation(3));
+  for (size_t i = 0; i < RankLogs::kJobs; ++i) logs.NoteFailure({JobId(std::to_string(i)), Generation(1), 0});
+  EXPECT_FALSE(logs.FirstFailure(job).has_value()) << "as its lines";
 }
 
 TEST(SlowestProfileTest, TakesTheWorstOfEveryFigure) {

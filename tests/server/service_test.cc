@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/version.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
 #include "planner/plan.h"
@@ -141,6 +142,33 @@ TEST_F(ServiceTest, BadRequestsNameTheField) {
   status = jobs_->ListJobs(&context, list, &listed);
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("limit is 1001"));
+}
+
+TEST_F(ServiceTest, BadCancellationsAndQuestionsForLogsNameTheField) {
+  const auto cancel = [&](bool checkpoint, int64_t grace_ns) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::CancelJobRequest request;
+    request.set_job_id("gpt");
+    request.set_checkpoint(checkpoint);
+    request.set_grace_ns(grace_ns);
+    v1::CancelJobResponse response;
+    return jobs_->CancelJob(&context, request, &response).error_message();
+  };
+  EXPECT_THAT(cancel(false, 5), HasSubstr("grace_ns is 5: is for a cancellation with a checkpoint"));
+  EXPECT_THAT(cancel(true, -1), HasSubstr("grace_ns is -1"));
+  const auto logs = [&](int64_t generation, int64_t after) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::GetLogsRequest request;
+    request.set_job_id("gpt");
+    request.set_generation(generation);
+    request.set_after(after);
+    v1::GetLogsResponse response;
+    return jobs_->GetLogs(&context, request, &response).error_message();
+  };
+  EXPECT_THAT(logs(-1, 0), HasSubstr("generation is -1"));
+  EXPECT_THAT(logs(0, -1), HasSubstr("after is -1"));
 }
 
 TEST_F(ServiceTest, AnUnknownJobIsNotFound) {
@@ -383,10 +411,20 @@ TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {
   ASSERT_TRUE(jobs_->GetLogs(&logs_context, logs_request, &logs).ok());
   ASSERT_EQ(logs.lines_size(), 4) << "a line of each rank";
   EXPECT_EQ(logs.lines(3).text(), "trained on /data/text");
+  EXPECT_EQ(logs.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(logs.has_first_failure());
+  int64_t newest = 0;
+  for (const v1::LogLine& line : logs.lines()) newest = std::max(newest, line.sequence());
+  grpc::ClientContext later_context;
+  logs_request.set_after(newest);
+  ASSERT_TRUE(jobs_->GetLogs(&later_context, logs_request, &logs).ok());
+  EXPECT_EQ(logs.lines_size(), 0);
 
   grpc::ClientContext nodes_context;
   v1::ListNodesResponse nodes;
   ASSERT_TRUE(cluster_->ListNodes(&nodes_context, v1::ListNodesRequest(), &nodes).ok());
+  EXPECT_EQ(nodes.server_version(), kVersion);
+  EXPECT_GT(nodes.server_time_unix_ns(), 0);
   ASSERT_EQ(nodes.nodes_size(), 2);
   EXPECT_EQ(nodes.nodes(0).name(), "n0");
   EXPECT_TRUE(nodes.nodes(0).agent_attached() && nodes.nodes(0).worker_attached());
@@ -456,6 +494,38 @@ TEST_F(ServiceTest, ARestartedServerKnowsItsJobs) {
   v1::SubmitJobResponse again;
   ASSERT_TRUE(Submit(MakeSpec(), "key", &again).ok());
   EXPECT_TRUE(again.existed());
+}
+
+TEST_F(ServiceTest, CurvesOutliveTheServer) {
+  v1::SubmitJobResponse submitted;
+  {
+    FakeNode a(*cluster_, "n0"), b(*cluster_, "n1");
+    ASSERT_TRUE(Submit(MakeSpec("gpt", 4), "key", &submitted).ok());
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::WatchJobRequest request;
+    request.set_job_id(submitted.job().id());
+    const auto reader = jobs_->WatchJob(&context, request);
+    v1::WatchJobResponse response;
+    while (reader->Read(&response)) continue;
+    ASSERT_TRUE(reader->Finish().ok());
+  }
+  const auto losses = [&] {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    v1::GetJobRequest request;
+    request.set_job_id("gpt");
+    request.set_include_curves(true);
+    v1::GetJobResponse response;
+    EXPECT_TRUE(jobs_->GetJob(&context, request, &response).ok());
+    std::vector<double> all;
+    for (const v1::StepPoint& point : response.curves().steps()) all.push_back(point.loss());
+    return all;
+  };
+  EXPECT_EQ(losses(), (std::vector<double>{3, 2, 1}));
+  server_->Stop();
+  StartServer();
+  EXPECT_EQ(losses(), (std::vector<double>{3, 2, 1}));
 }
 
 TEST_F(ServiceTest, StoppingEndsWatchesAndStreams) {

@@ -302,7 +302,7 @@ TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDate) {
     const SqliteHandle db(raw);
     ASSERT_TRUE(Execute(raw, "DROP TABLE traces; ALTER TABLE plans DROP COLUMN cluster; "
                              "ALTER TABLE ranks DROP COLUMN device_uuid; DROP TABLE cordons; DROP TABLE queues; "
-                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; DROP TABLE nodes; "
+                             "DROP TABLE users; DROP TABLE tokens; DROP TABLE join_tokens; DROP TABLE certificates; DROP TABLE audit; DROP TABLE nodes; DROP TABLE curves; "
                              "PRAGMA user_version=1").ok());
   }
   const std::unique_ptr<Store> store = Open();
@@ -321,17 +321,43 @@ TEST_F(StoreTest, NodesAreKnownUntilTheyAreForgotten) {
   EXPECT_EQ(Open()->LoadSettings()->nodes, (std::vector<NodeId>{NodeId("n1"), NodeId("n3")}));
 }
 
+TEST_F(StoreTest, CurvesComeBack) {
+  const JobRecord job = MakeJob(1);
+  JobCurves curves;
+  curves.AddStep(Generation(2), {.step = 4, .loss = std::nan(""), .tokens = 10, .duration = Nanos(1'000'000'000)}, Nanos(9));
+  curves.AddEvaluation(5, 2.5);
+  {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Commit({InsertJob{job}}).ok());
+    EXPECT_TRUE(store->LoadCurves(job.id)->empty());
+    ASSERT_TRUE(store->PutCurves({{job.id, &curves}, {JobId("unknown"), &curves}}).ok());
+    EXPECT_TRUE(store->LoadCurves(JobId("unknown"))->empty()) << "nobody would delete them";
+  }
+  const std::unique_ptr<Store> store = Open();
+  const absl::StatusOr<JobCurves> kept = store->LoadCurves(job.id);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_EQ(kept->steps().size(), 1u);
+  EXPECT_EQ(kept->steps()[0].generation, Generation(2));
+  EXPECT_EQ(kept->steps()[0].first_step, 4);
+  EXPECT_EQ(kept->steps()[0].time, Nanos(9));
+  EXPECT_DOUBLE_EQ(kept->steps()[0].tokens_per_second, 10);
+  EXPECT_TRUE(std::isnan(kept->steps()[0].loss));
+  EXPECT_EQ(kept->evaluations(), curves.evaluations());
+  ASSERT_TRUE(store->Commit({DeleteJob{job.id}}).ok());
+  EXPECT_TRUE(store->LoadCurves(job.id)->empty());
+}
+
 TEST_F(StoreTest, ANewerSchemaIsRefused) {
   { ASSERT_NE(Open(), nullptr); }
   {
     sqlite3* raw = nullptr;
     ASSERT_EQ(sqlite3_open(path_.c_str(), &raw), SQLITE_OK);
     const SqliteHandle db(raw);
-    ASSERT_TRUE(Execute(raw, "PRAGMA user_version=7").ok());
+    ASSERT_TRUE(Execute(raw, "PRAGMA user_version=8").ok());
   }
   const absl::Status status = Store::Open(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has schema 7, made by a newer lynx-server"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has schema 8, made by a newer lynx-server"));
 }
 
 TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {
