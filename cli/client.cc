@@ -132,9 +132,12 @@ absl::StatusOr<v1::SubmitJobResponse> Client::Submit(const v1::SubmitJobRequest&
       [&](auto... a) { return jobs_->SubmitJob(a...); }, request);
 }
 
+absl::StatusOr<v1::GetJobResponse> Client::GetAll(const v1::GetJobRequest& request) {
+  return Call<v1::GetJobRequest, v1::GetJobResponse>([&](auto... a) { return jobs_->GetJob(a...); }, request);
+}
+
 absl::StatusOr<v1::Job> Client::Get(const v1::GetJobRequest& request) {
-  auto response = Call<v1::GetJobRequest, v1::GetJobResponse>(
-      [&](auto... a) { return jobs_->GetJob(a...); }, request);
+  auto response = GetAll(request);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_job());
 }

@@ -43,6 +43,7 @@ class Client {
 
   absl::StatusOr<v1::SubmitJobResponse> Submit(const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
+  absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what stands beside the job
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);

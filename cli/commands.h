@@ -11,11 +11,10 @@
 #include "absl/status/status.h"
 #include "cli/client.h"
 #include "cli/command_tree.h"
+#include "cli/output.h"
 #include "common/units.h"
 
 namespace lynx {
-
-enum class OutputFormat : uint8_t { kTable, kJson };
 
 struct GlobalOptions {
   ConnectionFlags connection;
@@ -28,6 +27,27 @@ struct SubmitOptions {
   std::vector<std::string> overrides;  // "train.steps=20"
   std::string idempotency_key;  // "" = a fresh one; of several files KEY.1, KEY.2, ...
   bool wait = false;            // follow to the end; one file alone
+  bool follow = false;          // the same, with what its ranks write
+  bool dry_run = false;         // nothing is submitted
+};
+
+struct ListOptions {
+  int32_t limit = 100;
+  std::vector<std::string> states;  // "running"; empty: all
+};
+
+struct EventsOptions {
+  std::string job;
+  std::vector<std::string> kinds;  // "checkpoint"; empty: all
+  bool follow = false;
+};
+
+struct CancelOptions {
+  std::string job;
+  bool all = false;  // every job that has not ended; prints nothing where there is none
+  std::string reason;
+  bool checkpoint = false;
+  std::string grace;  // "2min"; "" = the usual time
 };
 
 struct PlanOptions {
@@ -77,12 +97,26 @@ struct CordonOptions {
 struct LogsOptions {
   std::string job;
   int32_t rank = -1;
+  int32_t stage = -1;    // ranks of this pipeline stage
+  int32_t attempt = 0;   // 0: all, or with a stage the newest
   int32_t lines = 100;
+  bool follow = false;
 };
 
 struct TraceOptions {
   std::string job;
   std::string out;  // write a Chrome trace to this file
+};
+
+struct TopOptions {
+  bool once = false;
+  double interval_seconds = 2;
+};
+
+struct ReportOptions {
+  std::string job;
+  std::string out;             // file; "" = NAME-ID.html
+  bool no_comparison = false;  // without planning other policies beside the job's
 };
 
 struct CheckpointExportOptions {
@@ -124,12 +158,13 @@ struct LocalCommandOptions {
 };
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options);
-int List(const GlobalOptions& global, int32_t limit);
+int List(const GlobalOptions& global, const ListOptions& options);
+// Jobs that have ended.
+int History(const GlobalOptions& global, const ListOptions& options);
 int Get(const GlobalOptions& global, const std::string& job, bool events);
+int Events(const GlobalOptions& global, const EventsOptions& options);
 int Watch(const GlobalOptions& global, const std::string& job);
-int Cancel(const GlobalOptions& global, const std::string& job, const std::string& reason);
-// Every job that has not ended; prints nothing where there is none.
-int CancelAll(const GlobalOptions& global, const std::string& reason);
+int Cancel(const GlobalOptions& global, const CancelOptions& options);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
 int Nodes(const GlobalOptions& global);
 int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
@@ -140,6 +175,10 @@ int Cordon(const GlobalOptions& global, const CordonOptions& options);
 int Uncordon(const GlobalOptions& global, const std::string& node);
 // The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
 int Trace(const GlobalOptions& global, const TraceOptions& options);
+// The cluster at a glance, drawn again and again on a terminal; elsewhere, or once, as plain text.
+int Top(const GlobalOptions& global, const TopOptions& options);
+// Writes the job as one page (cli/report/job_report.h), and prints the file's name.
+int Report(const GlobalOptions& global, const ReportOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
 int ExportJob(const GlobalOptions& global, const ExportOptions& options);
@@ -184,6 +223,9 @@ int Completion(const std::string& shell, const CommandTree& tree);
 int Man(const std::string& verb, const std::string& folder, const std::string& version, const CommandTree& tree);
 int Reference(const CommandTree& tree);
 
+Client Connect(const GlobalOptions& global);
+// As of CellText, at this time.
+CellText Cells(const GlobalOptions& global);
 // "lynxctl: MESSAGE" on standard error; the exit code for it.
 int Fail(const absl::Status& status);
 

@@ -9,7 +9,6 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
-#include "cli/render.h"
 #include "cli/scalar_text.h"
 #include "common/status.h"
 #include "security/context_file.h"
@@ -18,16 +17,10 @@
 namespace lynx {
 namespace {
 
-Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
-}
-
-// The message as JSON, or the text.
+// The message as JSON or YAML, or the text.
 template <class Message>
 int Print(const GlobalOptions& global, const absl::StatusOr<Message>& message, const std::string& text) {
-  if (!message.ok()) return Fail(message.status());
-  std::fputs(global.output == OutputFormat::kJson ? JsonText(*message).c_str() : text.c_str(), stdout);
-  return kExitOk;
+  return message.ok() ? Show(global.output, *message, text) : Fail(message.status());
 }
 
 std::string TimeText(int64_t unix_ns) {
@@ -120,15 +113,16 @@ int AddUser(const GlobalOptions& global, const UserOptions& options) {
 int ListUsers(const GlobalOptions& global) {
   const auto response = Connect(global).Admin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());
   if (!response.ok()) return Fail(response.status());
-  std::vector<std::vector<std::string>> rows = {{"USER", "ROLE", "SINCE", "TOKENS"}};
+  Listing listing{.columns = {{"USER", "user"}, {"ROLE", "role"}, {"SINCE", "since"}, {"TOKENS", "tokens"}}};
   for (const v1::User& user : response->users()) {
     std::vector<std::string> tokens;
     for (const v1::Token& token : user.tokens()) {
       tokens.push_back(token.expires_unix_ns() == 0 ? token.id() : absl::StrCat(token.id(), " until ", TimeText(token.expires_unix_ns())));
     }
-    rows.push_back({user.name(), RoleText(user.role()), TimeText(user.created_unix_ns()), absl::StrJoin(tokens, ", ")});
+    listing.names.push_back(user.name());
+    listing.rows.push_back({user.name(), RoleText(user.role()), TimeText(user.created_unix_ns()), absl::StrJoin(tokens, ", ")});
   }
-  return Print(global, response, TableText(rows));
+  return Show(global.output, *response, listing);
 }
 
 int RevokeUser(const GlobalOptions& global, const std::string& name) {
@@ -161,12 +155,13 @@ int Audit(const GlobalOptions& global, const AuditOptions& options) {
   request.set_refused_only(options.refused);
   const auto response = Connect(global).Admin(&v1::Admin::Stub::ListAudit, request);
   if (!response.ok()) return Fail(response.status());
-  std::vector<std::vector<std::string>> rows = {{"TIME", "WHO", "FROM", "WHAT", "TARGET", "OUTCOME", "DETAIL"}};
+  Listing listing{.columns = {{"TIME", "time"}, {"WHO", "who"}, {"FROM", "from"}, {"WHAT", "what"}, {"TARGET", "target"}, {"OUTCOME", "outcome"},
+                              {"DETAIL", "detail"}}};
   for (const v1::AuditRecord& record : response->records()) {
-    rows.push_back({TimeText(record.time_unix_ns()), record.who().empty() ? "-" : record.who(), record.from(), record.what(),
+    listing.rows.push_back({TimeText(record.time_unix_ns()), record.who().empty() ? "-" : record.who(), record.from(), record.what(),
                     record.target().empty() ? "-" : record.target(), record.outcome(), record.detail()});
   }
-  return Print(global, response, TableText(rows));
+  return Show(global.output, *response, listing);
 }
 
 }  // namespace lynx

@@ -103,9 +103,7 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
           {"files", files}};
 }
 
-void Print(const Json& json) {
-  std::fputs((json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n").c_str(), stdout);
-}
+std::string Text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 absl::StatusOr<FoundCheckpoints> Find(const std::string& path) { return FindCheckpoints(Absolute(path)); }
 
@@ -151,34 +149,31 @@ int InspectCheckpoint(const GlobalOptions& global, const std::string& path) {
     if (!read.ok()) return Fail(read.status());
     tensors = *std::move(read);
   }
-  if (global.output == OutputFormat::kJson) {
-    Json list = Json::array();
-    for (const CheckpointSummary& checkpoint : found->checkpoints) list.push_back(JsonOf(checkpoint));
-    for (const TensorSummary& tensor : tensors) {
-      list[0]["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"shards", tensor.shards}});
-    }
-    Print({{"checkpoints", list}, {"damaged", found->damaged}});
-  } else if (!found->checkpoints.empty()) {
-    std::fputs((one ? OnePage(found->checkpoints[0], tensors) : ListPage(*found)).c_str(), stdout);
+  Json list = Json::array();
+  for (const CheckpointSummary& checkpoint : found->checkpoints) list.push_back(JsonOf(checkpoint));
+  for (const TensorSummary& tensor : tensors) {
+    list[0]["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"shards", tensor.shards}});
   }
-  return TellDamaged(*found);
+  const std::string page = found->checkpoints.empty() ? "" : one ? OnePage(found->checkpoints[0], tensors) : ListPage(*found);
+  const int shown = ShowJson(global.output, Text({{"checkpoints", list}, {"damaged", found->damaged}}), page);
+  return std::max(shown, TellDamaged(*found));
 }
 
 int VerifyCheckpoints(const GlobalOptions& global, const std::string& path) {
   const auto found = Find(path);
   if (!found.ok()) return Fail(found.status());
   int code = kExitOk;
+  std::string page;
   Json list = Json::array();
   for (const CheckpointSummary& checkpoint : found->checkpoints) {
     const std::vector<std::string> wrong = VerifyCheckpoint(checkpoint);
     if (!wrong.empty()) code = kExitRefused;
     list.push_back({{"path", checkpoint.path}, {"whole", wrong.empty()}, {"wrong", wrong}});
-    if (global.output == OutputFormat::kJson) continue;
-    std::printf("%s  %s\n", checkpoint.path.c_str(), wrong.empty() ? "whole" : "damaged");
+    absl::StrAppend(&page, checkpoint.path, "  ", wrong.empty() ? "whole" : "damaged", "\n");
     for (const std::string& reason : wrong) std::fprintf(stderr, "lynxctl: %s\n", reason.c_str());
   }
-  if (global.output == OutputFormat::kJson) Print({{"checkpoints", list}, {"damaged", found->damaged}});
-  return std::max(code, TellDamaged(*found));
+  const int shown = ShowJson(global.output, Text({{"checkpoints", list}, {"damaged", found->damaged}}), page);
+  return std::max({shown, code, TellDamaged(*found)});
 }
 
 int ExportCheckpoint(const CheckpointExportOptions& options) {

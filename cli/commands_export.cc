@@ -61,10 +61,7 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const auto exported = ExportPlan(format, *request, std::get<Plan>(*result));
   if (!exported.ok()) return Fail(exported.status());
-  if (global.output == OutputFormat::kJson) {
-    std::fputs(Json(options, *exported).c_str(), stdout);
-    return kExitOk;
-  }
+  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) return ShowJson(global.output, Json(options, *exported), "");
   if (!options.folder.empty()) {
     if (const absl::Status written = WriteFiles(options, *exported); !written.ok()) return Fail(written);
   } else {

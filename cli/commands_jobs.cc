@@ -1,19 +1,28 @@
+#include <google/protobuf/util/json_util.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/job_file.h"
+#include "cli/listings.h"
+#include "cli/log_printer.h"
 #include "cli/render.h"
+#include "cli/scalar_text.h"
 #include "cli/submission.h"
+#include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "planner/layout.h"
 #include "proto/convert.h"
 
 namespace lynx {
@@ -25,16 +34,47 @@ constexpr Nanos kWatchPatience{120'000'000'000};
 constexpr Nanos kPlainInterval{5'000'000'000};
 constexpr int32_t kMostListed = 1000;  // by one call
 
-Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
-}
-
-Nanos Now() { return RealClock().Wall(); }
+bool IsTable(const GlobalOptions& global) { return global.output == OutputFormat::kTable || global.output == OutputFormat::kWide; }
 
 int PrintJob(const GlobalOptions& global, const v1::Job& job) {
-  const std::string text = global.output == OutputFormat::kJson ? JsonText(job) : JobPage(job, StyleOf(STDOUT_FILENO), Now());
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return Show(global.output, job, JobListing({job}, Cells(global)),
+              JobPage(job, StyleOf(STDOUT_FILENO), RealClock().Wall()));
+}
+
+// The job, or in tables a line about it.
+int PrintLine(const GlobalOptions& global, const v1::Job& job, const std::string& line) {
+  return Show(global.output, job, JobListing({job}, Cells(global)), line);
+}
+
+std::vector<v1::JobState> AllStates(bool ended) {
+  std::vector<v1::JobState> states;
+  for (int i = v1::JOB_STATE_QUEUED; i <= v1::JOB_STATE_CANCELLED; ++i) {
+    if (IsFinal(static_cast<v1::JobState>(i)) == ended) states.push_back(static_cast<v1::JobState>(i));
+  }
+  return states;
+}
+
+absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vector<v1::JobState>& among) {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  std::vector<std::string> names;
+  for (const v1::JobState known : among) {
+    if (StateName(known) == absl::AsciiStrToUpper(name)) state = known;
+    names.push_back(absl::AsciiStrToLower(StateName(known)));
+  }
+  if (state != v1::JOB_STATE_UNSPECIFIED) return state;
+  return absl::InvalidArgumentError(absl::StrCat("--state ", name, ": expected ", absl::StrJoin(names, ", ")));
+}
+
+// Jobs in one of these states, or of all in `among` where none is named.
+absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options, const std::vector<v1::JobState>& among) {
+  v1::ListJobsRequest request;
+  request.set_limit(options.limit);
+  for (const std::string& name : options.states) {
+    LYNX_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(name, among));
+    request.add_states(state);
+  }
+  if (options.states.empty()) request.mutable_states()->Add(among.begin(), among.end());
+  return Connect(global).List(request);
 }
 
 // Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
@@ -104,6 +144,15 @@ class ProgressPrinter {
 
 int ExitCodeOf(const v1::Job& job) { return job.state() == v1::JOB_STATE_SUCCEEDED ? kExitOk : kExitJobFailed; }
 
+int PrintEnd(const GlobalOptions& global, Client& client, const std::string& id) {
+  v1::GetJobRequest request;
+  request.set_job_id(id);
+  auto job = client.Get(request);
+  if (!job.ok()) return Fail(job.status());
+  const int printed = PrintJob(global, *job);
+  return printed == kExitOk ? ExitCodeOf(*job) : printed;
+}
+
 int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& id) {
   ProgressPrinter printer;
   v1::Job last;
@@ -111,35 +160,120 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
       id, kWatchPatience,
       [&](const v1::WatchJobResponse& update) {
         last = update.job();
-        if (global.output == OutputFormat::kTable) printer.Update(update);
+        if (IsTable(global)) printer.Update(update);
         return true;
       },
       [&] {
-        if (global.output == OutputFormat::kTable) printer.Lost();
+        if (IsTable(global)) printer.Lost();
       });
   if (!watched.ok()) return Fail(watched);
-  if (global.output == OutputFormat::kTable) {
+  if (IsTable(global)) {
     printer.Finish(last);
     std::printf("\n");
   }
-  v1::GetJobRequest request;
-  request.set_job_id(last.id());
-  auto job = client.Get(request);
-  if (!job.ok()) return Fail(job.status());
-  PrintJob(global, *job);
-  return ExitCodeOf(*job);
+  return PrintEnd(global, client, last.id());
 }
 
-absl::StatusOr<v1::Job> CancelOne(Client& client, const std::string& id, const std::string& reason) {
-  v1::CancelJobRequest request;
+// What its ranks write, and then the same.
+int FollowWithLogs(const GlobalOptions& global, Client& client, const std::string& id) {
+  v1::GetLogsRequest request;
   request.set_job_id(id);
-  request.set_reason(reason);
-  return client.Cancel(request);
+  request.set_rank(-1);
+  const absl::Status followed = FollowLogs(client, std::move(request), PrintLogLine);
+  if (!followed.ok()) return Fail(followed);
+  std::printf("\n");
+  return PrintEnd(global, client, id);
 }
 
-std::string CancelLine(const v1::Job& job) {
+std::string CancelLine(const v1::Job& job, bool checkpoint) {
   if (IsFinal(job.state())) return absl::StrCat("job ", job.id(), " is ", StateName(job.state()), "\n");
-  return absl::StrCat("job ", job.id(), " is being cancelled\n");
+  return absl::StrCat("job ", job.id(), checkpoint ? " writes a checkpoint and ends\n" : " is being cancelled\n");
+}
+
+int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest request) {
+  v1::ListJobsRequest unfinished;
+  unfinished.set_limit(kMostListed);
+  const std::vector<v1::JobState> states = AllStates(false);
+  unfinished.mutable_states()->Add(states.begin(), states.end());
+  v1::ListJobsResponse cancelled;
+  std::set<std::string> asked;
+  size_t before = 0;
+  do {
+    before = asked.size();
+    auto jobs = client.List(unfinished);
+    if (!jobs.ok()) return Fail(jobs.status());
+    for (const v1::Job& listed : jobs->jobs()) {
+      if (!asked.insert(listed.id()).second) continue;
+      request.set_job_id(listed.id());
+      auto job = client.Cancel(request);
+      if (!job.ok()) return Fail(job.status());
+      if (IsTable(global)) std::fputs(CancelLine(*job, request.checkpoint()).c_str(), stdout);
+      *cancelled.add_jobs() = *std::move(job);
+    }
+    // A job that runs is listed until its ranks have stopped, so the last list is one without a job that is new.
+  } while (asked.size() > before);
+  if (IsTable(global)) return kExitOk;
+  return Show(global.output, cancelled, JobListing({cancelled.jobs().begin(), cancelled.jobs().end()}, Cells(global)));
+}
+
+absl::Status CheckSubmit(const SubmitOptions& options) {
+  const bool follows = options.wait || options.follow;
+  if (follows && options.files.size() > 1) {
+    return absl::InvalidArgumentError("--wait and --follow are for one job: submit one file, or without them");
+  }
+  if (follows && options.dry_run) return absl::InvalidArgumentError("--dry-run submits nothing: there is nothing to wait for");
+  return absl::OkStatus();
+}
+
+// The job files with all their defaults, as they would be submitted.
+int PrintDryRun(const GlobalOptions& global, const std::vector<v1::SubmitJobRequest>& requests) {
+  using enum OutputFormat;
+  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(known);
+  for (const v1::SubmitJobRequest& request : requests) {
+    const absl::StatusOr<JobSpec> spec = FromProto(request.spec());
+    if (!spec.ok()) return Fail(spec.status());
+    std::fputs((global.output == kJson ? JsonText(request.spec()) : JobFileText(*spec)).c_str(), stdout);
+  }
+  std::fprintf(stderr, "nothing was submitted; 'lynxctl plan' tells what would be planned\n");
+  return kExitOk;
+}
+
+bool IsWanted(const EventsOptions& options, const v1::JobEvent& event) {
+  return options.kinds.empty() || std::find(options.kinds.begin(), options.kinds.end(), event.kind()) != options.kinds.end();
+}
+
+std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
+  const CellText cells = Cells(global);
+  if (IsTable(global)) {
+    return absl::StrCat(cells.Time(event.time_unix_ns()), "  ", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style),
+                        "  ", absl::StrFormat("%-16s", event.kind()), "  ", event.reason(), "\n");
+  }
+  if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
+  std::string json;
+  LYNX_CHECK(google::protobuf::util::MessageToJsonString(event, &json).ok());
+  return json + "\n";
+}
+
+// Until the job has ended; one line an event.
+int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
+  using enum OutputFormat;
+  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(Annotate(known, "--follow"));
+  Client client = Connect(global);
+  const Style style = StyleOf(STDOUT_FILENO);
+  int64_t last = 0;
+  const absl::Status watched = client.Watch(
+      options.job, kWatchPatience,
+      [&](const v1::WatchJobResponse& update) {
+        for (const v1::JobEvent& event : update.events()) {
+          if (event.sequence() <= last) continue;
+          last = event.sequence();
+          if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+        }
+        std::fflush(stdout);
+        return true;
+      },
+      [] {});
+  return watched.ok() ? kExitOk : Fail(watched);
 }
 
 }  // namespace
@@ -150,18 +284,28 @@ int Fail(const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
+Client Connect(const GlobalOptions& global) {
+  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
+}
+
+CellText Cells(const GlobalOptions& global) { return CellText(global.output, RealClock().Wall()); }
+
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   const bool several = options.files.size() > 1;
-  if (several && options.wait) return Fail(absl::InvalidArgumentError("--wait follows one job: submit one file, or without it"));
+  if (const absl::Status checked = CheckSubmit(options); !checked.ok()) return Fail(checked);
   std::vector<v1::SubmitJobRequest> requests;
   for (const std::string& file : options.files) {
     auto spec = ReadJobFile(file, options.overrides);
     if (!spec.ok()) return Fail(spec.status());
+    if (const absl::Status runs = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel)); options.dry_run && !runs.ok()) {
+      return Fail(Annotate(runs, file));
+    }
     v1::SubmitJobRequest& request = requests.emplace_back();
     *request.mutable_spec() = ToProto(*spec);
     const std::string& key = options.idempotency_key;
     request.set_idempotency_key(key.empty() ? FreshKey() : several ? absl::StrCat(key, ".", requests.size()) : key);
   }
+  if (options.dry_run) return PrintDryRun(global, requests);
   Client client = Connect(global);
   int code = kExitOk;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -173,29 +317,30 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
       continue;
     }
     const v1::Job& job = response->job();
-    if (options.wait) {
-      if (global.output == OutputFormat::kTable) std::printf("job %s submitted\n", job.id().c_str());
-      return FollowToEnd(global, client, job.id());
+    if (options.wait || options.follow) {
+      if (IsTable(global)) std::printf("job %s submitted\n", job.id().c_str());
+      std::fflush(stdout);
+      return options.follow ? FollowWithLogs(global, client, job.id()) : FollowToEnd(global, client, job.id());
     }
-    if (global.output == OutputFormat::kJson) {
-      std::fputs(JsonText(job).c_str(), stdout);
-    } else {
-      std::fputs(SubmittedText(job.id(), response->existed()).c_str(), stdout);
-    }
+    const int printed = PrintLine(global, job, SubmittedText(job.id(), response->existed()));
+    if (code == kExitOk) code = printed;
   }
   return code;
 }
 
-int List(const GlobalOptions& global, int32_t limit) {
-  v1::ListJobsRequest request;
-  request.set_limit(limit);
-  auto response = Connect(global).List(request);
+int List(const GlobalOptions& global, const ListOptions& options) {
+  std::vector<v1::JobState> all = AllStates(false);
+  const std::vector<v1::JobState> ended = AllStates(true);
+  all.insert(all.end(), ended.begin(), ended.end());
+  const auto response = FindJobs(global, options, all);
   if (!response.ok()) return Fail(response.status());
-  const std::string text = global.output == OutputFormat::kJson
-                               ? JsonText(*response)
-                               : JobTable({response->jobs().begin(), response->jobs().end()}, Now());
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return Show(global.output, *response, JobListing({response->jobs().begin(), response->jobs().end()}, Cells(global)));
+}
+
+int History(const GlobalOptions& global, const ListOptions& options) {
+  const auto response = FindJobs(global, options, AllStates(true));
+  if (!response.ok()) return Fail(response.status());
+  return Show(global.output, *response, HistoryListing({response->jobs().begin(), response->jobs().end()}, Cells(global)));
 }
 
 int Get(const GlobalOptions& global, const std::string& id, bool events) {
@@ -212,69 +357,41 @@ int Watch(const GlobalOptions& global, const std::string& id) {
   return FollowToEnd(global, client, id);
 }
 
-int Cancel(const GlobalOptions& global, const std::string& id, const std::string& reason) {
-  Client client = Connect(global);
-  auto job = CancelOne(client, id, reason);
-  if (!job.ok()) return Fail(job.status());
-  const std::string text = global.output == OutputFormat::kJson ? JsonText(*job) : CancelLine(*job);
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
-}
-
-int CancelAll(const GlobalOptions& global, const std::string& reason) {
-  Client client = Connect(global);
-  v1::ListJobsRequest unfinished;
-  unfinished.set_limit(kMostListed);
-  for (const v1::JobState state :
-       {v1::JOB_STATE_QUEUED, v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {
-    unfinished.add_states(state);
-  }
-  v1::ListJobsResponse cancelled;
-  std::set<std::string> asked;
-  size_t before = 0;
-  do {
-    before = asked.size();
-    auto jobs = client.List(unfinished);
-    if (!jobs.ok()) return Fail(jobs.status());
-    for (const v1::Job& listed : jobs->jobs()) {
-      if (!asked.insert(listed.id()).second) continue;
-      auto job = CancelOne(client, listed.id(), reason);
-      if (!job.ok()) return Fail(job.status());
-      if (global.output == OutputFormat::kTable) std::fputs(CancelLine(*job).c_str(), stdout);
-      *cancelled.add_jobs() = *std::move(job);
-    }
-    // A job that runs is listed until its ranks have stopped, so the last list is one without a job that is new.
-  } while (asked.size() > before);
-  if (global.output == OutputFormat::kJson) std::fputs(JsonText(cancelled).c_str(), stdout);
-  return kExitOk;
-}
-
-int Logs(const GlobalOptions& global, const LogsOptions& options) {
-  v1::GetLogsRequest request;
+int Events(const GlobalOptions& global, const EventsOptions& options) {
+  if (options.follow) return FollowEvents(global, options);
+  v1::GetJobRequest request;
   request.set_job_id(options.job);
-  request.set_rank(options.rank);
-  request.set_lines(options.lines);
-  auto response = Connect(global).Logs(request);
-  if (!response.ok()) return Fail(response.status());
-  if (global.output == OutputFormat::kJson) {
-    std::fputs(JsonText(*response).c_str(), stdout);
-    return kExitOk;
+  request.set_include_events(true);
+  auto job = Connect(global).Get(request);
+  if (!job.ok()) return Fail(job.status());
+  v1::WatchJobResponse shown;
+  for (v1::JobEvent& event : *job->mutable_events()) {
+    if (IsWanted(options, event)) *shown.add_events() = std::move(event);
   }
-  if (response->lines().empty()) std::fprintf(stderr, "no rank of this job has written anything\n");
-  for (const v1::LogLine& line : response->lines()) {
-    std::printf("[rank %d g%lld] %s\n", line.rank(), static_cast<long long>(line.generation()), line.text().c_str());
+  return Show(global.output, shown, EventListing({shown.events().begin(), shown.events().end()}, Cells(global)));
+}
+
+int Cancel(const GlobalOptions& global, const CancelOptions& options) {
+  v1::CancelJobRequest request;
+  request.set_job_id(options.job);
+  request.set_reason(options.reason);
+  request.set_checkpoint(options.checkpoint);
+  if (!options.grace.empty()) {
+    const absl::StatusOr<Nanos> grace = ParseDuration(options.grace);
+    if (!grace.ok()) return Fail(Annotate(grace.status(), "--grace"));
+    request.set_grace_ns(grace->value);
   }
-  return kExitOk;
+  Client client = Connect(global);
+  if (options.all) return CancelAll(global, client, request);
+  const auto job = client.Cancel(request);
+  if (!job.ok()) return Fail(job.status());
+  return PrintLine(global, *job, CancelLine(*job, options.checkpoint));
 }
 
 int Nodes(const GlobalOptions& global) {
-  auto response = Connect(global).Nodes();
+  const auto response = Connect(global).Nodes();
   if (!response.ok()) return Fail(response.status());
-  const std::string text = global.output == OutputFormat::kJson
-                               ? JsonText(*response)
-                               : NodeTable({response->nodes().begin(), response->nodes().end()}, Now());
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return Show(global.output, *response, NodeListing({response->nodes().begin(), response->nodes().end()}, Cells(global)));
 }
 
 }  // namespace lynx

@@ -1,9 +1,7 @@
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "cli/exit_code.h"
 #include "cli/render.h"
 #include "planner/layer_graph.h"
 #include "planner/model_presets.h"
@@ -45,8 +43,7 @@ std::string PresetTable() {
 }  // namespace
 
 int Models(const GlobalOptions& global) {
-  std::fputs((global.output == OutputFormat::kJson ? PresetJson() : PresetTable()).c_str(), stdout);
-  return kExitOk;
+  return ShowJson(global.output, PresetJson(), PresetTable());
 }
 
 }  // namespace lynx

@@ -7,7 +7,6 @@
 #include "cli/job_schema.h"
 #include "cli/output_file.h"
 #include "cli/plan_request.h"
-#include "cli/render.h"
 #include "common/status.h"
 #include "planner/plan.h"
 #include "planner/plan_table.h"
@@ -54,18 +53,15 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   const Plan& plan = std::get<Plan>(*result);
   if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
   if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
-  if (global.output == OutputFormat::kJson) {
-    std::fputs(JsonText(ToProto(plan)).c_str(), stdout);
-    return kExitOk;
-  }
-  std::fputs(PlanTable(plan).c_str(), stdout);
-  if (!plan.measured_profile) {
+  const int code = Show(global.output, ToProto(plan), PlanTable(plan));
+  const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
+  if (table && !plan.measured_profile) {
     const char* source = !options.profile.empty()   ? "the profile's rates"
                          : !options.cluster.empty() ? "the cluster file's figures"
                                                     : "stated figures for one CPU core";
     std::printf("times come from %s; on a cluster the agents measure them\n", source);
   }
-  return kExitOk;
+  return code;
 }
 
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {

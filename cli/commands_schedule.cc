@@ -1,46 +1,25 @@
 // The verbs that say when and where jobs run: hold, release, queue, node.
-#include <unistd.h>
-
-#include <cstdio>
-
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/exit_code.h"
+#include "cli/listings.h"
 #include "cli/render.h"
 #include "cli/scalar_text.h"
-#include "common/clock.h"
 #include "common/status.h"
 
 namespace lynx {
 namespace {
 
-Client Connect(const GlobalOptions& global) {
-  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
+// The job or node, or in tables a line.
+int Print(const GlobalOptions& global, const absl::StatusOr<v1::Job>& job, const std::string& line) {
+  return job.ok() ? Show(global.output, *job, JobListing({*job}, Cells(global)), line + "\n") : Fail(job.status());
 }
-
-// The message as JSON, or a line.
-template <class Message>
-int Print(const GlobalOptions& global, const absl::StatusOr<Message>& message, const std::string& line) {
-  if (!message.ok()) return Fail(message.status());
-  const std::string text = global.output == OutputFormat::kJson ? JsonText(*message) : absl::StrCat(line, "\n");
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+int Print(const GlobalOptions& global, const absl::StatusOr<v1::Node>& node, const std::string& line) {
+  return node.ok() ? Show(global.output, *node, NodeListing({*node}, Cells(global)), line + "\n") : Fail(node.status());
 }
 
 std::string JobText(const absl::StatusOr<v1::Job>& job) {
   return job.ok() ? absl::StrCat("job ", job->id(), " (", job->spec().name(), ")") : "";
-}
-
-std::string QueueRowsText(const std::vector<v1::Queue>& queues) {
-  std::vector<std::vector<std::string>> rows = {{"QUEUE", "WEIGHT", "QUOTA", "BORROWS", "DEVICES", "RUNNING", "WAITING"}};
-  for (const v1::Queue& queue : queues) {
-    rows.push_back({queue.name(), absl::StrCat(queue.weight()),
-                    queue.quota_devices() == 0 ? "-" : absl::StrCat(queue.quota_devices()),
-                    queue.no_borrowing() ? "no" : "yes", absl::StrCat(queue.devices_used()),
-                    absl::StrCat(queue.running()), absl::StrCat(queue.waiting())});
-  }
-  return TableText(rows);
 }
 
 }  // namespace
@@ -67,11 +46,7 @@ int Release(const GlobalOptions& global, const std::string& id) {
 int Queues(const GlobalOptions& global) {
   const absl::StatusOr<v1::ListQueuesResponse> response = Connect(global).Queues();
   if (!response.ok()) return Fail(response.status());
-  const std::string text = global.output == OutputFormat::kJson
-                               ? JsonText(*response)
-                               : QueueRowsText({response->queues().begin(), response->queues().end()});
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+  return Show(global.output, *response, QueueListing({response->queues().begin(), response->queues().end()}, Cells(global)));
 }
 
 int SetQueue(const GlobalOptions& global, const QueueOptions& options) {
@@ -82,9 +57,7 @@ int SetQueue(const GlobalOptions& global, const QueueOptions& options) {
   queue.set_quota_devices(options.quota);
   queue.set_no_borrowing(options.no_borrowing);
   const absl::StatusOr<v1::Queue> set = Connect(global).SetQueue(request);
-  if (!set.ok() || global.output == OutputFormat::kJson) return Print(global, set, "");
-  std::fputs(QueueRowsText({*set}).c_str(), stdout);
-  return kExitOk;
+  return set.ok() ? Show(global.output, *set, QueueListing({*set}, Cells(global))) : Fail(set.status());
 }
 
 int Cordon(const GlobalOptions& global, const CordonOptions& options) {

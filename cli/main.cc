@@ -28,12 +28,19 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   submit->add_option("--idempotency-key", submit_options.idempotency_key,
                      "The same key and job never makes a second job; of several files KEY.1, KEY.2 and so on");
   submit->add_flag("-w,--wait", submit_options.wait, "Follow the job to its end; for one file");
+  submit->add_flag("--follow", submit_options.follow, "The same, with what its ranks write in place of progress");
+  submit->add_flag("--dry-run", submit_options.dry_run, "Check the files and print them with all defaults; submit nothing");
   submit->callback([&] { code = Submit(global, submit_options); });
 
   auto* list = app.add_subcommand("list", "List jobs, newest first");
-  static int32_t limit = 100;
-  list->add_option("--limit", limit, "At most so many")->check(CLI::Range(1, 1000));
-  list->callback([&] { code = List(global, limit); });
+  auto* history = app.add_subcommand("history", "Jobs that have ended, newest first: how long they waited and took, and why they ended");
+  static ListOptions list_options;
+  for (CLI::App* command : {list, history}) {
+    command->add_option("--limit", list_options.limit, "At most so many")->check(CLI::Range(1, 1000))->capture_default_str();
+    command->add_option("--state", list_options.states, "Only those in this state, such as running or failed");
+  }
+  list->callback([&] { code = List(global, list_options); });
+  history->callback([&] { code = History(global, list_options); });
 
   static std::string job;
   auto job_argument = [&](CLI::App* command) {
@@ -45,25 +52,41 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   get->add_flag("--events", events, "With everything that happened to it");
   get->callback([&] { code = Get(global, job, events); });
 
+  auto* happened = app.add_subcommand("events", "Everything that happened to a job");
+  static EventsOptions events_options;
+  happened->add_option("job", events_options.job, "Job id, a unique prefix of one, or a job's name")->required();
+  happened->add_option("--kind", events_options.kinds, "Only events of this kind, such as checkpoint or rank-lost");
+  happened->add_flag("-f,--follow", events_options.follow, "And what happens from now on, until the job has ended");
+  happened->callback([&] { code = Events(global, events_options); });
+
   auto* watch = app.add_subcommand("watch", "Follow a job to its end");
   job_argument(watch);
   watch->callback([&] { code = Watch(global, job); });
 
   auto* cancel = app.add_subcommand("cancel", "Cancel a job");
-  static std::string reason;
-  static bool all = false;
+  static CancelOptions cancel_options;
   auto* which = cancel->add_option_group("which");
-  which->add_option("job", job, "Job id, a unique prefix of one, or a job's name");
-  which->add_flag("--all", all, "Every job that has not ended");
+  which->add_option("job", cancel_options.job, "Job id, a unique prefix of one, or a job's name");
+  which->add_flag("--all", cancel_options.all, "Every job that has not ended");
   which->require_option(1);
-  cancel->add_option("--reason", reason, "Kept with the job");
-  cancel->callback([&] { code = all ? CancelAll(global, reason) : Cancel(global, job, reason); });
+  cancel->add_option("--reason", cancel_options.reason, "Kept with the job");
+  auto* checkpoint = cancel->add_flag("--checkpoint", cancel_options.checkpoint, "If it trains, write a checkpoint of the step that it is in first");
+  cancel->add_option("--grace", cancel_options.grace, "Such as 2min: ranks that have not written it by then are ended; default: as long as it should take, at least 1min")
+      ->needs(checkpoint);
+  cancel->callback([&] { code = Cancel(global, cancel_options); });
+}
 
-  auto* logs = app.add_subcommand("logs", "What a job's ranks wrote");
+// Verbs that look closer.
+void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* logs = app.add_subcommand("logs", "What a job's ranks wrote; the rank that failed first comes first");
   static LogsOptions logs_options;
   logs->add_option("job", logs_options.job, "Job id, a unique prefix of one, or a job's name")->required();
   logs->add_option("--rank", logs_options.rank, "One rank only")->check(CLI::NonNegativeNumber);
-  logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")->check(CLI::Range(1, 1000));
+  logs->add_option("--stage", logs_options.stage, "Ranks of this pipeline stage of the present plan only")->check(CLI::NonNegativeNumber);
+  logs->add_option("--attempt", logs_options.attempt, "Of this start of the job only, the first is 1; default: of all, with --stage of the newest")
+      ->check(CLI::PositiveNumber);
+  logs->add_option("-n,--lines", logs_options.lines, "Newest lines of each rank")->check(CLI::Range(1, 1000))->capture_default_str();
+  logs->add_flag("-f,--follow", logs_options.follow, "And what they write from now on, until the job has ended");
   logs->callback([&] { code = Logs(global, logs_options); });
 
   auto* trace = app.add_subcommand("trace", "One measured step beside its prediction: where the time of each stage went");
@@ -72,6 +95,19 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   trace->add_option("--out", trace_options.out, "Write every action of the step, measured and predicted, as a Chrome trace")
       ->check(FileName);
   trace->callback([&] { code = Trace(global, trace_options); });
+
+  auto* report = app.add_subcommand("report", "Write a job as one page: predicted and measured, what was recomputed, memory, losses, recoveries");
+  static ReportOptions report_options;
+  report->add_option("job", report_options.job, "Job id, a unique prefix of one, or a job's name")->required();
+  report->add_option("--out", report_options.out, "Default: NAME-ID.html in this folder")->check(FileName);
+  report->add_flag("--no-comparison", report_options.no_comparison, "Do not plan other recomputation policies beside the job's, which takes time for large models");
+  report->callback([&] { code = Report(global, report_options); });
+
+  auto* top = app.add_subcommand("top", "The cluster at a glance, live on a terminal: jobs with their throughput and loss, nodes, queues; q ends it");
+  static TopOptions top_options;
+  top->add_flag("--once", top_options.once, "Print it once, as plain text; so it is where the output is no terminal");
+  top->add_option("--interval", top_options.interval_seconds, "Seconds between two looks")->check(CLI::Range(0.2, 3600.0))->capture_default_str();
+  top->callback([&] { code = Top(global, top_options); });
 
   auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
   nodes->callback([&] { code = Nodes(global); });
@@ -457,12 +493,16 @@ int main(int argc, char** argv) {
   app.add_option("--ca-file", global.connection.ca_file, "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
   app.add_option("--token-file", global.connection.token_file, "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
   app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
-  const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::kTable}, {"json", OutputFormat::kJson}};
-  app.add_option("-o,--output", global.output, "table or json")
+  std::map<std::string, OutputFormat> formats;
+  for (int i = 0; i <= static_cast<int>(OutputFormat::kName); ++i) {
+    formats[OutputFormatName(static_cast<OutputFormat>(i))] = static_cast<OutputFormat>(i);
+  }
+  app.add_option("-o,--output", global.output, "table, wide (with more columns), json, yaml, csv (of lists), or name (one a line, for scripts)")
       ->transform(CLI::CheckedTransformer(formats, CLI::ignore_case))
-      ->option_text("table|json");
+      ->option_text("table|wide|json|yaml|csv|name");
   int code = kExitOk;
   AddJobCommands(app, global, code);
+  AddLookCommands(app, global, code);
   AddScheduleCommands(app, global, code);
   AddPlanCommands(app, global, code);
   AddCompareCommands(app, code);

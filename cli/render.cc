@@ -1,6 +1,5 @@
 #include "cli/render.h"
 
-#include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,23 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "common/check.h"
+#include "cli/output.h"
 #include "planner/plan_table.h"
 #include "planner/report/table.h"
 #include "proto/convert.h"
 
 namespace lynx {
 namespace {
-
-std::string Age(int64_t since_unix_ns, Nanos now) {
-  if (since_unix_ns == 0) return "-";
-  const int64_t seconds = std::max<int64_t>(0, now.value - since_unix_ns) / 1'000'000'000;
-  if (seconds < 60) return absl::StrCat(seconds, "s");
-  if (seconds < 3600) return absl::StrCat(seconds / 60, "m");
-  if (seconds < 86400) return absl::StrCat(seconds / 3600, "h");
-  return absl::StrCat(seconds / 86400, "d");
-}
 
 std::string ClockTime(int64_t unix_ns) {
   const std::time_t seconds = unix_ns / 1'000'000'000;
@@ -143,75 +132,6 @@ std::string Colored(v1::JobState state, const std::string& text, Style style) {
   return absl::StrCat("\033[", code, "m", text, "\033[0m");
 }
 
-std::string Count(double value) {
-  if (value >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
-  if (value >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);
-  if (value >= 1e3) return absl::StrFormat("%.3gk", value / 1e3);
-  return absl::StrFormat("%.3g", value);
-}
-
-std::string JobTable(const std::vector<v1::Job>& jobs, Nanos now) {
-  if (jobs.empty()) return "no jobs\n";
-  std::vector<std::vector<std::string>> rows = {{"ID", "NAME", "STATE", "STEPS", "LOSS", "TOK/S", "AGE", "REASON"}};
-  for (const v1::Job& job : jobs) {
-    const v1::Progress& p = job.progress();
-    rows.push_back({job.id(), job.spec().name(), StateName(job.state()),
-                    absl::StrCat(p.steps_done(), "/", job.spec().train().steps()),
-                    p.steps_done() ? absl::StrFormat("%.3f", p.loss()) : "-",
-                    p.tokens_per_second() > 0 && !IsFinal(job.state()) ? Count(p.tokens_per_second()) : "-",
-                    Age(job.submitted_unix_ns(), now), job.reason().substr(0, job.reason().find('\n'))});
-  }
-  return TableText(rows);
-}
-
-std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now) {
-  if (nodes.empty()) return "no nodes have attached yet\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"NODE", "STATE", "KIND", "DEVICES", "USED", "MEMORY/DEVICE", "CORES", "GFLOP/S", "LINK", "SEEN", "JOBS"}};
-  for (const v1::Node& node : nodes) {
-    const bool ready = node.agent_attached() && node.worker_attached();
-    std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
-    if (node.has_cordon()) {
-      const bool leaves = node.cordon().drain() && !node.jobs().empty();
-      absl::StrAppend(&state, ",", leaves ? "draining" : node.cordon().drain() ? "drained" : "cordoned");
-    }
-    std::string kind = "-", memory = "-", cores = "-";
-    if (!node.devices().empty()) {
-      kind = node.devices(0).kind();
-      memory = FormatBytes(Bytes(node.devices(0).memory_bytes()));
-      cores = absl::StrJoin(node.devices(0).cores(), ",");
-    }
-    const v1::HardwareProfile& profile = node.profile();
-    rows.push_back({node.name(), state, kind, absl::StrCat(node.devices_size()), absl::StrCat(node.devices_used()), memory, cores,
-                    profile.flops_per_second() ? absl::StrFormat("%.1f", static_cast<double>(profile.flops_per_second()) * 1e-9) : "-",
-                    profile.inter_node().bytes_per_second()
-                        ? absl::StrFormat("%s + %.2f GB/s", Duration(profile.inter_node().latency_ns()),
-                                          static_cast<double>(profile.inter_node().bytes_per_second()) * 1e-9)
-                        : "-",
-                    ready ? "now" : node.last_seen_unix_ns() == 0 ? "never" : Age(node.last_seen_unix_ns(), now), absl::StrJoin(node.jobs(), ",")});
-  }
-  // Where nobody says it, there is no column of it.
-  if (std::any_of(nodes.begin(), nodes.end(), [](const v1::Node& node) { return !node.network_domain().empty(); })) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const std::string domain = i == 0 ? "DOMAIN" : nodes[i - 1].network_domain();
-      rows[i].insert(rows[i].begin() + 2, domain.empty() ? "-" : domain);
-    }
-  }
-  std::string out = TableText(rows);
-  for (const v1::Node& node : nodes) {
-    if (node.has_cordon()) {
-      absl::StrAppend(&out, node.name(), ": ", node.cordon().drain() ? "drained" : "cordoned",
-                      node.cordon().reason().empty() ? "" : absl::StrCat(": ", node.cordon().reason()), " (for ",
-                      Age(node.cordon().since_unix_ns(), now), ")\n");
-    }
-    for (const v1::NodeCondition& condition : node.conditions()) {
-      absl::StrAppend(&out, node.name(), ": ", condition.kind(), ": ", condition.message(), " (for ",
-                      Age(condition.since_unix_ns(), now), ")\n");
-    }
-  }
-  return out;
-}
-
 std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   std::string out = absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ",
                                  Colored(job.state(), StateName(job.state()), style), "\n");
@@ -263,15 +183,6 @@ std::string ProgressLine(const v1::Job& job, int width) {
   std::fill_n(text.begin(), filled, '=');
   if (filled < bar) text[static_cast<size_t>(filled)] = '>';
   return absl::StrCat(head, "[", text, "]", tail);
-}
-
-std::string JsonText(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.always_print_primitive_fields = true;
-  std::string out;
-  LYNX_CHECK(google::protobuf::util::MessageToJsonString(message, &out, options).ok());
-  return out;
 }
 
 }  // namespace lynx

@@ -1,4 +1,4 @@
-// What lynxctl prints about jobs and nodes. Pure functions from messages to text; thread-safe.
+// Pages and lines about jobs for people. Pure functions from messages to text; thread-safe.
 #ifndef LYNX_CLI_RENDER_H_
 #define LYNX_CLI_RENDER_H_
 
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/units.h"
-#include "lynx/v1/cluster.pb.h"
 #include "lynx/v1/jobs.pb.h"
 
 namespace lynx {
@@ -24,19 +23,11 @@ std::string StateName(v1::JobState state);  // "RUNNING"
 bool IsFinal(v1::JobState state);
 std::string Colored(v1::JobState state, const std::string& text, Style style);
 
-// "12.3k", "4.56M"; a count with three digits.
-std::string Count(double value);
-
-// `now`: Unix time, for ages.
-std::string JobTable(const std::vector<v1::Job>& jobs, Nanos now);
-std::string NodeTable(const std::vector<v1::Node>& nodes, Nanos now);
-// One job in full: state, the plan in one table, predicted beside measured, losses, checkpoint, and its events if it has any.
+// One job in full: state, the plan in one table, predicted beside measured, losses, checkpoint, and its events if it has any. `now`: Unix
+// time, for ages.
 std::string JobPage(const v1::Job& job, Style style, Nanos now);
 // One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
 std::string ProgressLine(const v1::Job& job, int width);
-
-// Pretty JSON of any message: proto field names in lowerCamelCase, defaults included.
-std::string JsonText(const google::protobuf::Message& message);
 
 }  // namespace lynx
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "planner/plan_table.h"
-#include "planner/report/table.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {
@@ -125,7 +124,7 @@ MeasuredStep AlignStages(const Plan& plan, int64_t step, std::vector<std::vector
   return measured;
 }
 
-std::string MeasuredTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted) {
+Table MeasuredStepTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted) {
   Table table;
   table.columns = {{"stage", Align::kRight}, ""};
   for (int kind = 0; kind < kComputeSpanKinds; ++kind) {
@@ -138,8 +137,12 @@ std::string MeasuredTable(const Plan& plan, const MeasuredStep& measured, const 
     if (predicted == nullptr) continue;
     table.rows.push_back(BreakdownRow(s, "predicted", program, predicted->stages[s].spans, predicted->step));
   }
+  return table;
+}
+
+std::string MeasuredTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted) {
   return absl::StrCat("step ", measured.step + 1, " took ", FormatDuration(measured.end), ", predicted ",
-                      FormatDuration(plan.step), "\n\n", TextOf(table));
+                      FormatDuration(plan.step), "\n\n", TextOf(MeasuredStepTable(plan, measured, predicted)));
 }
 
 }  // namespace lynx

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "planner/layout.h"
 #include "planner/plan.h"
+#include "planner/report/table.h"
 #include "planner/simulate.h"
 
 namespace lynx {
@@ -47,8 +48,9 @@ struct MeasuredStep {
 // pipeline rank, as SpansOfTrace. Each program has that sum once.
 MeasuredStep AlignStages(const Plan& plan, int64_t step, std::vector<std::vector<ActionSpan>> stages);
 
-// "step 64 took 1.21 s, predicted 1.18 s", then a table with a row a stage: where its time went, measured and
-// predicted. `predicted`: null where it is not known.
+// A row a stage: where its time went, measured and predicted. `predicted`: null where it is not known.
+Table MeasuredStepTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted);
+// "step 64 took 1.21 s, predicted 1.18 s", then that table.
 std::string MeasuredTable(const Plan& plan, const MeasuredStep& measured, const Simulation* predicted);
 
 }  // namespace lynx

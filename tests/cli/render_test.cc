@@ -55,56 +55,6 @@ TEST(ProgressLine, FullAtTheEnd) {
   EXPECT_THAT(ProgressLine(job, 100), Not(HasSubstr("ETA")));
 }
 
-TEST(JobTable, OneLineAJobAndFirstLineOfTheReason) {
-  v1::Job job = RunningJob();
-  job.set_reason("training\nmore");
-  job.set_submitted_unix_ns(1'000'000'000);
-  const std::string table = JobTable({job}, Nanos(121'000'000'000));
-  EXPECT_EQ(table,
-            "ID  NAME  STATE    STEPS    LOSS   TOK/S  AGE  REASON\n"
-            "j1  tiny  RUNNING  120/400  2.310  12.3k  2m   training\n");
-  EXPECT_EQ(JobTable({}, Nanos(0)), "no jobs\n");
-}
-
-TEST(NodeTable, SaysWhatIsMissing) {
-  v1::Node node;
-  node.set_name("n1");
-  node.set_agent_attached(true);
-  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no worker"));
-  node.set_worker_attached(true);
-  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("ready"));
-  node.set_agent_attached(false);
-  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("no agent"));
-}
-
-TEST(NodeTable, ShowsDomainsWhereThereAreAny) {
-  v1::Node near, unknown;
-  near.set_name("n0");
-  unknown.set_name("n1");
-  EXPECT_THAT(NodeTable({near, unknown}, Nanos(0)), testing::Not(HasSubstr("DOMAIN")));
-  near.set_network_domain("row2/rack7");
-  const std::string table = NodeTable({near, unknown}, Nanos(0));
-  EXPECT_THAT(table, HasSubstr("NODE  STATE  DOMAIN      KIND"));
-  EXPECT_THAT(table, HasSubstr("n0    lost   row2/rack7  -"));
-  EXPECT_THAT(table, HasSubstr("n1    lost   -           -"));
-}
-
-TEST(NodeTable, ShowsTheKindOfDevicesAndTheConditions) {
-  v1::Node node;
-  node.set_name("n1");
-  EXPECT_THAT(NodeTable({node}, Nanos(0)), HasSubstr("n1    lost   -     0"));
-  v1::Device& device = *node.add_devices();
-  device.set_kind("cuda");
-  v1::NodeCondition& condition = *node.add_conditions();
-  condition.set_kind("xid");
-  condition.set_device("GPU-7");
-  condition.set_message("GPU 0 had Xid 79");
-  condition.set_since_unix_ns(1'000'000'000);
-  const std::string table = NodeTable({node}, NanosFromSeconds(61));
-  EXPECT_THAT(table, HasSubstr("n1    lost   cuda  1"));
-  EXPECT_THAT(table, HasSubstr("\nn1: xid: GPU 0 had Xid 79 (for "));
-}
-
 TEST(Style, NoColorAndFilesHaveNone) {
   EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{false}), "x");
   EXPECT_EQ(Colored(v1::JOB_STATE_FAILED, "x", Style{true}), "\033[31mx\033[0m");

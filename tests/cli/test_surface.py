@@ -86,7 +86,7 @@ class Completion(unittest.TestCase):
 
     def test_values_that_are_checked_for(self):
         self.check(["lynxctl", "plan", "--for", ""], ["lynx", "any"], ["submit"])
-        self.check(["lynxctl", "list", "-o", ""], ["table", "json"], ["submit"])
+        self.check(["lynxctl", "list", "-o", ""], ["table", "wide", "json", "yaml", "csv", "name"], ["submit"])
         self.check(["lynxctl", "completion", ""], ["bash", "zsh", "fish"])
 
     def test_what_follows_an_option_is_no_verb(self):

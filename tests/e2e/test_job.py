@@ -246,7 +246,7 @@ class JobTest(ClusterTest):
         self.assertEqual(self.ctl("list").out.count("\n"), before.count("\n"))
         wait = self.ctl("submit", *files, "--wait")
         self.assertEqual(wait.code, 2, wait)
-        self.assertIn("--wait follows one job", wait.err)
+        self.assertIn("--wait and --follow are for one job", wait.err)
 
     def test_watch_ends_on_interrupt_and_the_job_goes_on(self):
         job = self.submit(self.job_file(steps=100000))
