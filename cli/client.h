@@ -17,7 +17,7 @@ namespace lynx {
 // Of the command line; "" = not given.
 struct ConnectionFlags {
   std::string server;
-  std::string context;     // a file (security/context_file.h)
+  std::string context;     // a context's name, or a file (security/context_file.h)
   std::string ca_file;
   std::string token_file;
   bool no_context = false;  // nor that of the environment
@@ -33,8 +33,8 @@ struct ServerAddress {
   std::string token;      // "" = none; only ever sent over TLS
   absl::Status status;    // why there is none: every call then fails with it
 };
-// Context: --context, else $LYNX_CONTEXT. Without either, ~/.config/lynx/context.json counts where its server is the one that is
-// called. Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
+// Context: --context, else $LYNX_CONTEXT, a name (cli/contexts.h) or a file; else the one in use. Without any, a file that was put
+// to ~/.config/lynx/context.json by hand counts where its server is the one that is called. Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
 ServerAddress FindServer(const ConnectionFlags& flags);
 
 class Client {

@@ -20,6 +20,7 @@ std::string ValueText(const CommandOption& option) {
     case ValueKind::kNode: return "NODE";
     case ValueKind::kQueue: return "QUEUE";
     case ValueKind::kUser: return "USER";
+    case ValueKind::kContext: return "CONTEXT";
   }
   return "";
 }

@@ -9,7 +9,7 @@
 namespace lynx {
 
 // What may stand for a value, for completion.
-enum class ValueKind : uint8_t { kNone, kText, kFile, kJob, kNode, kQueue, kUser };
+enum class ValueKind : uint8_t { kNone, kText, kFile, kJob, kNode, kQueue, kUser, kContext };
 
 struct CommandOption {
   std::vector<std::string> names;    // "-f", "--file"; of a positional argument its name alone

@@ -113,6 +113,11 @@ struct TopOptions {
   double interval_seconds = 2;
 };
 
+struct DoctorOptions {
+  std::string folder;      // whose disk is measured; "" = the local cluster's
+  bool no_server = false;  // look at this machine alone
+};
+
 struct ReportOptions {
   std::string job;
   std::string out;             // file; "" = NAME-ID.html
@@ -201,6 +206,14 @@ int RevokeUser(const GlobalOptions& global, const std::string& name);
 int AddToken(const GlobalOptions& global, const UserOptions& options);
 int RevokeToken(const GlobalOptions& global, const std::string& id);
 int Audit(const GlobalOptions& global, const AuditOptions& options);
+// Whether this machine is fit, and what to mend; the exit code is that of the worst that was found.
+int Doctor(const GlobalOptions& global, const DoctorOptions& options);
+// Several clusters by name: cli/contexts.h. One is made of the server that the flags and the environment name.
+int ListContextsCommand(const GlobalOptions& global);
+int AddContextCommand(const GlobalOptions& global, const std::string& name);
+// "": none.
+int UseContextCommand(const std::string& name);
+int RemoveContextCommand(const std::string& name);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
 int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.

@@ -7,6 +7,7 @@
 #include "cli/command_pages.h"
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/contexts.h"
 #include "cli/exit_code.h"
 #include "cli/output_file.h"
 
@@ -19,8 +20,12 @@ constexpr int32_t kMostNames = 1000;
 
 // Names by which other verbs know them; none where the server does not answer.
 std::vector<std::string> KnownNames(const GlobalOptions& global, const std::string& kind) {
-  Client client(FindServer(global.connection), kPatience);
   std::vector<std::string> names;
+  if (kind == "contexts") {
+    for (const NamedContext& context : ListContexts()) names.push_back(context.name);
+    return names;
+  }
+  Client client(FindServer(global.connection), kPatience);
   if (kind == "jobs") {
     v1::ListJobsRequest request;
     request.set_limit(kMostNames);

@@ -256,6 +256,7 @@ const char* CompletionKind(ValueKind value) {
     case ValueKind::kJob: return "jobs";
     case ValueKind::kNode: return "nodes";
     case ValueKind::kQueue: return "queues";
+    case ValueKind::kContext: return "contexts";
     default: return "";
   }
 }

@@ -7,7 +7,7 @@
 namespace lynx {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible
+inline constexpr int kExitJobFailed = 1;    // a watched job failed or was cancelled; a planned job is infeasible; a warning of doctor
 inline constexpr int kExitBadInput = 2;     // command line or input file
 inline constexpr int kExitUnreachable = 3;  // the server did not answer in time
 inline constexpr int kExitNotFound = 4;     // no such job or file
@@ -15,7 +15,7 @@ inline constexpr int kExitRefused = 5;      // the server refused, or something 
 inline constexpr int kExitInterrupted = 130;
 
 inline constexpr char kExitCodeHelp[] =
-    "Exit codes: 0 done; 1 the job failed, was cancelled or cannot fit; 2 bad command line or input file;\n"
+    "Exit codes: 0 done; 1 the job failed, was cancelled or cannot fit, or doctor warns; 2 bad command line or input file;\n"
     "3 server not reached in time; 4 not found; 5 refused or another failure; 130 interrupted.";
 
 inline int ExitCodeOf(const absl::Status& status) {

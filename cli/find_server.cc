@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "cli/client.h"
+#include "cli/contexts.h"
 #include "cli/local_cluster.h"
 #include "cli/server_place.h"
 #include "common/status.h"
@@ -14,6 +15,14 @@ namespace lynx {
 namespace {
 
 constexpr int64_t kLongestPem = 64 << 10;
+
+// A word without a slash that is no file here may be a context's name.
+absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
+  std::error_code error;
+  if (text.find('/') != std::string::npos || std::filesystem::exists(text, error)) return text;
+  const absl::StatusOr<std::string> named = ContextPath(text);
+  return named.ok() && std::filesystem::exists(*named, error) ? *named : text;
+}
 
 std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
 
@@ -37,7 +46,10 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
     found = {.address = server, .source = "LYNX_SERVER"};
   }
   if (flags.no_context) return absl::OkStatus();
-  if (const std::string file = FlagOr(flags.context, "LYNX_CONTEXT"); !file.empty()) {
+  std::string file = FlagOr(flags.context, "LYNX_CONTEXT");
+  if (file.empty() && found.address.empty() && !ContextInUse().empty()) file = StandingContextFile();
+  if (!file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(file, ContextFileOf(file));
     LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(file));
     if (found.address.empty()) found = {.address = context.server, .source = file};
     found.authority = context.authority;

@@ -374,14 +374,14 @@ const char* ValueName(const std::string& name) {
       {"--file", "FILE"},       {"--out", "FILE"},     {"--cluster", "FILE"},      {"--with-cluster", "FILE"}, {"--profile", "FILE"},
       {"--html", "FILE"},       {"--trace", "FILE"},   {"--context", "FILE"},      {"--ca-file", "FILE"},      {"--token-file", "FILE"},
       {"--context-file", "FILE"}, {"--dir", "FILE"},   {"path", "FILE"},           {"job", "JOB"},             {"node", "NODE"},
-      {"--node", "NODE"},       {"queue", "QUEUE"},    {"user", "USER"}};
+      {"--node", "NODE"},       {"queue", "QUEUE"},    {"user", "USER"},          {"context", "CONTEXT"}};
   const auto found = kNames.find(name);
   return found == kNames.end() ? nullptr : found->second;
 }
 
 ValueKind KindOf(const std::string& type) {
   const std::map<std::string, ValueKind> kinds = {
-      {"FILE", ValueKind::kFile}, {"JOB", ValueKind::kJob}, {"NODE", ValueKind::kNode}, {"QUEUE", ValueKind::kQueue}, {"USER", ValueKind::kUser}};
+      {"FILE", ValueKind::kFile}, {"JOB", ValueKind::kJob}, {"NODE", ValueKind::kNode}, {"QUEUE", ValueKind::kQueue}, {"USER", ValueKind::kUser}, {"CONTEXT", ValueKind::kContext}};
   const auto found = kinds.find(type);
   return found == kinds.end() ? ValueKind::kText : found->second;
 }
@@ -450,6 +450,33 @@ void NameValues(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) NameValues(*verb);
 }
 
+void AddMachineCommands(CLI::App& app, const GlobalOptions& global, int& code) {
+  auto* doctor = app.add_subcommand("doctor", "Check this machine and its cluster, and say how to mend what is wrong; 1 after a warning, 5 after a problem");
+  static DoctorOptions doctor_options;
+  doctor->add_option("--dir", doctor_options.folder, "Folder on the disk to measure, with a file of 64 MiB; default: the local cluster's")->check(FileName);
+  doctor->add_flag("--no-server", doctor_options.no_server, "Look at this machine alone");
+  doctor->callback([&] { code = Doctor(global, doctor_options); });
+
+  auto* context = app.add_subcommand("context", "Several clusters by name: each a server's address with authority and token");
+  context->require_subcommand(1);
+  auto* list = context->add_subcommand("list", "List them; a star marks the one in use");
+  list->callback([&] { code = ListContextsCommand(global); });
+  static std::string name;
+  static bool none = false;
+  auto* add = context->add_subcommand("add", "Keep the server that --server, --context, --ca-file and --token-file name under a name");
+  add->add_option("context", name, "Name")->required();
+  add->callback([&] { code = AddContextCommand(global, name); });
+  auto* use = context->add_subcommand("use", "Call this one from now on, where no flag or variable names another");
+  auto* which = use->add_option_group("which");
+  which->add_option("context", name, "Name");
+  which->add_flag("--none", none, "No context: the local cluster, or 127.0.0.1:7470");
+  which->require_option(1);
+  use->callback([&] { code = UseContextCommand(none ? "" : name); });
+  auto* remove = context->add_subcommand("remove", "Forget it");
+  remove->add_option("context", name, "Name")->required();
+  remove->callback([&] { code = RemoveContextCommand(name); });
+}
+
 void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* completion = app.add_subcommand("completion", "Completion for a shell: source <(lynxctl completion bash)");
   static std::string shell;
@@ -464,7 +491,7 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   reference->callback([&] { code = Reference(TreeOf(app)); });
   auto* complete = app.add_subcommand("__complete", "What completion scripts ask for")->group("");
   static std::string kind;
-  complete->add_option("kind", kind, "jobs, nodes or queues")->required()->check(CLI::IsMember({"jobs", "nodes", "queues"}));
+  complete->add_option("kind", kind, "jobs, nodes, queues or contexts")->required()->check(CLI::IsMember({"jobs", "nodes", "queues", "contexts"}));
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
@@ -489,7 +516,7 @@ int main(int argc, char** argv) {
   app.footer(kExitCodeHelp);
   GlobalOptions global;
   app.add_option("--server", global.connection.server, "host:port of lynx-server; default: $LYNX_SERVER, the context's, the local cluster, 127.0.0.1:7470");
-  app.add_option("--context", global.connection.context, "File with a server's address, authority and your token; default: $LYNX_CONTEXT, ~/.config/lynx/context.json");
+  app.add_option("--context", global.connection.context, "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");
   app.add_option("--ca-file", global.connection.ca_file, "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
   app.add_option("--token-file", global.connection.token_file, "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
   app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
@@ -510,6 +537,7 @@ int main(int argc, char** argv) {
   AddCheckpointCommands(app, global, code);
   AddAdminCommands(app, global, code);
   AddLocalCommands(app, global, code);
+  AddMachineCommands(app, global, code);
   AddSurfaceCommands(app, global, code);
   NameValues(app);
   try {

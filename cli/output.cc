@@ -101,6 +101,8 @@ std::string TablesText(const Listing& listing, bool wide) {
   return absl::StrCat(TableText(rows), listing.notes);
 }
 
+bool IsStructured(OutputFormat format) { return format == OutputFormat::kJson || format == OutputFormat::kYaml; }
+
 int Print(const absl::StatusOr<std::string>& text) {
   if (!text.ok()) return Fail(text.status());
   std::fputs(text->c_str(), stdout);
@@ -185,15 +187,18 @@ absl::Status CheckOutput(OutputFormat format, const std::vector<OutputFormat>& k
 }
 
 int Show(OutputFormat format, const google::protobuf::Message& message, const Listing& listing, const std::string& text) {
-  if (format == OutputFormat::kJson) return Print(JsonText(message));
-  if (format == OutputFormat::kYaml) return Print(YamlText(message));
   const bool table = format == OutputFormat::kTable || format == OutputFormat::kWide;
-  return Print(table && !text.empty() ? absl::StatusOr<std::string>(text) : ListingText(listing, format));
+  if (table && !text.empty()) return Print(text);
+  return ShowListing(format, IsStructured(format) ? JsonText(message) : "", listing);
+}
+
+int ShowListing(OutputFormat format, const std::string& json, const Listing& listing) {
+  if (IsStructured(format)) return Print(format == OutputFormat::kJson ? json : YamlOf(json));
+  return Print(ListingText(listing, format));
 }
 
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text) {
-  const bool structured = format == OutputFormat::kJson || format == OutputFormat::kYaml;
-  return ShowJson(format, structured ? JsonText(message) : "", text);
+  return ShowJson(format, IsStructured(format) ? JsonText(message) : "", text);
 }
 
 int ShowJson(OutputFormat format, const std::string& json, const std::string& text) {

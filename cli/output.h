@@ -1,5 +1,5 @@
 // What verbs print, in the form that -o asks for: a table for people, wide for those with room, json and yaml of the messages
-// themselves, csv for spreadsheets, names for scripts. Pure functions but for Show and ShowJson; thread-safe.
+// themselves, csv for spreadsheets, names for scripts. Pure functions but for those that show; thread-safe.
 #ifndef LYNX_CLI_OUTPUT_H_
 #define LYNX_CLI_OUTPUT_H_
 
@@ -72,6 +72,8 @@ int Show(OutputFormat format, const google::protobuf::Message& message, const Li
 // Of what is no listing: csv and name are bad input.
 int Show(OutputFormat format, const google::protobuf::Message& message, const std::string& text);
 int ShowJson(OutputFormat format, const std::string& json, const std::string& text);
+// A listing that is no message: json and yaml of `json`.
+int ShowListing(OutputFormat format, const std::string& json, const Listing& listing);
 // InvalidArgument unless it is one of those that a verb knows.
 absl::Status CheckOutput(OutputFormat format, const std::vector<OutputFormat>& known);
 

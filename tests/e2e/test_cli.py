@@ -168,6 +168,42 @@ class CliTest(ClusterTest):
         self.assertEqual((bad.code, "--grace" in bad.err), (2, True), bad)
 
 
+    def test_the_machine_and_clusters_by_name(self):
+        looked = self.ctl("doctor", "--dir", self.directory, "-o", "json")
+        found = json.loads(looked.out)["findings"]
+        worst = max(("ok", "warning", "problem").index(finding["verdict"]) for finding in found)
+        self.assertEqual(looked.code, (0, 1, 5)[worst], looked)
+        verdicts = {finding["what"]: finding["verdict"] for finding in found}
+        self.assertEqual((verdicts["server"], "versions" in verdicts, "node" in verdicts), ("ok", False, False), looked)
+        self.assertTrue(all(finding["mend"] for finding in found if finding["verdict"] != "ok"), found)
+        self.assertEqual([path.name for path in self.directory.glob(".lynx-doctor*")], [])
+        self.kill_daemon("server")
+        alone = self.ctl("doctor", "--dir", "/proc", "--no-server")
+        self.assertEqual(alone.code, 5, alone)
+        self.assertRegex(alone.out, r"(?m)^problem +disk +cannot make a file in /proc.* give another folder with --dir")
+        away = self.ctl("doctor", "--dir", self.directory, "--timeout", 2)
+        self.assertEqual(away.code, 5, away)
+        self.assertRegex(away.out, r"(?m)^problem +server +cannot reach lynx-server .* lynxctl doctor --no-server$")
+        self.up()
+
+        self.env["XDG_CONFIG_HOME"] = str(self.directory / "config")
+        self.assertIn("no contexts;", self.ok("context", "list"))
+        self.assertIn("use it with: lynxctl context use here", self.ok("context", "add", "here"))
+        self.ok("--server", "127.0.0.1:1", "context", "add", "there")
+        self.ok("context", "use", "there")
+        self.assertEqual([(row["in_use"], row["name"]) for row in self.rows("context", "list")], [("no", "here"), ("yes", "there")])
+        gone = self.ctl("list")
+        self.assertEqual((gone.code, "127.0.0.1:1 (from " in gone.err), (3, True), gone)
+        self.assertEqual(self.ok("--context", "here", "list"), "no jobs\n")
+        self.assertEqual(self.ok("__complete", "contexts").split(), ["here", "there"])
+        self.ok("context", "use", "--none")
+        self.assertEqual(self.ok("list"), "no jobs\n", "the local cluster")
+        self.ok("context", "remove", "there")
+        self.assertEqual(self.ok("context", "list", "-o", "name"), "here\n")
+        for words, code in ((("use", "there"), 4), (("remove", "there"), 4), (("add", "here"), 5), (("add", "a/b"), 2), (("use",), 2)):
+            result = self.ctl("context", *words)
+            self.assertEqual(result.code, code, result)
+
     def check_report(self, job):
         path = self.directory / "job.html"
         self.assertEqual(self.ok("report", job, "--out", path), f"{path}\n")
