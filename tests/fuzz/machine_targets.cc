@@ -8,7 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "cli/render.h"
+#include "cli/output.h"
 #include "common/check.h"
 #include "planner/plan.h"
 #include "planner/validate.h"
