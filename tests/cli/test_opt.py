@@ -45,8 +45,9 @@ class OptTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def lynxctl_with_solver(self, script=None):
-        """A copy of lynxctl, beside a shell script in place of the solver or beside none."""
-        shutil.copy(BIN / "lynxctl", self.folder)
+        """A copy of lynxctl with its verbs, beside a shell script in place of the solver or beside none."""
+        for program in ("lynxctl", "lynx-verbs"):
+            shutil.copy(BIN / program, self.folder)
         if script is not None:
             solver = self.folder / "lynx-opt"
             solver.write_text(f"#!/bin/sh\n{script}\n")
