@@ -14,6 +14,9 @@ import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 
+# All but the rank process, for tests that put another in its place: programs find each other by their folder.
+PROGRAMS = ("lynxctl", "lynx-verbs", "lynx-server", "lynx-agent", "lynx-worker")
+
 # Small enough for seconds, large enough that something can be killed in the middle.
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 
-from cluster import BIN, ClusterTest, processes
+from cluster import BIN, PROGRAMS, ClusterTest, processes
 
 # In the place of lynx-rank: on one node the second product of a run is wrong.
 FAULTY_RANK = """#!/bin/sh
@@ -33,7 +33,7 @@ class CheckTest(ClusterTest):
     def up(self):
         self.binaries = self.directory / "bin"
         self.binaries.mkdir()
-        for name in ("lynxctl", "lynx-server", "lynx-agent", "lynx-worker"):
+        for name in PROGRAMS:
             shutil.copy2(BIN / name, self.binaries)
         rank = self.binaries / "lynx-rank"
         rank.write_text(FAULTY_RANK.format(bad=self.bad, faulty=BIN / "faulty_rank", fault=self.fault, rank=BIN / "lynx-rank"))

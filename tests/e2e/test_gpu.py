@@ -10,12 +10,11 @@ import tempfile
 import unittest
 
 import cluster
-from cluster import ClusterTest, processes
+from cluster import PROGRAMS, ClusterTest, processes
 
 BUILT = cluster.BIN
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE_NVML = BUILT.parent / "lib" / "fake_nvml"
-PROGRAMS = ("lynxctl", "lynx-server", "lynx-agent", "lynx-worker")
 
 
 def programs_with_stand_in(directory):

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 
-from cluster import BIN, ClusterTest
+from cluster import BIN, PROGRAMS, ClusterTest
 
 # Large activations beside small states: with nothing recomputed they take several times what they take with everything recomputed.
 SHAPE = "model: {layers: 4, hidden: 64, heads: 4, seq: 512, vocab: 256, dropout: 0.1}"
@@ -26,7 +26,7 @@ class MemoryTest(ClusterTest):
     def up(self):
         self.binaries = self.directory / "bin"
         self.binaries.mkdir()
-        for name in ("lynxctl", "lynx-server", "lynx-agent", "lynx-worker"):
+        for name in PROGRAMS:
             shutil.copy2(BIN / name, self.binaries)
         self.limit_ranks(None)
         rank = self.binaries / "lynx-rank"
