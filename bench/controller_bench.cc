@@ -41,7 +41,8 @@ class Scale {
       for (int d = 0; d < devices_; ++d) agent.devices.push_back({.index = d, .model = "bench", .memory = Bytes(int64_t{1} << 34), .cores = {d}});
       agent.profile = std::make_shared<const HardwareProfile>(StatedCpuProfile());
       Step("agent attaches", AgentReported{++stream_, "10.0.0.1", agent});
-      Step("worker attaches", WorkerReported{++stream_, "10.0.0.1", {.node = name, .boot = "w", .address = "10.0.0.1"}});
+      ++stream_;
+      Step("worker attaches", WorkerReported{stream_, "10.0.0.1", StateOf(stream_)});
     }
   }
 
@@ -65,6 +66,25 @@ class Scale {
       Step(kind, PlanReady{ask.job, ask.attempt, std::make_shared<const Plan>(plan), nullptr});
     }
   }
+
+  // The worker daemons do what they are told until nothing more comes: ranks listen, begin, and end at once.
+  void Obey(const std::string& kind) {
+    while (!told_.empty()) {
+      for (auto& [stream, wish] : std::exchange(told_, {})) {
+        WorkerState state = StateOf(stream);
+        for (const RankAssignment& rank : wish.ranks) {
+          const bool begins = rank.peers != nullptr;
+          state.ranks.push_back({.key = rank.key, .phase = begins ? RankPhase::kExited : RankPhase::kListening, .host = "10.0.0.1", .port = 1});
+          if (!begins) continue;
+          state.messages.push_back({.key = rank.key, .sequence = 1, .body = RankStarted{}});
+          state.messages.push_back({.key = rank.key, .sequence = 2, .body = RankFinished{rank.spec->train.steps}});
+        }
+        Step(kind, WorkerReported{stream, "10.0.0.1", std::move(state)});
+      }
+    }
+  }
+
+  void Heartbeat(const std::string& kind, int node) { Step(kind, WorkerReported{2 * node + 2, "10.0.0.1", StateOf(2 * node + 2)}); }
 
   void Tick(const std::string& kind) {
     now_ += Nanos(6'000'000'000);
@@ -93,14 +113,21 @@ class Scale {
     times_[kind].push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     for (Effect& effect : effects) {
       if (auto* plan = std::get_if<PlanJob>(&effect)) plans_.push_back(std::move(*plan));
+      if (auto* wish = std::get_if<SendWorker>(&effect)) told_[wish->stream] = std::move(wish->wish);
     }
+  }
+
+  // The agent of a node has the number before its worker daemon's.
+  WorkerState StateOf(int64_t stream) {
+    return {.node = NodeId(absl::StrCat("node", stream / 2 - 1)), .boot = "w", .address = "10.0.0.1", .number = ++reports_, .witness_port = 1};
   }
 
   Controller controller_;
   const int nodes_, devices_;
   Nanos now_{1'000'000'000'000};
-  int64_t stream_ = 0, jobs_ = 0;
+  int64_t stream_ = 0, jobs_ = 0, reports_ = 0;
   std::vector<PlanJob> plans_;
+  std::map<int64_t, WorkerWish> told_;  // by stream
   std::map<std::string, std::vector<double>> times_;
 };
 
@@ -112,6 +139,13 @@ int main(int argc, char** argv) {
   const int devices = argc > 2 ? std::atoi(argv[2]) : 8;
   lynx::Scale scale(nodes, devices);
   scale.Attach();
+  for (int second = 0; second < 10; ++second) {
+    for (int i = 0; i < 200; ++i) scale.Submit("small job is submitted", "small", 1);
+    scale.Tick("200 small jobs begin");
+    scale.AnswerPlans("small job is placed");
+    scale.Obey("small job's rank reports");
+    for (int i = 0; i < 2000; ++i) scale.Heartbeat("worker reports", (2000 * second + i) % nodes);
+  }
   for (int i = 0; i < nodes * devices / lynx::kGang; ++i) {
     scale.Submit("gang is submitted", "gang", lynx::kGang);
     scale.Tick("gang's devices are reserved");

@@ -4,7 +4,8 @@
     bench/slow_link.py [--runs 5] [--rate 40mbit] [--log FOLDER]
 
 Each run: two nodes of one CPU device each, in network namespaces, and a job whose layout is the planner's choice, on two devices. When it
-has trained for a while, tc limits what the first node sends. Measured are the steps' medians before, while slow, and with the new plan.
+has trained for a while, tc limits what the first node sends. Measured are the medians of the steps before and
+with the new plan, and their mean while slow.
 Needs namespaces and tc; exits with 77 where they cannot be had, with 1 where the link was not noticed in a run.
 """
 
@@ -61,6 +62,9 @@ class Run:
         page = self.page(job)
         return page if page["state"] == "JOB_STATE_RUNNING" and int(page["progress"].get("stepsDone", 0)) >= count else None
 
+    def steps_done(self, job):
+        return int(self.page(job)["progress"].get("stepsDone", 0))
+
     def step_millis(self, job, seconds):
         """Median of the steps' times that are reported within some seconds."""
         times, end = [], time.monotonic() + seconds
@@ -87,17 +91,17 @@ class Run:
         before, had = self.step_millis(job, 8), self.layout(job)
         self.cluster.network.limit(0, rate)
         self.limited = True
-        began = time.monotonic()
+        began, done = time.monotonic(), self.steps_done(job)
         of_links = lambda: [e for e in self.events(job, "drift") if "link" in e["reason"]]  # noqa: E731
         drift = self.until(of_links, "the slow link is noticed")[0]
         noticed = time.monotonic() - began
-        slow = int(self.page(job)["progress"]["stepNs"]) / 1e6
+        slow = noticed * 1000 / max(1, self.steps_done(job) - done)  # the server's median is still of steps before
         of_it = lambda: [e for e in self.events(job, *DECIDED) if int(e["sequence"]) > int(drift["sequence"])]  # noqa: E731
         decision = self.until(of_it, "it is decided")[0]
         reason = f"{drift['reason']}; {decision['reason']}"
         if decision["kind"] != "replanned":
             return (before, slow, None, noticed, had, had), reason
-        done = int(self.page(job)["progress"]["stepsDone"])
+        done = self.steps_done(job)
         self.until(lambda: self.steps_beyond(job, done + 40), "it goes on")
         return (before, slow, self.step_millis(job, 8), noticed, had, self.layout(job)), reason
 

@@ -182,7 +182,7 @@ int Uncordon(const GlobalOptions& global, const std::string& node);
 int Trace(const GlobalOptions& global, const TraceOptions& options);
 // The cluster at a glance, drawn again and again on a terminal; elsewhere, or once, as plain text.
 int Top(const GlobalOptions& global, const TopOptions& options);
-// Writes the job as one page (cli/report/job_report.h), and prints the file's name.
+// Writes the job as one page (report/job_report.h), and prints the file's name.
 int Report(const GlobalOptions& global, const ReportOptions& options);
 int PlanJob(const GlobalOptions& global, const PlanOptions& options);
 // Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.

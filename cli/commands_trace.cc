@@ -5,7 +5,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
-#include "cli/traced_job.h"
+#include "report/traced_job.h"
 #include "common/status.h"
 #include "planner/report/chrome_trace.h"
 

@@ -114,7 +114,7 @@ void ServerFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
     for (const auto& [daemon, version] : {std::pair("lynx-agent", node.agent_version), std::pair("lynx-worker", node.worker_version)}) {
       if (version.empty() || version == server.version) continue;
       findings.push_back(Of("versions", Verdict::kWarning, absl::StrCat(daemon, " ", version, " on ", node.name, ", lynx-server ", server.version),
-                            "install the same release on all machines, and restart the daemons: ranks of different ones refuse each other"));
+                            "install the same release on all machines, and restart the daemons: a server works with its own minor version and the one before it"));
     }
   }
 }

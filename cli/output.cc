@@ -162,13 +162,6 @@ std::string CellText::Count(double value) const { return whole_ ? absl::StrForma
 
 std::string CellText::Size(Bytes bytes) const { return whole_ ? absl::StrCat(bytes.value) : FormatBytes(bytes); }
 
-std::string Count(double value) {
-  if (value >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
-  if (value >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);
-  if (value >= 1e3) return absl::StrFormat("%.3gk", value / 1e3);
-  return absl::StrFormat("%.3g", value);
-}
-
 std::string Age(int64_t since_unix_ns, Nanos now) {
   if (since_unix_ns == 0) return "-";
   const int64_t seconds = std::max<int64_t>(0, now.value - since_unix_ns) / 1'000'000'000;

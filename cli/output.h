@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
+#include "report/texts.h"
 
 namespace lynx {
 
@@ -62,8 +63,6 @@ class CellText {
   Nanos now_;
 };
 
-// "12.3k", "4.56M"; a count with three digits.
-std::string Count(double value);
 // "5s", "3h", "2d" since then; "-" for 0.
 std::string Age(int64_t since_unix_ns, Nanos now);
 

@@ -113,16 +113,6 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows) {
   return TextOf(table);
 }
 
-std::string StateName(v1::JobState state) {
-  const std::string name = v1::JobState_Name(state);
-  const std::string prefix = "JOB_STATE_";
-  return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : absl::StrCat("UNKNOWN(", int{state}, ")");
-}
-
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
-}
-
 std::string Colored(v1::JobState state, const std::string& text, Style style) {
   if (!style.color) return text;
   const char* code = "36";  // cyan: under way

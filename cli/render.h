@@ -7,6 +7,7 @@
 
 #include "common/units.h"
 #include "lynx/v1/jobs.pb.h"
+#include "report/texts.h"
 
 namespace lynx {
 
@@ -19,8 +20,6 @@ Style StyleOf(int fd);
 // Columns padded to their widest cell, two spaces between, no trailing spaces. Rows[0] is the header.
 std::string TableText(const std::vector<std::vector<std::string>>& rows);
 
-std::string StateName(v1::JobState state);  // "RUNNING"
-bool IsFinal(v1::JobState state);
 std::string Colored(v1::JobState state, const std::string& text, Style style);
 
 // One job in full: state, the plan in one table, predicted beside measured, losses, checkpoint, and its events if it has any. `now`: Unix

@@ -109,7 +109,7 @@ inline constexpr Metric kJobStepSeconds{"lynx_job_step_seconds", Type::kHistogra
 inline constexpr Metric kJobPhaseSeconds{
     "lynx_job_phase_seconds_total", Type::kCounter, "s", "job_id, job_name, stage, phase", Daemon::kServer,
     "Compute stream time by stage and phase, summed over the ranks of the stage: forward, backward, weight, recompute_hidden, "
-    "recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, checkpoint."};
+    "recompute_exposed, tensor_wait, stall, data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
 inline constexpr Metric kJobModelFlops{"lynx_job_model_flops_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
     "FLOPs that the model needed for the tokens that it was trained on, recomputation left out."};
 inline constexpr Metric kJobStepsSkipped{"lynx_job_steps_skipped_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
@@ -215,7 +215,7 @@ inline constexpr Metric kRankStepSeconds{"lynx_rank_step_seconds", Type::kHistog
 inline constexpr Metric kRankPhaseSeconds{
     "lynx_rank_phase_seconds_total", Type::kCounter, "s", "job_id, rank, phase", Daemon::kWorker,
     "Compute stream time of the rank by phase: forward, backward, weight, recompute_hidden, recompute_exposed, tensor_wait, stall, "
-    "data_parallel_wait, norm_wait, optimizer, checkpoint."};
+    "data_parallel_wait, norm_wait, optimizer, data_wait, checkpoint."};
 inline constexpr Metric kRankBytesSent{"lynx_rank_bytes_sent_total", Type::kCounter, "B", "job_id, rank", Daemon::kWorker,
                                        "Bytes that the rank has sent to its peers."};
 inline constexpr Metric kRankArenaPeak{"lynx_rank_arena_peak_bytes", Type::kGauge, "B", "job_id, rank", Daemon::kWorker,

@@ -16,7 +16,7 @@ namespace lynx {
 namespace {
 
 struct Pages {
-  std::shared_ptr<prometheus::Registry> registry;
+  std::shared_ptr<prometheus::Collectable> metrics;
   HealthChecks checks;
 };
 
@@ -67,18 +67,18 @@ int AnswerPage(mg_connection* connection) {
   if (path == "/healthz") return AnswerProbe(connection, pages.checks.alive);
   if (path == "/readyz") return AnswerProbe(connection, pages.checks.ready);
   return Answer(connection, 200, "text/plain; version=0.0.4; charset=utf-8",
-                prometheus::TextSerializer().Serialize(pages.registry->Collect()));
+                prometheus::TextSerializer().Serialize(pages.metrics->Collect()));
 }
 
 }  // namespace
 
-absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_ptr<prometheus::Registry>& registry, HealthChecks checks) {
+absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks) {
   try {
     const std::vector<std::string> options = {"listening_ports", address, "num_threads", "2"};
     CivetCallbacks callbacks;
     callbacks.init_context = TakeContext;
     callbacks.begin_request = AnswerPage;
-    Pages pages{registry, std::move(checks)};
+    Pages pages{std::move(metrics), std::move(checks)};
     starting = &pages;
     auto* exposer = new prometheus::Exposer(options, &callbacks);
     const std::vector<int> ports = exposer->GetListeningPorts();

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "prometheus/registry.h"
+#include "prometheus/collectable.h"
 
 namespace lynx {
 
@@ -19,10 +19,10 @@ struct HealthChecks {
   std::function<std::string()> ready;  // /readyz
 };
 
-// Serves ADDRESS/metrics with `registry`, and the two pages, until the process ends; returns the port. ADDRESS is "host:port"
+// Serves ADDRESS/metrics with `metrics`, and the two pages, until the process ends; returns the port. ADDRESS is "host:port"
 // with a numeric host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is
 // never destroyed: its destructor can take seconds, which an exit path must not.
-absl::StatusOr<int> ServeMetrics(const std::string& address, const std::shared_ptr<prometheus::Registry>& registry, HealthChecks checks);
+absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks);
 
 }  // namespace lynx
 

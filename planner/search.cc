@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/layout_schedule.h"
+#include "planner/stage_context.h"
 
 namespace lynx {
 namespace {
@@ -109,6 +110,7 @@ class Space {
 
   bool ScheduleFits(const Candidate& c) const {
     if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
+    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each holds a layer
     switch (c.layout.schedule) {
       case ScheduleKind::kInterleaved:
         return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
@@ -181,6 +183,8 @@ absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
     more = ", and the interleaved schedule needs pp above 1 and a number of microbatches that pp divides";
   } else if (spec.parallel.schedule == ScheduleKind::kChimera) {
     more = ", and Chimera needs an even pp and an even number of microbatches";
+  } else if (spec.parallel.schedule == ScheduleKind::kZeroBubbleV) {
+    more = ", and zero-bubble-v needs two layers for each of pp stages";
   } else {
     more = absl::StrCat(", and a schedule have at most ", kMaxScheduleSlots, " slots (pp times microbatches, each ",
                         "forward and backward)");

@@ -20,12 +20,12 @@ struct Candidate {
 
 // In order of ranks, tp, pp, micro-batch, then the other degrees and modes from the plain ones on: never empty. Ranks
 // lie within the spec's range and the cluster's devices; tp is at most the devices of the smallest node and divides
-// heads, key heads and ffn; pp * virtual stages is at most the layers; dp * micro_batch divides the global batch; cp
-// halves of the sequence divide it. Pinned values are obeyed. What is left open: a micro-batch is a power of two up
-// to 8, virtual stages are 1 to 8, and a schedule is 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is
-// never faster than 1F1B, and Chimera holds every weight twice: both are taken when asked for). Replicas share out
-// nothing or the optimizer's states, or, with PlanTarget::kAnyFramework, gradients and weights too; cp is 1, or then a
-// power of two up to 8.
+// heads, key heads and ffn; the schedule's parts of the model (pp * virtual stages; pp * 2 for zero-bubble-v) are at
+// most the layers; dp * micro_batch divides the global batch; cp halves of the sequence divide it. Pinned values are
+// obeyed. What is left open: a micro-batch is a power of two up to 8, virtual stages are 1 to 8, and a schedule is
+// 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds every
+// weight twice: both are taken when asked for). Replicas share out nothing or the optimizer's states, or, with
+// PlanTarget::kAnyFramework, gradients and weights too; cp is 1, or then a power of two up to 8.
 // InvalidArgument names the rule that leaves nothing, and the numbers.
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
                                                   PlanTarget target);

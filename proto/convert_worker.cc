@@ -37,6 +37,7 @@ void SetStep(const StepReport& step, v1::StepReport& m) {
   m.set_data_parallel_wait_ns(step.data_parallel_wait.value);
   m.set_norm_wait_ns(step.norm_wait.value);
   m.set_optimizer_ns(step.optimizer.value);
+  m.set_data_wait_ns(step.data_wait.value);
   m.set_checkpoint_ns(step.checkpoint.value);
   m.set_arena_peak_bytes(step.arena_peak.value);
   m.set_bytes_sent(step.bytes_sent);
@@ -75,6 +76,7 @@ absl::StatusOr<StepReport> StepOf(const v1::StepReport& m, const std::string& pa
       {"data_parallel_wait_ns", m.data_parallel_wait_ns(), &step.data_parallel_wait},
       {"norm_wait_ns", m.norm_wait_ns(), &step.norm_wait},
       {"optimizer_ns", m.optimizer_ns(), &step.optimizer},
+      {"data_wait_ns", m.data_wait_ns(), &step.data_wait},
       {"checkpoint_ns", m.checkpoint_ns(), &step.checkpoint},
       {"communication_cpu_ns", m.communication_cpu_ns(), &step.communication_cpu},
   };

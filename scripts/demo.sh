@@ -140,6 +140,7 @@ fi
 cat <<TEXT
 
 Try next:
+  docs/quickstart.md                                            step by step: plans, a report page, a node that dies, the weights
   scripts/demo.sh --text FILE                                   train on a text of your own
   scripts/demo.sh --chaos                                       a node dies and comes back while the job trains
   scripts/demo.sh --dashboards                                  with Prometheus and Grafana

@@ -17,7 +17,7 @@ import time
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
 HOME = pathlib.Path(os.environ["LYNX_HOME"]) / "local"
 STEPS_BEFORE = 20  # that are trained before the node dies, and in the smaller layout before it returns
-PATIENCE = 300     # seconds for anything to happen
+PATIENCE = 300     # seconds in which something must happen
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
@@ -41,15 +41,19 @@ class Job:
         return json.loads(lynxctl("get", self.id, "-o", "json", "--events"))
 
     def wait(self, condition, what):
-        deadline = time.monotonic() + PATIENCE
+        """The first page of the job that satisfies the condition. A busy machine may take long; one step after another, though."""
+        seen = deadline = None
         while True:
             page = self.page()
             if condition(page):
                 return page
             if page["state"] in ENDED:
                 fail(f"the job ended before {what}: {page.get('reason', '')}")
-            if time.monotonic() > deadline:
-                fail(f"{what}: not within {PATIENCE} s; see {HOME}/logs")
+            now = (page["state"], page["generation"], page["progress"]["stepsDone"])
+            if now != seen:
+                seen, deadline = now, time.monotonic() + PATIENCE
+            elif time.monotonic() > deadline:
+                fail(f"{what}: nothing has moved for {PATIENCE} s; see {HOME}/logs")
             time.sleep(0.1)
 
     def runs(self, generation):

@@ -1,4 +1,4 @@
-// Census: how many of what a controller has, for metrics. Plain data.
+// Census: how many of what a controller has, for metrics, and its nodes at a glance, for a map of them. Plain data.
 #ifndef LYNX_SERVER_CENSUS_H_
 #define LYNX_SERVER_CENSUS_H_
 
@@ -7,12 +7,24 @@
 #include <map>
 #include <string>
 
+#include "common/ids.h"
 #include "server/job.h"
 
 namespace lynx {
 
 enum class NodePresence : uint8_t { kAttached, kPartial, kAbsent, kLost };
 inline constexpr int kNodePresenceCount = 4;
+
+// A node as a map of thousands shows it.
+struct NodeGlance {
+  NodeId name;
+  NodePresence presence = NodePresence::kAbsent;
+  bool cordoned = false;
+  bool warned = false;    // its agent or the server says that something is wrong with it
+  int32_t devices = 0;    // offered
+  int32_t used = 0;       // of them, that jobs have
+  int32_t withdrawn = 0;  // that are there and not offered, for what is wrong with them
+};
 
 struct Census {
   struct Devices {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/peer_version.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "proto/bounds.h"
@@ -24,9 +25,11 @@ grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* ClusterService::Atta
   auto stream = std::make_shared<AgentStream>(
       [this, id, caller = call.caller](const v1::AgentReport& report, std::function<void()> next) {
         LYNX_RETURN_IF_ERROR(guard_.CheckReport(caller, report.node()));
+        LYNX_RETURN_IF_ERROR(CheckPeerVersion(kVersion, "lynx-agent", report.version()));
         absl::StatusOr<AgentState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().PostReport(AgentReported{id, caller.from, *std::move(state)}, std::move(next));
+        const bool posted = core_.loop().PostReport(AgentReported{id, caller.from, *std::move(state)},
+                                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {
@@ -43,9 +46,11 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
   auto stream = std::make_shared<WorkerStream>(
       [this, id, caller = call.caller](const v1::WorkerReport& report, std::function<void()> next) {
         LYNX_RETURN_IF_ERROR(guard_.CheckReport(caller, report.node()));
+        LYNX_RETURN_IF_ERROR(CheckPeerVersion(kVersion, "lynx-worker", report.version()));
         absl::StatusOr<WorkerState> state = Decode(report);
         if (!state.ok()) return state.status();
-        const bool posted = core_.loop().PostReport(WorkerReported{id, caller.from, *std::move(state)}, std::move(next));
+        const bool posted = core_.loop().PostReport(WorkerReported{id, caller.from, *std::move(state)},
+                                                    [this, next = std::move(next)]() mutable { core_.courier().Post(std::move(next)); });
         return posted ? absl::OkStatus() : Overloaded();
       },
       [this, id] {

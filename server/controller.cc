@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kFewNodes = 256;
-constexpr Nanos kPassPerNode{100'000};
+constexpr Nanos kPassPerNode{20'000};
 
 }  // namespace
 
@@ -278,6 +278,36 @@ std::vector<NodeView> Controller::Nodes() const {
   return views;
 }
 
+NodePresence Controller::PresenceOf(const Node& node) {
+  const bool agent = node.agent_attached(), worker = node.worker_attached();
+  if (node.lost) return NodePresence::kLost;
+  return agent && worker ? NodePresence::kAttached : agent || worker ? NodePresence::kPartial : NodePresence::kAbsent;
+}
+
+std::vector<NodeGlance> Controller::Glances() const {
+  std::map<NodeId, NodeGlance> glances;
+  for (const auto& [name, node] : nodes_) {
+    if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // only an earlier server has seen it
+    NodeGlance& glance = glances[name];
+    glance.presence = PresenceOf(node);
+    glance.devices = static_cast<int32_t>(node.agent.devices.size());
+    std::set<std::string> withdrawn;
+    for (const NodeCondition& condition : node.agent.conditions) {
+      if (condition.withdrawn && !condition.device.empty()) withdrawn.insert(condition.device);
+    }
+    glance.withdrawn = static_cast<int32_t>(withdrawn.size());
+    glance.warned = !node.agent.conditions.empty() || unused_by_.contains(name);
+    for (const JobId& id : node.jobs) glance.used += static_cast<int32_t>(jobs_.at(id).ranks_on.at(name).size());
+  }
+  for (const auto& [name, cordon] : cordons_) glances[name].cordoned = true;
+  std::vector<NodeGlance> list;
+  for (auto& [name, glance] : glances) {
+    glance.name = name;
+    list.push_back(std::move(glance));
+  }
+  return list;
+}
+
 Census Controller::TakeCensus() const {
   Census census{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
   for (const auto& [id, job] : jobs_) ++census.jobs.at(static_cast<size_t>(job.record.state));
@@ -292,14 +322,10 @@ Census Controller::TakeCensus() const {
     }
   }
   for (const auto& [name, node] : nodes_) {
-    const bool agent = node.agent_attached(), worker = node.worker_attached();
-    census.agents += agent ? 1 : 0;
+    const bool worker = node.worker_attached();
+    census.agents += node.agent_attached() ? 1 : 0;
     census.workers += worker ? 1 : 0;
-    const NodePresence presence = node.lost         ? NodePresence::kLost
-                                  : agent && worker ? NodePresence::kAttached
-                                  : agent || worker ? NodePresence::kPartial
-                                                    : NodePresence::kAbsent;
-    if (node.seen > Nanos(0) || !node.jobs.empty()) ++census.nodes.at(static_cast<size_t>(presence));
+    if (node.seen > Nanos(0) || !node.jobs.empty()) ++census.nodes.at(static_cast<size_t>(PresenceOf(node)));
     if (!worker) continue;
     for (const Device& device : node.agent.devices) ++(device.kind == DeviceKind::kCuda ? census.cuda : census.cpu).all;
   }
@@ -309,7 +335,7 @@ Census Controller::TakeCensus() const {
 int32_t Controller::DevicesHeld(const JobId& id) const {
   const auto found = jobs_.find(id);
   if (found == jobs_.end() || IsFinal(found->second.record.state)) return 0;
-  return static_cast<int32_t>(std::max(found->second.record.ranks.size(), found->second.reservation.devices.size()));
+  return DevicesUsed(found->second);
 }
 
 }  // namespace lynx

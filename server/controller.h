@@ -163,6 +163,8 @@ class Controller {
   std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
   std::vector<NodeView> Nodes() const;
   NodeView ViewOf(const NodeId& name) const;
+  // Of the nodes that Nodes() tells of, by name.
+  std::vector<NodeGlance> Glances() const;
   struct QueueView {
     QueueConfig config;
     int32_t waiting = 0, running = 0, devices = 0;
@@ -287,6 +289,8 @@ class Controller {
 
   bool Makes(Mistake mistake) const { return options_.mistake == mistake; }
 
+  static NodePresence PresenceOf(const Node& node);
+
   // controller.cc: bookkeeping of one Step
   std::vector<Effect> Finish();
   void AddEvent(Job& job, const std::string& kind, const std::string& reason);
@@ -308,7 +312,7 @@ class Controller {
   void PlanRefused(Job& job, const std::string& reason);
   void BeginPlanning(Job& job, Reservation reservation);
   void Prepare(Job& job, Reservation reservation);
-  void AdvanceAllPlanning();
+  void AdvancePlanningOn(const NodeId& node);
   void AdvancePlanning(Job& job);
   bool AwaitsMeasurements(const Job& job, const DeviceRef& device) const;
   void EndPlanning(Job& job);
@@ -343,7 +347,7 @@ class Controller {
   void LeaveLine();
   void Schedule();
   bool Pass();
-  std::vector<Turn> Turns() const;
+  std::vector<Turn> Turns();
   bool TryBegin(Job& job, const std::vector<NodeDevices>& free);
   const std::vector<NodeDevices>& FreeFor(const Job& job, Line& line);
   void TakeFromFree(const Job& job);
@@ -356,6 +360,8 @@ class Controller {
   bool SomeoneWaits() const;
   std::optional<Expectation> Expect(const Job& job, Line& line);
   Nanos Remaining(const Job& job) const;
+  void ForgetFree();
+  static int32_t DevicesUsed(const Job& job);
   std::map<std::string, int32_t> UsedByQueue() const;
   std::string MakeRoomFor(const Job& head, Standing standing, Line& line);
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
@@ -499,6 +505,7 @@ class Controller {
 
   // controller_copies.cc: copies of states in the memory of nodes
   void NoteCopies(Node& node, const std::set<JobId>& copies);
+  void ForgetCopies(Node& node);
   std::vector<JobId> EndedOf(const Node& node) const;
   void TouchHoldersOf(const Job& job);
   AgentWish ShapesFor(const Node& node) const;
@@ -516,6 +523,7 @@ class Controller {
   // While the queue is looked at: what is free, by kind, but for what single jobs do not use; in near order, as found when it was
   // asked for, without what has been given since.
   std::map<DeviceKind, std::vector<NodeDevices>> free_;
+  std::optional<std::map<std::string, int32_t>> used_;  // likewise, by queue
   JobId favoured_;                 // to which others give way: it is the first in line; empty: none
   Nanos next_schedule_;            // monotonic: not before that, however much happens
   Nanos next_pass_;                // monotonic: over the queue, whatever happens
@@ -525,10 +533,12 @@ class Controller {
   std::map<std::string, QueueConfig> queues_;
   std::set<JobId> unfinished_;
   std::set<JobId> active_;     // of those, the ones that are not QUEUED: they have devices, or are planned for some
-  std::set<JobId> measuring_;  // of those, the ones that wait for agents to measure; perhaps some that do not any more
+  std::set<JobId> measuring_;  // of those, the ones that wait for agents to measure
+  std::map<NodeId, std::set<JobId>> awaited_;  // by the node that they wait for first; perhaps some that do not any more
   std::set<std::pair<Nanos, int64_t>> ended_;  // when (wall clock), and the submission
   std::map<NodeId, Node> nodes_;
   std::map<int64_t, NodeId> streams_;  // of admitted streams
+  std::map<JobId, std::set<NodeId>> holders_;  // nodes by what is in their `copies`
   std::set<NodeId> gpu_nodes_;         // that have reported GPUs
   std::map<uint64_t, NodeId> ring_;    // nodes that can be witnesses, scattered; those that follow a node are its own
   // By node: jobs that do not use it (JobRecord::excluded) and have not ended, and since when, by the wall clock.

@@ -1,13 +1,25 @@
 // Copies of states in the memory of nodes: worker daemons keep them for the next generation of a job, and the server says when
 // there will be none. See controller.h.
+#include <utility>
+
 #include "server/controller.h"
 
 namespace lynx {
 
 void Controller::NoteCopies(Node& node, const std::set<JobId>& copies) {
   if (node.copies == copies) return;
+  ForgetCopies(node);
   node.copies = copies;
+  for (const JobId& id : copies) holders_[id].insert(node.name);
   if (!EndedOf(node).empty()) worker_dirty_.insert(node.name);
+}
+
+void Controller::ForgetCopies(Node& node) {
+  for (const JobId& id : std::exchange(node.copies, {})) {
+    const auto holders = holders_.find(id);
+    holders->second.erase(node.name);
+    if (holders->second.empty()) holders_.erase(holders);
+  }
 }
 
 std::vector<JobId> Controller::EndedOf(const Node& node) const {
@@ -20,9 +32,8 @@ std::vector<JobId> Controller::EndedOf(const Node& node) const {
 }
 
 void Controller::TouchHoldersOf(const Job& job) {
-  for (const auto& [name, node] : nodes_) {
-    if (node.copies.contains(job.record.id)) worker_dirty_.insert(name);
-  }
+  const auto holders = holders_.find(job.record.id);
+  if (holders != holders_.end()) worker_dirty_.insert(holders->second.begin(), holders->second.end());
 }
 
 }  // namespace lynx

@@ -250,27 +250,29 @@ void Controller::Prepare(Job& job, Reservation reservation) {
   AdvancePlanning(job);
 }
 
-void Controller::AdvanceAllPlanning() {
-  const std::set<JobId> jobs = measuring_;  // planning may end, and with it the job
-  for (const JobId& id : jobs) {
+// The jobs that wait for the node to measure, as far as is known.
+void Controller::AdvancePlanningOn(const NodeId& node) {
+  const auto waiting = awaited_.extract(node);  // those that go on waiting come back
+  if (waiting.empty()) return;
+  for (const JobId& id : waiting.mapped()) {
     if (Job* job = FindJob(id); job != nullptr) AdvancePlanning(*job);
   }
 }
 
 void Controller::AdvancePlanning(Job& job) {
-  if (!IsPlanned(job) || job.plan_asked) {
-    measuring_.erase(job.record.id);
-    return;
-  }
+  if (!IsPlanned(job) || job.plan_asked) return;
   if (now_ < job.measure_deadline) {
-    // With every report of every node: most often it is the same one that it still waits for.
+    // With every report of that node: most often it is the same device that it still waits for.
     const std::vector<DeviceRef>& devices = job.reservation.devices;
     const auto awaits = [&](const DeviceRef& device) { return AwaitsMeasurements(job, device); };
     const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.awaited, devices.size()));
     auto first = std::find_if(known, devices.end(), awaits);
     if (first == devices.end()) first = std::find_if(devices.begin(), devices.end(), awaits);
     job.awaited = static_cast<size_t>(first - devices.begin());
-    if (first != devices.end()) return;
+    if (first != devices.end()) {
+      awaited_[first->node].insert(job.record.id);
+      return;
+    }
   }
   AskForPlan(job);
 }
@@ -559,8 +561,12 @@ void Controller::EndJob(Job& job, JobState state, const std::string& kind, std::
   record.trained = job.trained_before = Trained(job);
   LeaveNodes(job);
   if (!job.ranks.empty()) record.measured = job.statistics.Measured();
+  measuring_.erase(record.id);
   job.ranks.clear();
   job.peers.reset();
+  job.program_text.clear();
+  job.speed = {};
+  job.links = {};
   if (job.plan != nullptr) job.plan = std::make_shared<const Plan>(WithoutPrograms(*job.plan));
   job.listen_deadline = job.stop_deadline = Nanos(0);
   record.stop = StopKind::kNone;

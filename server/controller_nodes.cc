@@ -72,7 +72,7 @@ void Controller::OnAgentReported(const AgentReported& event) {
   const bool gpus = std::any_of(node->agent.devices.begin(), node->agent.devices.end(),
                                 [](const Device& device) { return device.kind == DeviceKind::kCuda; });
   gpus ? void(gpu_nodes_.insert(node->name)) : void(gpu_nodes_.erase(node->name));
-  AdvanceAllPlanning();
+  AdvancePlanningOn(node->name);
 }
 
 void Controller::OnWorkerReported(const WorkerReported& event) {
@@ -159,7 +159,7 @@ void Controller::OnAgentGone(const AgentGone& event) {
   const NodeId name = known->second;
   streams_.erase(known);
   NodeOf(name).agent_link = {};
-  AdvanceAllPlanning();  // nothing more to wait for there
+  AdvancePlanningOn(name);  // nothing more to wait for there
 }
 
 void Controller::OnWorkerGone(const WorkerGone& event) {
@@ -203,6 +203,8 @@ void Controller::OnTick() {
 void Controller::ForgetNode(const NodeId& name) {
   std::erase_if(ring_, [&](const auto& entry) { return entry.second == name; });
   gpu_nodes_.erase(name);
+  ForgetCopies(nodes_.at(name));
+  awaited_.erase(name);
   if (nodes_.at(name).known) effects_.push_back(PutNode{.node = name, .forgotten = true});
   nodes_.erase(name);
 }

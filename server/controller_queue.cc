@@ -110,24 +110,32 @@ void Controller::LeaveLine() {
 
 void Controller::Schedule() {
   SettleDependencies();
-  free_.clear();
+  ForgetFree();
   while (Pass()) {
   }
-  free_.clear();
+  ForgetFree();
   LookForMore();
+}
+
+void Controller::ForgetFree() {
+  free_.clear();
+  used_.reset();
+}
+
+int32_t Controller::DevicesUsed(const Job& job) {
+  return static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
 }
 
 std::map<std::string, int32_t> Controller::UsedByQueue() const {
   std::map<std::string, int32_t> used;
   for (const JobId& id : active_) {
     const Job& job = jobs_.at(id);
-    used[job.record.spec->scheduling.queue] +=
-        static_cast<int32_t>(std::max(job.record.ranks.size(), job.reservation.devices.size()));
+    used[job.record.spec->scheduling.queue] += DevicesUsed(job);
   }
   return used;
 }
 
-std::vector<Turn> Controller::Turns() const {
+std::vector<Turn> Controller::Turns() {
   std::map<std::string, std::vector<WaitingJob>> waiting;
   for (const auto& [queue, line] : ready_) {
     std::vector<WaitingJob>& jobs = waiting[queue];
@@ -138,7 +146,8 @@ std::vector<Turn> Controller::Turns() const {
       if (jobs.size() == kDepth) break;
     }
   }
-  return OrderOfTurns(waiting, UsedByQueue(), queues_);
+  if (!used_.has_value()) used_ = UsedByQueue();
+  return OrderOfTurns(waiting, *used_, queues_);
 }
 
 // True if something has begun, so that everything is to be looked at anew.
@@ -235,23 +244,26 @@ const std::vector<NodeDevices>& Controller::FreeFor(const Job& job, Line& line) 
 
 // A job that waited has devices now.
 void Controller::TakeFromFree(const Job& job) {
+  if (used_.has_value()) (*used_)[job.record.spec->scheduling.queue] += DevicesUsed(job);
   std::map<NodeId, std::vector<int32_t>> taken;
   for (const DeviceRef& device : job.reservation.devices) taken[device.node].push_back(device.device);
   for (const RankRecord& rank : job.record.ranks) taken[rank.where.node].push_back(rank.where.device);
+  // Nodes that have none left stay: to move the thousands behind them would take longer than the choice.
   for (auto& [kind, free] : free_) {
-    std::erase_if(free, [&](NodeDevices& node) {
-      const auto here = taken.find(node.node);
-      if (here == taken.end()) return false;
-      std::erase_if(node.free, [&](int32_t device) { return std::find(here->second.begin(), here->second.end(), device) != here->second.end(); });
-      return node.free.empty();
-    });
+    size_t left = taken.size();
+    for (auto node = free.begin(); left > 0 && node != free.end(); ++node) {
+      const auto here = node->free.empty() ? taken.end() : taken.find(node->node);
+      if (here == taken.end()) continue;
+      --left;
+      std::erase_if(node->free, [&](int32_t device) { return std::find(here->second.begin(), here->second.end(), device) != here->second.end(); });
+    }
   }
 }
 
 bool Controller::TryHead(Job& job, Line& line) {
   if (TryBegin(job, FreeFor(job, line))) return true;
   if (!MakeSpeculatorsLeave(job, line)) return false;
-  free_.clear();
+  ForgetFree();
   return TryBegin(job, FreeFor(job, line));
 }
 

@@ -68,6 +68,7 @@ void ServerCore::Stop() {
     });
     loop_->Stop();
   }
+  courier_.Stop();
   for (const auto& agent : agents_.All()) agent->Close(stopping);
   for (const auto& worker : workers_.All()) worker->Close(stopping);
   std::map<int64_t, Answer> left;
@@ -138,16 +139,25 @@ void ServerCore::CountWritten(const std::vector<Effect>& effects) {
 
 void ServerCore::Carry(Effect& effect) {
   if (auto* agent = std::get_if<SendAgent>(&effect)) {
-    if (const auto stream = agents_.Find(agent->stream)) stream->Send(Encode(agent->wish, options_.controller.heartbeat));
+    courier_.Post([this, sent = std::move(*agent)] {
+      if (const auto stream = agents_.Find(sent.stream)) stream->Send(Encode(sent.wish, options_.controller.heartbeat));
+    });
   } else if (auto* worker = std::get_if<SendWorker>(&effect)) {
-    if (const auto stream = workers_.Find(worker->stream)) stream->Send(Encode(worker->wish, options_.controller.heartbeat, options_.connection_key));
+    courier_.Post([this, sent = std::move(*worker)] {
+      const auto stream = workers_.Find(sent.stream);
+      if (stream != nullptr) stream->Send(Encode(sent.wish, options_.controller.heartbeat, options_.connection_key));
+    });
   } else if (auto* renew = std::get_if<RenewLease>(&effect)) {
     metrics_.LeaseRenewed();
-    if (const auto stream = workers_.Find(renew->stream)) stream->SendBeside(Encode(renew->renewal));
+    courier_.Post([this, sent = std::move(*renew)] {
+      if (const auto stream = workers_.Find(sent.stream)) stream->SendBeside(Encode(sent.renewal));
+    });
   } else if (auto* close = std::get_if<CloseStream>(&effect)) {
     spdlog::warn("closes a node's stream: {}", std::string(close->reason.message()));
-    if (const auto stream = agents_.Find(close->stream)) stream->Close(close->reason);
-    if (const auto stream = workers_.Find(close->stream)) stream->Close(close->reason);
+    courier_.Post([this, closed = std::move(*close)] {
+      if (const auto stream = agents_.Find(closed.stream)) stream->Close(closed.reason);
+      if (const auto stream = workers_.Find(closed.stream)) stream->Close(closed.reason);
+    });
   } else if (auto* plan = std::get_if<PlanJob>(&effect)) {
     pool_->Post(std::move(*plan));
   } else if (auto* notice = std::get_if<NotifyWatchers>(&effect)) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@
 #include "proto/convert.h"
 #include "server/connection_key.h"
 #include "server/controller.h"
+#include "server/courier.h"
 #include "server/curve_book.h"
 #include "server/event_loop.h"
 #include "server/health.h"
@@ -57,8 +59,9 @@ class ServerCore {
   Store& store() { return *store_; }
   Watchers& watchers() { return watchers_; }
   CurveBook& curves() { return curves_; }
+  Courier& courier() { return courier_; }
   const Clock& clock() const { return clock_; }
-  const std::shared_ptr<prometheus::Registry>& registry() const { return metrics_.registry(); }
+  std::shared_ptr<prometheus::Collectable> metrics_page() const { return metrics_.page(); }
 
   StreamTable<AgentStream>& agents() { return agents_; }
   StreamTable<WorkerStream>& workers() { return workers_; }
@@ -78,6 +81,9 @@ class ServerCore {
 
   // A new job's id: 12 random hexadecimal digits.
   JobId NewJobId();
+
+  // On the owner thread. As JobMetrics.
+  std::optional<double> GoodputOf(const JobId& job) const { return metrics_.jobs().GoodputOf(job); }
 
   // On the owner thread. The plan of a job, with its programs if asked for; null where there is none.
   absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const JobRecord& job, PlanPrograms programs);
@@ -102,6 +108,7 @@ class ServerCore {
   Watchers watchers_;
   StreamTable<AgentStream> agents_;
   StreamTable<WorkerStream> workers_;
+  Courier courier_;
   std::atomic<int64_t> last_stream_{0};
 
   std::mutex mutex_;

@@ -136,6 +136,7 @@ absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path
       {"data_parallel_wait_ns", m.data_parallel_wait_ns(), &step.data_parallel_wait},
       {"norm_wait_ns", m.norm_wait_ns(), &step.norm_wait},
       {"optimizer_ns", m.optimizer_ns(), &step.optimizer},
+      {"data_wait_ns", m.data_wait_ns(), &step.data_wait},
       {"checkpoint_ns", m.checkpoint_ns(), &step.checkpoint},
   };
   for (const Time& time : times) {

@@ -64,9 +64,11 @@ void EventLoop::Stop() {
 
 bool EventLoop::Enqueue(Item item, bool always) {
   std::lock_guard lock(mutex_);
-  if (stopping_ || (!always && queue_.size() >= options_.queue_limit)) return false;
-  queue_.push_back(std::move(item));
-  wake_.notify_all();
+  const size_t length = asked_.size() + queue_.size();
+  if (stopping_ || (!always && length >= options_.queue_limit)) return false;
+  const bool by_people = item.is_event && item.record.has_value();
+  (by_people ? asked_ : queue_).push_back(std::move(item));
+  if (length == 0) wake_.notify_all();
   return true;
 }
 
@@ -89,7 +91,17 @@ void EventLoop::RunAlways(Task task) { Enqueue({.task = std::move(task)}, true);
 
 size_t EventLoop::QueueLength() const {
   std::lock_guard lock(mutex_);
-  return queue_.size();
+  return asked_.size() + queue_.size();
+}
+
+// Waits for some until the tick is due. `last`: the loop stops, and nothing is left after these.
+std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time_point next_tick, bool& last) {
+  std::unique_lock lock(mutex_);
+  wake_.wait_until(lock, next_tick, [this] { return stopping_ || !asked_.empty() || !queue_.empty(); });
+  std::deque<Item> items = std::exchange(asked_, {});
+  for (Item& item : std::exchange(queue_, {})) items.push_back(std::move(item));
+  last = stopping_;
+  return items;
 }
 
 void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
@@ -98,14 +110,8 @@ void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
   Flush();
   auto next_tick = SteadyClock::now();
   while (true) {
-    std::deque<Item> items;
-    bool stopping = false;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait_until(lock, next_tick, [this] { return stopping_ || !queue_.empty(); });
-      items = std::exchange(queue_, {});
-      stopping = stopping_;
-    }
+    bool last = false;
+    std::deque<Item> items = NextRound(next_tick, last);
     std::vector<Task> tasks;
     for (Item& item : items) {
       if (item.is_event) {
@@ -123,7 +129,7 @@ void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
     Flush();
     for (const Task& task : tasks) task();
     if (tick && on_tick) on_tick();
-    if (stopping) return;
+    if (last) return;
   }
 }
 

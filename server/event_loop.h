@@ -1,5 +1,5 @@
 // EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
-// transaction, then carries out the rest. While the store refuses to write, new jobs and cancellations are refused with
+// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile. While the store refuses to write, new jobs and cancellations are refused with
 // its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were
 // decided in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the
 // answer says that it takes effect when the server can write.
@@ -8,6 +8,7 @@
 #ifndef LYNX_SERVER_EVENT_LOOP_H_
 #define LYNX_SERVER_EVENT_LOOP_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -78,6 +79,7 @@ class EventLoop {
   };
 
   bool Enqueue(Item item, bool always);
+  std::deque<Item> NextRound(std::chrono::steady_clock::time_point next_tick, bool& last);
   void Main(std::vector<Effect> first, const Task& on_tick);
   void Handle(EventBody event, std::optional<AuditRecord> record = std::nullopt);
   void Take(std::vector<Effect> effects);
@@ -94,7 +96,8 @@ class EventLoop {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Item> queue_;   // guarded by mutex_
+  std::deque<Item> asked_;   // by people; guarded by mutex_
+  std::deque<Item> queue_;   // everything else; guarded by mutex_
   bool stopping_ = false;    // guarded by mutex_
 
   // Of the owner thread.

@@ -19,6 +19,8 @@ constexpr char kBearer[] = "Bearer ";
 
 const char* Article(Role role) { return role == Role::kOperator || role == Role::kAdmin ? "an " : "a "; }
 
+Caller Local(const std::string& from) { return {.kind = Caller::Kind::kLocal, .role = Role::kAdmin, .from = from}; }
+
 absl::Status Revoked() {
   return absl::UnauthenticatedError(
       "the certificate of this node has been revoked, or is of a database that the server no longer has: join again with a "
@@ -49,29 +51,24 @@ std::string HostOfPeer(const std::string& peer) {
   return absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
 }
 
+absl::StatusOr<Caller> Guard::IdentifyToken(const std::string& authorization, const std::string& from) const {
+  if (!absl::StartsWith(authorization, kBearer)) return absl::UnauthenticatedError("the call's authorization is not one bearer token");
+  const std::optional<User> user = book_.UserOfToken(SecretDigest(authorization.substr(sizeof(kBearer) - 1)), clock_.Wall());
+  if (!user.has_value()) {
+    return absl::UnauthenticatedError(
+        "the server does not know this token, or no longer: it was revoked, has ended, or is of another cluster; an admin gives "
+        "a new one with 'lynxctl admin token add'");
+  }
+  return Caller{.kind = Caller::Kind::kUser, .name = user->name, .role = user->role, .from = from};
+}
+
 absl::StatusOr<Caller> Guard::Identify(const grpc::CallbackServerContext& context) const {
   Caller caller{.from = HostOfPeer(context.peer())};
-  if (open_) {
-    caller.kind = Caller::Kind::kLocal;
-    caller.role = Role::kAdmin;
-    return caller;
-  }
+  if (open_) return Local(caller.from);
   const auto [first, last] = context.client_metadata().equal_range(kAuthorization);
   if (first != last) {
-    const std::string value(first->second.data(), first->second.size());
-    if (std::next(first) != last || !absl::StartsWith(value, kBearer)) {
-      return absl::UnauthenticatedError("the call's authorization is not one bearer token");
-    }
-    const std::optional<User> user = book_.UserOfToken(SecretDigest(value.substr(sizeof(kBearer) - 1)), clock_.Wall());
-    if (!user.has_value()) {
-      return absl::UnauthenticatedError(
-          "the server does not know this token, or no longer: it was revoked, has ended, or is of another cluster; an admin gives "
-          "a new one with 'lynxctl admin token add'");
-    }
-    caller.kind = Caller::Kind::kUser;
-    caller.name = user->name;
-    caller.role = user->role;
-    return caller;
+    const bool one = std::next(first) == last;
+    return IdentifyToken(one ? std::string(first->second.data(), first->second.size()) : "", caller.from);
   }
   const std::optional<CertificateFacts> shown = PeerCertificate(*context.auth_context());
   if (!shown.has_value()) return caller;
@@ -115,21 +112,26 @@ absl::Status Guard::CheckLimits(const MethodRule& rule, const Caller& caller) {
                     : limits_.Take(rule.cost, CallerKey::kName, CallerText(caller), clock_.Monotonic());
 }
 
-absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, grpc::CallbackServerContext* context) {
-  const absl::StatusOr<Caller> caller = Identify(*context);
+absl::StatusOr<Caller> Guard::Decide(const MethodRule& rule, const absl::StatusOr<Caller>& caller, const std::string& from) {
   absl::Status status = caller.ok() ? Authorize(rule, *caller) : caller.status();
   if (status.ok()) {
     LYNX_RETURN_IF_ERROR(CheckLimits(rule, *caller));
-    return Call{.context = context, .caller = *caller, .method = rule.method};
+    return *caller;
   }
-  AuditRecord record{.time = clock_.Wall(),
-                     .who = caller.ok() ? CallerText(*caller) : "",
-                     .from = HostOfPeer(context->peer()),
-                     .what = rule.method,
-                     .refused = true};
+  AuditRecord record{.time = clock_.Wall(), .who = caller.ok() ? CallerText(*caller) : "", .from = from, .what = rule.method, .refused = true};
   SetOutcome(record, status);
   hooks_.refused(std::move(record));
   return status;
+}
+
+absl::StatusOr<Call> Guard::Admit(const MethodRule& rule, grpc::CallbackServerContext* context) {
+  LYNX_ASSIGN_OR_RETURN(const Caller caller, Decide(rule, Identify(*context), HostOfPeer(context->peer())));
+  return Call{.context = context, .caller = caller, .method = rule.method};
+}
+
+absl::StatusOr<Caller> Guard::AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from) {
+  if (open_) return Decide(rule, Local(from), from);
+  return Decide(rule, authorization.empty() ? Caller{.from = from} : IdentifyToken(authorization, from), from);
 }
 
 absl::Status Guard::CheckReport(const Caller& caller, const std::string& node) const {

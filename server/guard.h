@@ -62,6 +62,9 @@ class Guard {
   // ResourceExhausted: somebody who may, later.
   absl::StatusOr<Call> Admit(const MethodRule& rule, grpc::CallbackServerContext* context);
 
+  // The same of a call that came by HTTP from `from`. `authorization`: the header's value, "" = there is none.
+  absl::StatusOr<Caller> AdmitHttp(const MethodRule& rule, const std::string& authorization, const std::string& from);
+
   // Of a stream that goes on: PermissionDenied when it reports as another node than the caller's certificate says;
   // Unauthenticated when that has ended or was revoked since.
   absl::Status CheckReport(const Caller& caller, const std::string& node) const;
@@ -70,6 +73,8 @@ class Guard {
 
  private:
   absl::StatusOr<Caller> Identify(const grpc::CallbackServerContext& context) const;
+  absl::StatusOr<Caller> IdentifyToken(const std::string& authorization, const std::string& from) const;
+  absl::StatusOr<Caller> Decide(const MethodRule& rule, const absl::StatusOr<Caller>& caller, const std::string& from);
   absl::Status Authorize(const MethodRule& rule, const Caller& caller) const;
   absl::Status CheckLimits(const MethodRule& rule, const Caller& caller);
 

@@ -2,11 +2,15 @@
 #include "server/job_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "planner/flops.h"
 #include "planner/layout.h"
+#include "server/job_series.h"
 #include "server/slowest_profile.h"
 
 namespace lynx {
@@ -14,7 +18,7 @@ namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
 
-const prometheus::Histogram::BucketBoundaries kStepBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+const std::vector<double> kStepBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
 
 struct PhaseTime {
   const char* phase;
@@ -30,6 +34,7 @@ constexpr PhaseTime kPhases[] = {{"forward", &RankStep::forward},
                                  {"data_parallel_wait", &RankStep::data_parallel_wait},
                                  {"norm_wait", &RankStep::norm_wait},
                                  {"optimizer", &RankStep::optimizer},
+                                 {"data_wait", &RankStep::data_wait},
                                  {"checkpoint", &RankStep::checkpoint}};
 constexpr size_t kPhaseCount = std::size(kPhases);
 
@@ -59,68 +64,14 @@ int64_t PeakOf(const ClusterTopology* cluster, DataType type) {
   return cluster->groups.empty() ? 0 : least;
 }
 
-// Series of one kind that go together.
-template <class Kind>
-class Owned {
- public:
-  ~Owned() { Clear(); }
-  template <class... More>
-  Kind& Add(prometheus::Family<Kind>& family, const prometheus::Labels& labels, const More&... more) {
-    Kind& one = family.Add(labels, more...);
-    all_.try_emplace(&one, &family);
-    return one;
-  }
-  void Clear() {
-    for (const auto& [one, family] : all_) family->Remove(one);
-    all_.clear();
-  }
-
- private:
-  std::map<Kind*, prometheus::Family<Kind>*> all_;
-};
-
 }  // namespace
-
-struct JobMetrics::Families {
-  explicit Families(prometheus::Registry& r)
-      : info(Gauges(r, metric::kJobInfo)), ranks(Gauges(r, metric::kJobRanks)), target_steps(Gauges(r, metric::kJobTargetSteps)),
-        done_steps(Gauges(r, metric::kJobDoneSteps)), steps(Counters(r, metric::kJobSteps)), tokens(Counters(r, metric::kJobTokens)),
-        flops(Counters(r, metric::kJobModelFlops)), skipped(Counters(r, metric::kJobStepsSkipped)), loss(Gauges(r, metric::kJobLoss)),
-        validation_loss(Gauges(r, metric::kJobValidationLoss)), gradient_norm(Gauges(r, metric::kJobGradientNorm)),
-        learning_rate(Gauges(r, metric::kJobLearningRate)), step_seconds(Histograms(r, metric::kJobStepSeconds)),
-        stage_step(Gauges(r, metric::kJobStageStepSeconds)), predicted_step(Gauges(r, metric::kJobPredictedStep)),
-        step_error(Gauges(r, metric::kJobStepError)), phase_seconds(Counters(r, metric::kJobPhaseSeconds)),
-        predicted_phase(Gauges(r, metric::kJobPredictedPhase)), hidden(Gauges(r, metric::kJobHiddenRatio)),
-        bubble(Gauges(r, metric::kJobBubbleRatio)), exposed(Gauges(r, metric::kJobCommunicationRatio)), mfu(Gauges(r, metric::kJobMfu)),
-        memory_planned(Gauges(r, metric::kJobMemoryPlanned)), memory_measured(Gauges(r, metric::kJobMemoryMeasured)),
-        memory_error(Gauges(r, metric::kJobMemoryError)), checkpoints(Counters(r, metric::kJobCheckpoints)),
-        checkpoint_failures(Counters(r, metric::kJobCheckpointFailures)), checkpoint_bytes(Gauges(r, metric::kJobCheckpointBytes)),
-        checkpoint_steps(Gauges(r, metric::kJobCheckpointSteps)), checkpoint_time(Gauges(r, metric::kJobCheckpointTime)),
-        copied_steps(Gauges(r, metric::kJobCopiedSteps)), copies_skipped(Counters(r, metric::kJobCopiesSkipped)),
-        restarts(Counters(r, metric::kJobRestarts)), replans(Counters(r, metric::kJobReplans)),
-        resumes(Counters(r, metric::kJobResumesFromCopies)), device_seconds(Counters(r, metric::kJobDeviceSeconds)),
-        goodput(Gauges(r, metric::kJobGoodput)) {}
-
-  GaugeFamily &info, &ranks, &target_steps, &done_steps;
-  CounterFamily &steps, &tokens, &flops, &skipped;
-  GaugeFamily &loss, &validation_loss, &gradient_norm, &learning_rate;
-  HistogramFamily& step_seconds;
-  GaugeFamily &stage_step, &predicted_step, &step_error;
-  CounterFamily& phase_seconds;
-  GaugeFamily &predicted_phase, &hidden, &bubble, &exposed, &mfu, &memory_planned, &memory_measured, &memory_error;
-  CounterFamily &checkpoints, &checkpoint_failures;
-  GaugeFamily &checkpoint_bytes, &checkpoint_steps, &checkpoint_time, &copied_steps;
-  CounterFamily &copies_skipped, &restarts, &replans, &resumes, &device_seconds;
-  GaugeFamily& goodput;
-};
 
 struct JobMetrics::Series {
   // Pointers to what is written with every report of a rank.
   struct Stage {
-    std::array<prometheus::Counter*, kPhaseCount> phases;
-    prometheus::Gauge* step;
-    prometheus::Gauge* arena;
-    prometheus::Gauge* error = nullptr;  // set when something was measured beside something planned
+    std::array<double*, kPhaseCount> phases;
+    double* step;
+    double* arena;
     double planned_arena = 0;  // 0: not known
   };
   // Of all ranks that have reported one step.
@@ -129,24 +80,16 @@ struct JobMetrics::Series {
     Nanos hidden, recompute_exposed, communication, stall, all;
   };
 
-  Series(const JobRecord& job, Families& families) : labels({{"job_id", job.id.value}, {"job_name", job.spec->name}}), all(families) {}
+  explicit Series(const JobRecord& job) : values(job.id.value, job.spec->name) {}
 
-  prometheus::Labels With(const prometheus::Labels& more) const {
-    prometheus::Labels both = labels;
-    both.insert(more.begin(), more.end());
-    return both;
-  }
-  prometheus::Gauge& Of(GaugeFamily& family) { return gauges.Add(family, labels); }
-  prometheus::Counter& Of(CounterFamily& family) { return counters.Add(family, labels); }
   Stage& StageOf(int32_t stage);
   void Shares(const StepSums& sums);
-  void CountTo(CounterFamily& family, double value);
+  void FirstRank(const RankStep& step, const JobRecord& job);
+  void CountTo(const metric::Metric& metric, double value);
 
-  const prometheus::Labels labels;
-  Families& all;
-  Owned<prometheus::Counter> counters;
-  Owned<prometheus::Gauge> gauges, of_plan;  // those of a plan go with it
-  Owned<prometheus::Histogram> histograms;
+  std::mutex mutex;  // of a scrape and the owner thread
+  JobSeries values;
+  // Of the owner thread.
   std::map<int32_t, Stage> stages;
   StepSums sums;
   double flops_per_token = 0;
@@ -154,7 +97,7 @@ struct JobMetrics::Series {
   Nanos predicted;             // 0: not known
   int64_t copies_skipped = 0;  // as rank 0 said last
   double trained = 0, held = 0;  // device seconds
-  Nanos ended;                 // 0 = not yet
+  bool has_ended = false;
 };
 
 JobMetrics::Series::Stage& JobMetrics::Series::StageOf(int32_t stage) {
@@ -162,50 +105,105 @@ JobMetrics::Series::Stage& JobMetrics::Series::StageOf(int32_t stage) {
   if (!is_new) return found->second;
   const std::string name = std::to_string(stage);
   for (size_t i = 0; i < kPhaseCount; ++i) {
-    found->second.phases[i] = &counters.Add(all.phase_seconds, With({{"stage", name}, {"phase", kPhases[i].phase}}));
+    found->second.phases[i] = &values.Of(metric::kJobPhaseSeconds, {{"stage", name}, {"phase", kPhases[i].phase}});
   }
-  found->second.step = &of_plan.Add(all.stage_step, With({{"stage", name}}));
-  found->second.arena = &of_plan.Add(all.memory_measured, With({{"stage", name}, {"kind", "activations"}}));
+  found->second.step = &values.OfPlan(metric::kJobStageStepSeconds, {{"stage", name}});
+  found->second.arena = &values.OfPlan(metric::kJobMemoryMeasured, {{"stage", name}, {"kind", "activations"}});
   return found->second;
 }
 
 void JobMetrics::Series::Shares(const StepSums& step) {
   if (step.all <= Nanos(0)) return;
   const auto share = [](Nanos part, Nanos whole) { return std::clamp(Seconds(part) / Seconds(whole), 0.0, 1.0); };
-  Of(all.bubble).Set(share(step.stall, step.all));
-  Of(all.exposed).Set(share(step.communication, step.all));
+  values.Of(metric::kJobBubbleRatio) = share(step.stall, step.all);
+  values.Of(metric::kJobCommunicationRatio) = share(step.communication, step.all);
   const Nanos recompute = step.hidden + step.recompute_exposed;
-  if (recompute > Nanos(0)) Of(all.hidden).Set(share(step.hidden, recompute));
+  if (recompute > Nanos(0)) values.Of(metric::kJobHiddenRatio) = share(step.hidden, recompute);
+}
+
+void JobMetrics::Series::FirstRank(const RankStep& step, const JobRecord& job) {
+  values.Of(metric::kJobLoss) = step.loss;
+  values.Of(metric::kJobGradientNorm) = step.gradient_norm;
+  values.Of(metric::kJobLearningRate) = step.lr;
+  values.Of(metric::kJobDoneSteps) = static_cast<double>(step.step + 1);
+  values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
+  // Counted by each generation from 0.
+  const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
+  values.Of(metric::kJobCopiesSkipped) += static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
+  values.Observe(metric::kJobStepSeconds, kStepBuckets, Seconds(step.duration));
+  if (predicted > Nanos(0) && job.progress.step > Nanos(0)) {
+    values.OfPlan(metric::kJobStepError) = ErrorOf(Seconds(job.progress.step), Seconds(predicted));
+  }
+  if (peak_flops > 0 && step.duration > Nanos(0)) {
+    const double rate = flops_per_token * static_cast<double>(step.tokens) / Seconds(step.duration);
+    values.OfPlan(metric::kJobMfu) = rate / peak_flops;
+  }
 }
 
 // What something else has counted.
-void JobMetrics::Series::CountTo(CounterFamily& family, double value) {
-  prometheus::Counter& counter = Of(family);
-  if (counter.Value() < value) counter.Increment(value - counter.Value());
+void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
+  double& counter = values.Of(metric);
+  counter = std::max(counter, value);
 }
 
-JobMetrics::JobMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>(registry)) {}
+// What a scrape sees: all jobs' series. It holds up the owner thread for no longer than one job's take.
+class JobMetrics::Book : public prometheus::Collectable {
+ public:
+  Series& Of(const JobRecord& job) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Series>& series = jobs_[job.id];
+    if (series == nullptr) series = std::make_shared<Series>(job);
+    return *series;
+  }
+  // nullptr: none.
+  std::shared_ptr<Series> Find(const JobId& job) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = jobs_.find(job);
+    return found == jobs_.end() ? nullptr : found->second;
+  }
+  void Remove(const JobId& job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.erase(job);
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<std::shared_ptr<Series>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, series] : jobs_) all.push_back(series);
+    }
+    JobSeries::Families families;
+    for (const std::shared_ptr<Series>& series : all) {
+      const std::lock_guard lock(series->mutex);
+      series->values.CollectTo(families);
+    }
+    std::vector<prometheus::MetricFamily> listed;
+    for (auto& [metric, family] : families) listed.push_back(std::move(family));
+    return listed;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<JobId, std::shared_ptr<Series>> jobs_;  // guarded by mutex_
+};
+
+JobMetrics::JobMetrics() : book_(std::make_shared<Book>()) {}
 JobMetrics::~JobMetrics() = default;
 
-JobMetrics::Series& JobMetrics::SeriesOf(const JobRecord& job) {
-  std::unique_ptr<Series>& series = series_[job.id];
-  if (series == nullptr) series = std::make_unique<Series>(job, *families_);
-  return *series;
-}
+std::shared_ptr<prometheus::Collectable> JobMetrics::page() const { return book_; }
+bool JobMetrics::Shows(const JobId& job) const { return book_->Find(job) != nullptr; }
 
 void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   const RankStep& step = recorded.step;
-  Series& series = SeriesOf(job);
-  Families& all = *families_;
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
   Series::Stage& stage = series.StageOf(recorded.stage);
-  for (size_t i = 0; i < kPhaseCount; ++i) stage.phases[i]->Increment(Seconds(step.*kPhases[i].time));
-  stage.step->Set(Seconds(step.duration));
-  stage.arena->Set(std::max(stage.arena->Value(), Number(step.arena_peak)));
+  for (size_t i = 0; i < kPhaseCount; ++i) *stage.phases[i] += Seconds(step.*kPhases[i].time);
+  *stage.step = Seconds(step.duration);
+  *stage.arena = std::max(*stage.arena, Number(step.arena_peak));
   if (stage.planned_arena > 0) {
-    if (stage.error == nullptr) {
-      stage.error = &series.of_plan.Add(all.memory_error, series.With({{"stage", std::to_string(recorded.stage)}}));
-    }
-    stage.error->Set(ErrorOf(stage.arena->Value(), stage.planned_arena));
+    values.OfPlan(metric::kJobMemoryError, {{"stage", std::to_string(recorded.stage)}}) = ErrorOf(*stage.arena, stage.planned_arena);
   }
   Series::StepSums& sums = series.sums;
   if (step.step != sums.step) series.Shares(std::exchange(sums, {.step = step.step}));
@@ -215,121 +213,116 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   sums.stall += step.stall;
   sums.all += step.duration;
   if (recorded.new_step) {
-    series.Of(all.steps).Increment();
-    series.Of(all.tokens).Increment(static_cast<double>(step.tokens));
-    series.Of(all.flops).Increment(series.flops_per_token * static_cast<double>(step.tokens));
+    values.Of(metric::kJobSteps) += 1;
+    values.Of(metric::kJobTokens) += static_cast<double>(step.tokens);
+    values.Of(metric::kJobModelFlops) += series.flops_per_token * static_cast<double>(step.tokens);
   }
-  if (recorded.rank != 0) return;
-  series.Of(all.loss).Set(step.loss);
-  series.Of(all.gradient_norm).Set(step.gradient_norm);
-  series.Of(all.learning_rate).Set(step.lr);
-  series.Of(all.done_steps).Set(static_cast<double>(step.step + 1));
-  series.Of(all.copied_steps).Set(static_cast<double>(step.copied_steps));
-  // Counted by each generation from 0.
-  const int64_t before = std::exchange(series.copies_skipped, step.copies_skipped);
-  series.Of(all.copies_skipped).Increment(static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before)));
-  series.histograms.Add(all.step_seconds, series.labels, kStepBuckets).Observe(Seconds(step.duration));
-  if (series.predicted > Nanos(0) && job.progress.step > Nanos(0)) {
-    series.of_plan.Add(all.step_error, series.labels).Set(ErrorOf(Seconds(job.progress.step), Seconds(series.predicted)));
-  }
-  if (series.peak_flops > 0 && step.duration > Nanos(0)) {
-    const double rate = series.flops_per_token * static_cast<double>(step.tokens) / Seconds(step.duration);
-    series.of_plan.Add(all.mfu, series.labels).Set(rate / series.peak_flops);
-  }
+  if (recorded.rank == 0) series.FirstRank(step, job);
 }
 
 void JobMetrics::Evaluated(const EvaluationRecorded& recorded, const JobRecord& job) {
-  SeriesOf(job).Of(families_->validation_loss).Set(recorded.loss);
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.values.Of(metric::kJobValidationLoss) = recorded.loss;
 }
 
 void JobMetrics::CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job) {
-  Series& series = SeriesOf(job);
-  series.Of(families_->checkpoints).Increment();
-  series.Of(families_->checkpoint_bytes).Set(Number(checkpoint.bytes));
-  series.Of(families_->checkpoint_steps).Set(static_cast<double>(checkpoint.step));
-  series.Of(families_->checkpoint_time).Set(Seconds(checkpoint.time));
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.values.Of(metric::kJobCheckpoints) += 1;
+  series.values.Of(metric::kJobCheckpointBytes) = Number(checkpoint.bytes);
+  series.values.Of(metric::kJobCheckpointSteps) = static_cast<double>(checkpoint.step);
+  series.values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
 }
 
 void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster) {
-  Series& series = SeriesOf(job);
-  Families& all = *families_;
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
   // An earlier plan may have had more stages.
-  series.of_plan.Clear();
+  values.EndPlan();
   series.stages.clear();
   series.sums = {};
   series.predicted = plan.step;
   series.flops_per_token = StepFlops(plan.model, 1, FlopCount::kModel) / static_cast<double>(std::max(1, plan.model.seq));
   series.peak_flops = static_cast<double>(PeakOf(cluster, plan.model.dtype)) * plan.layout.ranks();
-  series.of_plan
-      .Add(all.info, series.With({{"queue", job.spec->scheduling.queue},
-                                  {"layout", LayoutText(plan.layout)},
-                                  {"device", job.device_kind == DeviceKind::kCuda ? "cuda" : "cpu"}}))
-      .Set(1);
-  series.of_plan.Add(all.predicted_step, series.labels).Set(Seconds(plan.step));
+  values.OfPlan(metric::kJobInfo, {{"queue", job.spec->scheduling.queue},
+                                   {"layout", LayoutText(plan.layout)},
+                                   {"device", job.device_kind == DeviceKind::kCuda ? "cuda" : "cpu"}}) = 1;
+  values.OfPlan(metric::kJobPredictedStep) = Seconds(plan.step);
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const StagePlan& planned = plan.stages[i];
     const std::string name = std::to_string(i);
     for (const PredictedTime& time : kPredicted) {
-      series.of_plan.Add(all.predicted_phase, series.With({{"stage", name}, {"phase", time.phase}})).Set(Seconds(planned.*time.time));
+      values.OfPlan(metric::kJobPredictedPhase, {{"stage", name}, {"phase", time.phase}}) = Seconds(planned.*time.time);
     }
     const std::pair<const char*, Bytes> kinds[] = {{"activations", planned.arena}, {"weights", planned.states.weights},
                                                    {"gradients", planned.states.gradients}, {"optimizer", planned.states.optimizer},
                                                    {"offloaded", planned.host}};
     for (const auto& [kind, bytes] : kinds) {
-      series.of_plan.Add(all.memory_planned, series.With({{"stage", name}, {"kind", kind}})).Set(Number(bytes));
+      values.OfPlan(metric::kJobMemoryPlanned, {{"stage", name}, {"kind", kind}}) = Number(bytes);
     }
     series.StageOf(static_cast<int32_t>(i)).planned_arena = Number(planned.arena);
   }
 }
 
 void JobMetrics::Happened(const JobRecord& job, const JobEvent& event) {
-  Series& series = SeriesOf(job);
-  const auto replanned = [&](const char* decision) {
-    series.counters.Add(families_->replans, series.With({{"decision", decision}})).Increment();
-  };
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  const auto replanned = [&](const char* decision) { series.values.Of(metric::kJobReplans, {{"decision", decision}}) += 1; };
   if (event.kind == "replan-kept") replanned("kept");
   if (event.kind == "replanned") replanned("adopted");
   if (event.kind == "replan-forced") replanned("forced");
-  if (event.kind == "resumed") series.Of(families_->resumes).Increment();
-  if (event.kind == "step-skipped") series.Of(families_->skipped).Increment();
-  if (event.kind == "checkpoint-failed") series.Of(families_->checkpoint_failures).Increment();
+  if (event.kind == "resumed") series.values.Of(metric::kJobResumesFromCopies) += 1;
+  if (event.kind == "step-skipped") series.values.Of(metric::kJobStepsSkipped) += 1;
+  if (event.kind == "checkpoint-failed") series.values.Of(metric::kJobCheckpointFailures) += 1;
 }
 
 void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
-  Series& series = SeriesOf(job);
-  series.Of(families_->ranks).Set(devices);
-  series.Of(families_->target_steps).Set(static_cast<double>(job.spec->train.steps));
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
+  values.Of(metric::kJobRanks) = devices;
+  values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
   // There from the start, so that the first increase is seen.
-  series.CountTo(families_->restarts, job.restarts);
-  for (CounterFamily* family : {&families_->checkpoint_failures, &families_->resumes, &families_->skipped}) series.Of(*family);
-  for (const char* decision : {"kept", "adopted", "forced"}) series.counters.Add(families_->replans, series.With({{"decision", decision}}));
+  series.CountTo(metric::kJobRestarts, job.restarts);
+  for (const auto* counter : {&metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) values.Of(*counter);
+  for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     if (job.measured[stage].states == Bytes(0) || !series.stages.contains(static_cast<int32_t>(stage))) continue;
-    series.of_plan.Add(families_->memory_measured, series.With({{"stage", std::to_string(stage)}, {"kind", "states"}}))
-        .Set(Number(job.measured[stage].states));
+    values.OfPlan(metric::kJobMemoryMeasured, {{"stage", std::to_string(stage)}, {"kind", "states"}}) = Number(job.measured[stage].states);
   }
 }
 
 void JobMetrics::Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent) {
   if (spent.empty()) return;
-  Series& series = SeriesOf(job);
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
   for (const JobTimeline::Spent& part : spent) {
-    series.counters.Add(families_->device_seconds, series.With({{"use", DeviceUseName(part.use)}})).Increment(part.device_seconds);
+    series.values.Of(metric::kJobDeviceSeconds, {{"use", DeviceUseName(part.use)}}) += part.device_seconds;
     series.held += part.device_seconds;
     if (part.use == DeviceUse::kTraining) series.trained += part.device_seconds;
   }
-  if (series.held > 0) series.Of(families_->goodput).Set(series.trained / series.held);
+  if (series.held > 0) series.values.Of(metric::kJobGoodput) = series.trained / series.held;
 }
 
 void JobMetrics::Ended(const JobId& job, Nanos now) {
-  if (const auto found = series_.find(job); found != series_.end()) found->second->ended = now;
+  const std::shared_ptr<Series> series = book_->Find(job);
+  if (series == nullptr || std::exchange(series->has_ended, true)) return;
+  ended_.emplace_back(now, job);
+}
+
+std::optional<double> JobMetrics::GoodputOf(const JobId& job) const {
+  const std::shared_ptr<Series> series = book_->Find(job);
+  if (series == nullptr || series->held <= 0) return std::nullopt;
+  return series->trained / series->held;
 }
 
 void JobMetrics::Prune(Nanos now) {
-  std::erase_if(series_, [&](const auto& entry) {
-    const Nanos ended = entry.second->ended;
-    return ended != Nanos(0) && now - ended >= kKeepEnded;
-  });
+  while (!ended_.empty() && (ended_.size() > kMostEnded || now - ended_.front().first >= kKeepEnded)) {
+    book_->Remove(ended_.front().second);
+    ended_.pop_front();
+  }
 }
 
 }  // namespace lynx

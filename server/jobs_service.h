@@ -36,9 +36,11 @@ class JobsService {
   grpc::ServerUnaryReactor* TraceJob(const Call& call, const v1::TraceJobRequest* request,
                                      v1::TraceJobResponse* response);
 
- private:
+  // What GetJob and TraceJob answer. On the owner thread.
   absl::Status FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response);
   absl::Status FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response);
+
+ private:
   template <class Response>
   grpc::ServerUnaryReactor* ChangeJob(const Call& call, const std::string& name, const std::string& reason,
                                       Response* response, std::function<EventBody(int64_t, const JobId&)> make);

@@ -36,6 +36,7 @@ struct Flags {
   std::string listen = "127.0.0.1:7470";
   std::string data_dir;
   std::string metrics_address = "127.0.0.1:7471";
+  std::string page_address = kAutoPage;
   std::string node_timeout = "60s";
   std::string measure_timeout = "60s";
   std::string heartbeat = "2s";
@@ -100,6 +101,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(options.limits.changes, RateOf("--change-rate", flags.change_rate, open ? 0 : 20));
   options.data_directory = flags.data_dir;
   options.metrics_address = flags.metrics_address;
+  options.page_address = flags.page_address;
   ControllerOptions& controller = options.core.controller;
   LYNX_ASSIGN_OR_RETURN(controller.node_timeout, ParseTime(flags.node_timeout, "--node-timeout"));
   LYNX_ASSIGN_OR_RETURN(controller.measure_timeout, ParseTime(flags.measure_timeout, "--measure-timeout"));
@@ -124,6 +126,8 @@ int Main(int argc, char** argv) {
       {{"listen", &flags.listen, "HOST:PORT to listen on; port 0 takes a free one"},
        {"data-dir", &flags.data_dir, "directory of the database; made if it is not there; required"},
        {"metrics-address", &flags.metrics_address, "HOST:PORT of the pages /metrics, /healthz and /readyz; empty: none"},
+       {"page-address", &flags.page_address,
+        "HOST:PORT of the live page for browsers, on loopback; empty: none; auto: 127.0.0.1:7472, or a free port, where the server listens on loopback without TLS, else none"},
        {"node-timeout", &flags.node_timeout, "absence after which a node counts as lost"},
        {"heartbeat", &flags.heartbeat, "how often nodes report when nothing has changed; longer for thousands of them"},
        {"measure-timeout", &flags.measure_timeout, "most time to measure for a plan"},
@@ -156,6 +160,8 @@ int Main(int argc, char** argv) {
   }
   spdlog::info("lynx-server {} listens on {}", kVersion, (*server)->address());
   if (!(*server)->metrics_address().empty()) spdlog::info("metrics at http://{}/metrics", (*server)->metrics_address());
+
+  if (!(*server)->page_address().empty()) spdlog::info("live page at http://{}/", (*server)->page_address());
 
   pollfd fd{.fd = signals.fd(), .events = POLLIN, .revents = 0};
   std::optional<int> signal;

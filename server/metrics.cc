@@ -17,11 +17,25 @@ constexpr const char* kPresences[kNodePresenceCount] = {"attached", "partial", "
 constexpr const char* kTriggers[kPlanTriggerCount] = {"first", "speculation", "loss", "memory", "growth", "drift"};
 constexpr const char* kReasons[] = {"held", "dependency", "structural", "quota", "ahead", "capacity", "near-miss"};
 
+class Joined : public prometheus::Collectable {
+ public:
+  explicit Joined(std::vector<std::shared_ptr<prometheus::Collectable>> parts) : parts_(std::move(parts)) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<prometheus::MetricFamily> all;
+    for (const auto& part : parts_) {
+      for (prometheus::MetricFamily& family : part->Collect()) all.push_back(std::move(family));
+    }
+    return all;
+  }
+
+ private:
+  const std::vector<std::shared_ptr<prometheus::Collectable>> parts_;
+};
+
 }  // namespace
 
 ServerMetrics::ServerMetrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      of_jobs_(*registry_),
       jobs_(Gauges(*registry_, metric::kJobs)),
       pending_(Gauges(*registry_, metric::kJobsPending)),
       nodes_(Gauges(*registry_, metric::kNodes)),
@@ -54,6 +68,10 @@ ServerMetrics::ServerMetrics()
   refused_ = &Counters(*registry_, metric::kCallsRefused).Add({});
   for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) ended_.Add({{"state", JobStateName(state)}});
   Counted({});
+}
+
+std::shared_ptr<prometheus::Collectable> ServerMetrics::page() const {
+  return std::make_shared<Joined>(std::vector<std::shared_ptr<prometheus::Collectable>>{registry_, of_jobs_.page()});
 }
 
 void ServerMetrics::Counted(const Census& census) {

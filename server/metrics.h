@@ -23,7 +23,8 @@ class ServerMetrics {
  public:
   ServerMetrics();
 
-  const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
+  // What the page is made of. Any thread; lives for as long as somebody has it.
+  std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const Census& census);
   void SetQueue(size_t length) { queue_->Set(static_cast<double>(length)); }
@@ -37,6 +38,7 @@ class ServerMetrics {
   void Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices);
   void Ended(const JobRecord& job, Nanos now);
   JobMetrics& jobs() { return of_jobs_; }
+  const JobMetrics& jobs() const { return of_jobs_; }
   // Drops what is kept of jobs that ended long before `now` (monotonic, as Ended's).
   void Prune(Nanos now) { of_jobs_.Prune(now); }
 

@@ -69,7 +69,7 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
     Post([this, ok] {
       if (closing_.has_value()) return;
       absl::Status status;
-      if (ok) status = on_report_(report_, [self = this->shared_from_this()] { self->ReadNext(); });
+      if (ok) status = on_report_(std::exchange(report_, {}), [self = this->shared_from_this()] { self->ReadNext(); });
       if (ok && status.ok()) return;
       closing_ = status;  // OK: the node has closed its side
       FinishIfIdle();
@@ -79,6 +79,7 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
   void OnWriteDone(bool ok) override {
     Post([this, ok] {
       writing_ = false;
+      desired_ = {};
       if (!ok && !closing_.has_value()) closing_ = absl::UnavailableError("the stream broke");
       FinishIfIdle();
       if (!closing_.has_value()) WriteNext();
@@ -122,7 +123,8 @@ class NodeStream : public grpc::ServerBidiReactor<Report, Desired>,
   Strand strand_;
   std::shared_ptr<NodeStream> self_;
 
-  // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes.
+  // On the strand. report_ also belongs to gRPC while it reads, desired_ while it writes; else they are empty: of thousands of nodes they
+  // would take hundreds of MiB.
   Report report_;
   Desired desired_;
   std::optional<Desired> next_, beside_;

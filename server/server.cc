@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "common/status.h"
@@ -50,6 +51,15 @@ bool UsesTls(const ServerOptions& options, const ListenAddress& address) {
   return options.tls || (!address.loopback && !options.insecure);
 }
 
+// What is sent to the page in plain text must not cross a network, unless everybody may read it anyway.
+absl::Status CheckPageAddress(const ListenAddress& address, const ServerOptions& options) {
+  if (address.loopback || options.insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--page-address ", options.page_address, ": the page is served in plain text, so on loopback addresses only: give 127.0.0.1:", kPagePort,
+                   " and reach it from elsewhere through 'ssh -L ", kPagePort, ":127.0.0.1:", kPagePort,
+                   " HOST' or an HTTPS proxy on this machine, whose name --tls-names tells; --insecure serves it to everybody"));
+}
+
 // How clients on this machine reach it.
 std::string LocalAddress(const ListenAddress& address, int port) {
   ListenAddress local = address;
@@ -89,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   server->data_directory_ = options.data_directory;
   RemoveFile(options.data_directory + "/" + kAddressFile);
   RemoveFile(options.data_directory + "/" + kMetricsAddressFile);
+  RemoveFile(options.data_directory + "/" + kPageAddressFile);
   if (UsesTls(options, address)) {
     std::vector<std::string> names = NamesOf(address.host);
     names.insert(names.end(), options.tls_names.begin(), options.tls_names.end());
@@ -98,6 +109,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
   LYNX_ASSIGN_OR_RETURN(options.core.connection_key, ConnectionKey::Open(options.data_directory + "/" + kConnectionKeyFile));
   LYNX_RETURN_IF_ERROR(server->StartCore(options, std::move(store), clock));
   LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
+  LYNX_RETURN_IF_ERROR(server->ServeLivePage(options, address, clock));
   LYNX_RETURN_IF_ERROR(server->Listen(options, address));
   return server;
 }
@@ -129,11 +141,34 @@ absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
   if (options.metrics_address.empty()) return absl::OkStatus();
   absl::StatusOr<ListenAddress> address = ParseListenAddress(options.metrics_address);
   if (!address.ok()) return Annotate(address.status(), "--metrics-address");
-  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->registry(),
+  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->metrics_page(),
                                                {.alive = [health = health_] { return health->Alive(); },
                                                 .ready = [health = health_] { return health->Ready(); }}));
   metrics_address_ = AddressText(*address, port);
   return WriteFileDurably(data_directory_ + "/" + kMetricsAddressFile, metrics_address_ + "\n");
+}
+
+absl::Status Server::ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock) {
+  const bool automatic = options.page_address == kAutoPage;
+  if (options.page_address.empty() || (automatic && (tls_ != nullptr || !listen.loopback))) return absl::OkStatus();
+  const std::string wanted = automatic ? absl::StrCat("127.0.0.1:", listen.port == 0 ? 0 : kPagePort) : options.page_address;
+  absl::StatusOr<ListenAddress> address = ParseListenAddress(wanted);
+  if (!address.ok()) return Annotate(address.status(), "--page-address");
+  LYNX_RETURN_IF_ERROR(CheckPageAddress(*address, options));
+  LivePageOptions page{.hosts = address->loopback ? std::vector<std::string>{"localhost", "127.0.0.1", "::1", address->host} : NamesOf(address->host)};
+  page.hosts.insert(page.hosts.end(), options.tls_names.begin(), options.tls_names.end());
+  page_ = std::make_unique<LivePage>(*core_, *jobs_, *guard_, std::move(page), clock);
+  const auto start = [&](int port) {
+    return HttpEndpoint::Start(AddressText(*address, port), [live = page_.get()](const HttpRequest& request) { return live->Answer(request); });
+  };
+  absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = start(address->port);
+  if (!endpoint.ok() && automatic) endpoint = start(0);
+  if (!endpoint.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot serve the page: ", std::string(endpoint.status().message()), "; give another --page-address"));
+  }
+  page_endpoint_ = *std::move(endpoint);
+  page_address_ = AddressText(*address, page_endpoint_->port());
+  return WriteFileDurably(data_directory_ + "/" + kPageAddressFile, page_address_ + "\n");
 }
 
 absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& address) {
@@ -194,13 +229,18 @@ void Server::Stop() {
   health_->SetListening(false);
   RemoveFile(data_directory_ + "/" + kAddressFile);
   RemoveFile(data_directory_ + "/" + kMetricsAddressFile);
+  RemoveFile(data_directory_ + "/" + kPageAddressFile);
   if (grpc_ != nullptr) grpc_->GetHealthCheckService()->Shutdown();
+  // Takes the library up to two seconds, as the farewell below does.
+  std::thread page_closes([this] { page_endpoint_.reset(); });
   core_->Stop();
   if (grpc_ != nullptr) {
     grpc_->Shutdown(std::chrono::system_clock::now() + kFarewell);
     grpc_.reset();
   }
+  page_closes.join();  // who still waits for an answer has it: the core has stopped
   // In the opposite order of dependence.
+  page_.reset();
   admin_front_.reset();
   cluster_front_.reset();
   jobs_front_.reset();

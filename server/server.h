@@ -1,4 +1,4 @@
-// Server: lynx-server as an object: data directory, store, core, RPC services, metrics page. Not thread-safe: started and
+// Server: lynx-server as an object: data directory, store, core, RPC services, metrics page, live page. Not thread-safe: started and
 // stopped by one thread.
 #ifndef LYNX_SERVER_SERVER_H_
 #define LYNX_SERVER_SERVER_H_
@@ -15,7 +15,9 @@
 #include "server/core.h"
 #include "server/front.h"
 #include "server/guard.h"
+#include "server/http_endpoint.h"
 #include "server/listen_address.h"
+#include "server/live_page.h"
 #include "server/server_tls.h"
 
 namespace lynx {
@@ -30,12 +32,17 @@ struct ServerOptions {
   bool new_admin = false;                 // make a new token for the first admin
   std::string data_directory;             // made if it is not there
   std::string metrics_address;            // empty = none
+  std::string page_address;               // of the live page; empty = none, kAutoPage = the default where it is open to everybody anyway
   CoreOptions core;
 };
 
-// The file in the data directory that holds "host:port" while the server listens, and the one for its metrics.
+// The file in the data directory that holds "host:port" while the server listens, and those for its metrics and its page.
 inline constexpr char kAddressFile[] = "server.address";
 inline constexpr char kMetricsAddressFile[] = "metrics.address";
+inline constexpr char kPageAddressFile[] = "page.address";
+// 127.0.0.1:7472, or a free port where that is taken or `listen` has none of its own; without TLS on loopback, else none.
+inline constexpr char kAutoPage[] = "auto";
+inline constexpr int kPagePort = 7472;
 // In the data directory of a server with TLS: the authority with all keys, and what the first admin gives to lynxctl --context.
 inline constexpr char kTlsDirectory[] = "tls";
 // What the secrets of the ranks' connections are made of; for its owner alone.
@@ -55,6 +62,7 @@ class Server {
 
   const std::string& address() const { return address_; }          // with the port that was chosen
   const std::string& metrics_address() const { return metrics_address_; }  // empty = none
+  const std::string& page_address() const { return page_address_; }        // the same
 
  private:
   Server() = default;
@@ -63,8 +71,9 @@ class Server {
   // Where there is none, or always: writes the context file of a new token of kFirstAdmin, with this address.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);
   absl::Status ServeMetricsPage(const ServerOptions& options);
+  absl::Status ServeLivePage(const ServerOptions& options, const ListenAddress& listen, const Clock& clock);
 
-  std::string data_directory_, address_, metrics_address_;
+  std::string data_directory_, address_, metrics_address_, page_address_;
   std::shared_ptr<ServerHealth> health_;
   std::unique_ptr<ServerTls> tls_;  // null: plain text
   AccessBook book_;
@@ -77,6 +86,8 @@ class Server {
   std::unique_ptr<ClusterFront> cluster_front_;
   std::unique_ptr<AdminFront> admin_front_;
   std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<LivePage> page_;
+  std::unique_ptr<HttpEndpoint> page_endpoint_;
 };
 
 }  // namespace lynx

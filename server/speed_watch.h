@@ -23,7 +23,7 @@ class SpeedWatch {
   // that changed least: what slows all alike says nothing of one. Empty: too little is known yet.
   std::vector<double> Changes() const;
 
-  // From now on changes are those since the newest steps.
+  // From now on changes are those since the latest steps.
   void Rebase();
 
  private:

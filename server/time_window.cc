@@ -2,7 +2,6 @@
 #include "server/time_window.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/check.h"
 
@@ -41,9 +40,20 @@ Nanos TimeWindow::Newest() const {
   return Median(newest_);
 }
 
+std::vector<Nanos> TimeWindow::LatestSteps() const {
+  std::vector<Nanos> latest;
+  for (size_t i = kSteps / 2; i < kSteps; ++i) latest.push_back(newest_[(next_ + i) % kSteps]);
+  return latest;
+}
+
+Nanos TimeWindow::Latest() const {
+  LYNX_CHECK(complete());
+  return Median(LatestSteps());
+}
+
 void TimeWindow::Rebase() {
   if (!complete()) return;
-  first_ = std::move(newest_);
+  first_ = LatestSteps();
   newest_.clear();
   next_ = 0;
 }

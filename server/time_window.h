@@ -21,13 +21,18 @@ class TimeWindow {
   // Medians over kSteps steps. LYNX_CHECK fails unless complete.
   Nanos First() const;
   Nanos Newest() const;
-  // From now on the newest are the first. Nothing happens unless complete.
+  // Median over the latest kSteps / 2: what it has come to once Newest() has changed, when half of its steps are still those before.
+  // LYNX_CHECK fails unless complete.
+  Nanos Latest() const;
+  // From now on the latest kSteps / 2 and those that follow are the first. Nothing happens unless complete.
   void Rebase();
 
  private:
+  std::vector<Nanos> LatestSteps() const;
+
   int64_t seen_ = 0;
   std::vector<Nanos> first_, newest_;  // at most kSteps each; the newest begin when the first are complete
-  size_t next_ = 0;                    // of newest_, once it is full
+  size_t next_ = 0;                    // of newest_, once it is full: the oldest
 };
 
 }  // namespace lynx

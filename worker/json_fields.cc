@@ -175,6 +175,8 @@ bool ReadValue(const Json& json, std::vector<Integer>& values) {
 
 }  // namespace
 
+bool JsonReader::Has(const char* name) const { return ok() && Find(state_->open.back().json, name) != nullptr; }
+
 template <class T>
 void JsonReader::Read(const char* name, T& value, const char* expected) {
   if (!ok()) return;

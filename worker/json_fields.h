@@ -58,6 +58,7 @@ class JsonWriter {
     End();
   }
 
+  static constexpr bool Has(const char*) { return true; }
   std::string Line() const;      // without newline
   std::string Indented() const;  // with a final newline
 
@@ -110,6 +111,8 @@ class JsonReader {
     End();
   }
 
+  // For a field that writers of an earlier release leave out, and that keeps its default then.
+  bool Has(const char* name) const;
   // Notes an error with a field of the present object. The first one counts.
   void Fail(const char* name, const std::string& what);
   bool ok() const { return status_.ok(); }

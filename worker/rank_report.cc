@@ -74,13 +74,14 @@ static void Describe(Fields& fields, StepReport& step) {
   fields.Field("data_parallel_wait_ns", step.data_parallel_wait);
   fields.Field("norm_wait_ns", step.norm_wait);
   fields.Field("optimizer_ns", step.optimizer);
+  if (fields.Has("data_wait_ns")) fields.Field("data_wait_ns", step.data_wait);
   fields.Field("checkpoint_ns", step.checkpoint);
   fields.Field("arena_peak_bytes", step.arena_peak);
   fields.Field("bytes_sent", step.bytes_sent);
   fields.Field("communication_cpu_ns", step.communication_cpu);
   fields.Field("copied_steps", step.copied_steps);
   fields.Field("copies_skipped", step.copies_skipped);
-  fields.Objects("links", step.links);
+  if (fields.Has("links")) fields.Objects("links", step.links);
 }
 
 template <class Fields>

@@ -51,6 +51,7 @@ struct StepReport {
   Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;  // exposed communication by kind
   Nanos optimizer;
+  Nanos data_wait;         // to have the step's tokens read, before it computes; memory-mapped files are read then
   Nanos checkpoint;        // that training waited for checkpoints and copies since the last report
   Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
   int64_t bytes_sent = 0;  // in this step

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/rank_key.h"
+#include "common/version.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/backoff.h"
 #include "planner/hardware_profile.h"
@@ -163,6 +164,7 @@ class Node {
     v1::AgentReport report;
     report.set_node(name_);
     report.set_boot_id("a");
+    report.set_version(kVersion);
     for (int i = 0; i < fleet_.options_.devices; ++i) {
       v1::Device& device = *report.add_devices();
       device.set_index(i);
@@ -188,6 +190,7 @@ class Node {
     v1::WorkerReport report;
     report.set_node(name_);
     report.set_boot_id("w");
+    report.set_version(kVersion);
     report.set_address("127.0.0.1");
     report.set_number(++number_);
     report.set_witness_port(1);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <new>
 #include <thread>
@@ -78,6 +79,9 @@ FleetProcess::~FleetProcess() {
 void FleetProcess::Main(const FleetOptions& options, int nice) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   LYNX_CHECK(::setpriority(PRIO_PROCESS, 0, nice) == 0);
+  // Where sessions share the processor, a priority says nothing beyond its own.
+  LYNX_CHECK(::setsid() >= 0);
+  std::ofstream("/proc/self/autogroup") << nice;
   StopWatchingLockOrder();
   Fleet fleet(options);
   for (int64_t i = 0;; ++i) {

@@ -71,7 +71,7 @@ class Submitter {
     const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
                       status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
-    const std::unique_ptr<Call> owned(call);
+    std::unique_ptr<Call> owned(call);
     if (!status.ok() && lost) {
       {
         const std::lock_guard lock(mutex_);
@@ -84,10 +84,13 @@ class Submitter {
       }).detach();
       return;
     }
+    const double millis = std::chrono::duration<double, std::milli>(steady_clock::now() - call->due).count();
+    const std::string key = call->request.idempotency_key(), id = call->response.job().id();
+    owned.reset();  // once the last has been counted, the channel goes
     const std::lock_guard lock(mutex_);
     if (status.ok()) {
-      result_.answers.push_back(std::chrono::duration<double, std::milli>(steady_clock::now() - call->due).count());
-      ids_[call->request.idempotency_key()] = call->response.job().id();
+      result_.answers.push_back(millis);
+      ids_[key] = id;
     } else {
       result_.refused.push_back(status.error_message());
     }

@@ -74,7 +74,7 @@ class Page {
     detail_ = DetailRanges(timelines, plan_.step, limits_.spans);
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const auto stage = static_cast<int32_t>(i);
-      StageFacts facts{.breakdown = BreakdownOf(timelines[i]), .limit = MemoryLimit(request_, plan_, stage)};
+      StageFacts facts{.breakdown = BreakdownOf(timelines[i]), .limit = MemoryLimitOf(request_, plan_, stage)};
       LYNX_ASSIGN_OR_RETURN(facts.memory,
                             MemoryOf(plan_.stages[i], plan_.ContextOf(stage), step_.simulation.stages[i]));
       facts.timeline = std::move(timelines[i]);

@@ -112,7 +112,7 @@ std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos s
   return thinned;
 }
 
-Bytes MemoryLimit(const PlanRequest& request, const Plan& plan, int32_t stage) {
+Bytes MemoryLimitOf(const PlanRequest& request, const Plan& plan, int32_t stage) {
   const Bytes device = DeviceMemoryOfStage(request.cluster, plan.layout, stage);
   const Bytes activations = request.spec.resources.activation_memory_per_rank;
   const Bytes pinned = activations.value == 0 ? Bytes(0) : plan.stages[stage].states.total() + activations;

@@ -111,7 +111,7 @@ absl::StatusOr<PredictedStep> PredictStep(const PlanRequest& request, const Plan
 
 // Memory of a device that the stage may fill: the smaller of the device's and its states with the activation limit; 0
 // = no limit known.
-Bytes MemoryLimit(const PlanRequest& request, const Plan& plan, int32_t stage);
+Bytes MemoryLimitOf(const PlanRequest& request, const Plan& plan, int32_t stage);
 
 struct TimeRange {
   Nanos begin, end;

@@ -1,94 +1,161 @@
-"""A headless Chromium, driven over WebDriver with the standard library alone. Use it where both programs are installed."""
+"""A headless Chromium, driven over its own pipe with the standard library alone. Use it where one is installed."""
 
 import base64
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-import urllib.error
-import urllib.request
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for found in map(shutil.which, NAMES) if found), None)
+# Whatever the machine is busy with: a browser that does not answer for so long does not answer at all.
+PATIENCE = 240
 
 
 def missing():
     """Why no browser can be driven here; empty where one can."""
-    absent = [name for name, path in (("chromium", CHROMIUM), ("chromedriver", DRIVER)) if not path]
-    return f"{' and '.join(absent)} not installed (Debian: chromium, chromium-driver)" if absent else ""
+    return "" if CHROMIUM else "no Chromium is installed (Debian: chromium-headless-shell)"
 
 
 class Browser:
-    """One window. Use as a context manager."""
+    """One window. Use as a context manager, or close it."""
 
     def __init__(self, width=1440, height=900, dark=False, reduced_motion=True, scale=1, script=True):
         self.profile = tempfile.mkdtemp(prefix="lynx-browser-")
-        self.driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.base = f"http://127.0.0.1:{self._port()}"
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
-                     f"--window-size={width},{height}", f"--force-device-scale-factor={scale}",
-                     f"--user-data-dir={self.profile}"]
-        if dark:
-            arguments.append("--blink-settings=preferredColorScheme=0")
-        if reduced_motion:
-            arguments.append("--force-prefers-reduced-motion")
-        options = {"binary": CHROMIUM, "args": arguments}
-        capabilities = {"browserName": "chrome", "goog:chromeOptions": options,
-                        "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
-        value = self._call("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})
-        self.session = f"/session/{value['sessionId']}"
-        self._metrics(width, height, scale)
+        self._last = 0
+        self._session = None
+        self._answers = {}
+        self._events = []
+        self._changed = threading.Condition()
+        self._ended = False
+        self._start()
+        target = self.command("Target.createTarget", {"url": "about:blank"})["targetId"]
+        self._session = self.command("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
+            self.command(f"{domain}.enable", {})
+        self.resize(width, height, scale)
+        self.command("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion", "value": "reduce" if reduced_motion else "no-preference"}]})
         self.script = script
         if not script:
             self.command("Emulation.setScriptExecutionDisabled", {"value": True})
 
-    def _port(self):
-        for line in self.driver.stdout:
-            if "started successfully on port" in line:
-                return int(line.rsplit("port", 1)[1].strip(" .\n"))
-        raise RuntimeError("chromedriver ended before it listened")
+    def _start(self):
+        """Commands go to the browser's descriptor 3 and answers come from its 4, each ended by a zero byte."""
+        commands, self._writer = os.pipe()
+        self._reader, answers = os.pipe()
 
-    def _call(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=120) as reply:
-                return json.load(reply)["value"]
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{method} {path}: {json.load(error)['value'].get('message', '')[:800]}") from None
+        def connect():  # in the child: neither may be overwritten before it is used
+            low = os.dup(commands), os.dup(answers)
+            high = [os.dup2(fd, 100 + i) for i, fd in enumerate(low)]
+            os.dup2(high[0], 3)
+            os.dup2(high[1], 4)
 
-    def _metrics(self, width, height, scale):
-        # The window has a smallest width; the page's own does not.
+        flags = ["--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+                 "--no-first-run", "--disable-background-networking", "--disable-component-update", "--mute-audio",
+                 f"--user-data-dir={self.profile}"]
+        if "headless-shell" not in CHROMIUM:
+            flags.append("--headless=new")
+        self.process = subprocess.Popen([CHROMIUM, *flags, "about:blank"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL, preexec_fn=connect, pass_fds=(3, 4))
+        os.close(commands)
+        os.close(answers)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        rest = b""
+        while chunk := os.read(self._reader, 1 << 20):
+            *messages, rest = (rest + chunk).split(b"\0")
+            with self._changed:
+                for message in map(json.loads, messages):
+                    if "id" in message:
+                        self._answers[message["id"]] = message
+                    else:
+                        self._events.append(message)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def command(self, name, parameters):
+        self._last += 1
+        number = self._last
+        message = {"id": number, "method": name, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self._writer, data):]
+        with self._changed:
+            answered = self._changed.wait_for(lambda: number in self._answers or self._ended, PATIENCE)
+            if not answered or number not in self._answers:
+                raise RuntimeError(f"{name}: the browser {'has ended' if self._ended else 'does not answer'}")
+            answer = self._answers.pop(number)
+        if "error" in answer:
+            raise RuntimeError(f"{name}: {answer['error']['message']}")
+        return answer["result"]
+
+    def events(self, *methods):
+        """What the page has told of these so far, oldest first."""
+        with self._changed:
+            return [event["params"] for event in self._events if event["method"] in methods]
+
+    def resize(self, width, height=900, scale=1):
         self.command("Emulation.setDeviceMetricsOverride",
                      {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600})
 
-    def command(self, name, parameters):
-        return self._call("POST", f"{self.session}/goog/cdp/execute", {"cmd": name, "params": parameters})
-
-    def open(self, path):
-        self._call("POST", f"{self.session}/url", {"url": pathlib.Path(path).resolve().as_uri()})
+    def open(self, page):
+        """A file's path, or an address."""
+        url = str(page) if "://" in str(page) else pathlib.Path(page).resolve().as_uri()
+        loaded = len(self.events("Page.loadEventFired"))
+        answer = self.command("Page.navigate", {"url": url})
+        if answer.get("errorText"):
+            raise RuntimeError(f"{url}: {answer['errorText']}")
+        with self._changed:
+            self._changed.wait_for(lambda: sum(e["method"] == "Page.loadEventFired" for e in self._events) > loaded, PATIENCE)
         self.settle()
 
     def run(self, script, *arguments):
-        """The value of a function body in the page."""
-        return self._call("POST", f"{self.session}/execute/sync", {"script": script, "args": list(arguments)})
+        """The value of a function body in the page, which may await."""
+        expression = f"(async function () {{ {script} }}).apply(null, {json.dumps(arguments)})"
+        answer = self.command("Runtime.evaluate", {"expression": expression, "awaitPromise": True, "returnByValue": True})
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", str(answer)))
+        return answer["result"].get("value")
+
+    def until(self, script, *arguments, patience=PATIENCE):
+        """The first value of the function body that is not false (true for an element), or a failure that tells the page's text."""
+        deadline = time.monotonic() + patience
+        # An element has no value outside its page.
+        body = f"const value = await (async function () {{ {script} }}).apply(null, arguments); return value instanceof Node ? true : value;"
+        while not (value := self.run(body, *arguments)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {patience} s: {script}\n{self.run('return document.body.innerText')[:4000]}")
+            time.sleep(0.1)
+        return value
 
     def settle(self):
         """Until two frames have been drawn."""
-        if not self.script:
-            return
-        self._call("POST", f"{self.session}/execute/async", {"script": "const done = arguments[0]; requestAnimationFrame(() => "
-                                                             "requestAnimationFrame(() => done(1)));", "args": []})
+        if self.script:
+            self.run("await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def keys(self, *keys):
         """Key presses on the focused element, such as "ArrowRight" or "+"."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        texts = {"Enter": "\r"}
         for key in keys:
             for kind in ("keyDown", "keyUp"):
-                event = {"type": kind, "key": key}
-                if len(key) == 1 and kind == "keyDown":
-                    event["text"] = key
+                event = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": codes.get(key, 0)}
+                if len(key) == 1:
+                    del event["code"]
+                if kind == "keyDown" and (len(key) == 1 or key in texts):
+                    event["text"] = texts.get(key, key)
                 self.command("Input.dispatchKeyEvent", event)
         self.settle()
 
@@ -96,32 +163,46 @@ class Browser:
         self.command("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
         self.settle()
 
-    def log(self, kind="browser"):
-        return self._call("POST", f"{self.session}/se/log", {"type": kind})
+    def complaints(self):
+        """What a page without mistakes has none of: exceptions, errors and warnings of its console, of the network and of its policy."""
+        found = [event["exceptionDetails"]["text"] + " " + event["exceptionDetails"].get("exception", {}).get("description", "")
+                 for event in self.events("Runtime.exceptionThrown")]
+        for event in self.events("Runtime.consoleAPICalled"):
+            if event["type"] in ("error", "warning", "assert"):
+                found.append(" ".join(str(a.get("value", a.get("description"))) for a in event["args"]))
+        found += [entry["entry"]["text"] + " " + entry["entry"].get("url", "") for entry in self.events("Log.entryAdded")
+                  if entry["entry"]["level"] in ("error", "warning")]
+        return found
+
+    def requested(self):
+        """Addresses that were asked for."""
+        return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
 
     def screenshot(self, path, whole=False):
         parameters = {"format": "png"}
         if whole:
-            width, height = self.run("return [document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-            parameters.update(captureBeyondViewport=True, clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
+            size = self.command("Page.getLayoutMetrics", {})["cssContentSize"]
+            parameters.update(captureBeyondViewport=True,
+                              clip={"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1})
         data = self.command("Page.captureScreenshot", parameters)["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def close(self):
         try:
-            self._call("DELETE", self.session)
-        finally:
-            self.driver.terminate()
-            try:
-                self.driver.wait(10)
-            except subprocess.TimeoutExpired:
-                self.driver.kill()
-            self.driver.stdout.close()
-            for _ in range(20):
-                shutil.rmtree(self.profile, ignore_errors=True)
-                if not pathlib.Path(self.profile).exists():
-                    break
-                time.sleep(0.2)
+            self._session = None
+            self.command("Browser.close", {})
+            self.process.wait(30)
+        except (RuntimeError, OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+        self.process.wait()
+        self._thread.join(30)
+        os.close(self._writer)
+        os.close(self._reader)
+        for _ in range(20):
+            shutil.rmtree(self.profile, ignore_errors=True)
+            if not pathlib.Path(self.profile).exists():
+                break
+            time.sleep(0.2)
 
     def __enter__(self):
         return self

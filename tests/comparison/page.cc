@@ -15,7 +15,9 @@ How long a step takes with Lynx's heuristic (HEU), which recomputes inside the w
 policies that do not, over limits for the activation memory and over sequence lengths. This page and its figures are
 written by
 
-    build/bin/lynx_compare_figure . docs
+```sh norun="takes most of a minute; tests/comparison holds what it writes"
+build/bin/lynx_compare_figure . docs
+```
 
 and the tests in `tests/comparison` hold what it claims: at its best at least 1.37 times as fast as Megatron-LM's full
 recomputation, and nowhere slower than the best policy without overlap. **All times are predicted.** None was measured on

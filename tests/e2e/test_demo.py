@@ -12,7 +12,7 @@ import time
 import unittest
 import urllib.request
 
-from cluster import BIN, processes
+from cluster import processes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -130,26 +130,3 @@ class DashboardsTest(DemoFolder):
                               stdin=subprocess.DEVNULL)
         self.assertEqual(demo.returncode, 1)
         self.assertIn("prometheus is not installed, which --dashboards needs: run scripts/install.sh", demo.stderr)
-
-
-class ReadmeTest(unittest.TestCase):
-    def test_its_commands_work_in_order(self):
-        home = tempfile.mkdtemp(prefix="lynx-e2e-readme-")
-        self.addCleanup(shutil.rmtree, home, True)
-        env = dict(os.environ, LYNX_HOME=home)
-        env.pop("LYNX_SERVER", None)
-        commands = re.findall(r"^    (build/bin/lynxctl [^#\n]*)", (ROOT / "README.md").read_text(), re.MULTILINE)
-        self.assertGreaterEqual(len(commands), 6)
-        try:
-            for command in commands:
-                command = command.strip().replace("build/bin", str(BIN))
-                if " submit " in command:
-                    command += " --set train.steps=12"  # the example trains for minutes
-                with self.subTest(command):
-                    done = subprocess.run(command.split(), cwd=ROOT, env=env, capture_output=True, text=True, timeout=300,
-                                          stdin=subprocess.DEVNULL)
-                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                    self.assertNotEqual(done.stdout, "")
-        finally:
-            subprocess.run([str(BIN / "lynxctl"), "local", "down"], env=env, capture_output=True, timeout=60)
-        self.assertEqual(processes(home), {})

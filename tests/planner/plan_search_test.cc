@@ -55,6 +55,21 @@ TEST(PlanSearch, FindsWhatPlanningEveryCandidateFindsWhereTensorsGoToTheHost) {
   ExpectFindsTheBest(RandomOffloadRequest, 12, 8);
 }
 
+TEST(PlanSearch, RefusesAScheduleThatCutsTheModelIntoMorePartsThanItHasLayers) {
+  PlanRequest request;
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.model = {.layers = 3, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.spec.train.global_batch = 16;
+  request.spec.parallel = {.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubbleV};
+  request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kMiB * 64};
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  const absl::StatusOr<PlanResult> refused = MakePlan(request);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("zero-bubble-v needs two layers for each of pp stages"));
+  request.spec.model.layers = 4;
+  EXPECT_TRUE(MakePlan(request).ok());
+}
+
 TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
   struct Case {
     ScheduleKind schedule;

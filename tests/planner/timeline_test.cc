@@ -214,14 +214,14 @@ TEST(PredictStep, RefusesAPlanOfAnotherProfile) {
 TEST(MemoryLimit, IsTheSmallerOfDeviceAndStatedActivations) {
   auto fixture = SmallStep();
   const Bytes pinned = fixture->plan.stages[0].states.total() + kKiB * 1000;
-  EXPECT_EQ(MemoryLimit(fixture->request, fixture->plan, 0), pinned);
+  EXPECT_EQ(MemoryLimitOf(fixture->request, fixture->plan, 0), pinned);
   fixture->request.cluster.groups[0].memory_per_device = pinned - Bytes(1);
-  EXPECT_EQ(MemoryLimit(fixture->request, fixture->plan, 0), pinned - Bytes(1));
+  EXPECT_EQ(MemoryLimitOf(fixture->request, fixture->plan, 0), pinned - Bytes(1));
   fixture->request.spec.resources.activation_memory_per_rank = Bytes(0);
   fixture->request.cluster.groups[0].memory_per_device = kGiB;
-  EXPECT_EQ(MemoryLimit(fixture->request, fixture->plan, 0), kGiB);
+  EXPECT_EQ(MemoryLimitOf(fixture->request, fixture->plan, 0), kGiB);
   fixture->request.cluster.groups[0].memory_per_device = Bytes(0);
-  EXPECT_EQ(MemoryLimit(fixture->request, fixture->plan, 0), Bytes(0));
+  EXPECT_EQ(MemoryLimitOf(fixture->request, fixture->plan, 0), Bytes(0));
 }
 
 TEST(DetailRanges, CutTheMiddleOutOfLongSteps) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "common/version.h"
 #include "security/node_identity.h"
 #include "security/secret.h"
 #include "tests/server/access_fixture.h"
@@ -29,6 +30,7 @@ grpc::Status Report(const std::shared_ptr<grpc::Channel>& channel, const std::st
   v1::WorkerReport report;
   report.set_node(node);
   report.set_boot_id("boot");
+  report.set_version(kVersion);
   report.set_address("127.0.0.1");
   v1::WorkerDesired desired;
   bool first = true;
@@ -103,6 +105,29 @@ TEST_F(JoinTest, ANodeReportsAsItselfOnly) {
   const grpc::Status status = Report(NodeChannel("n0"), "n1");
   EXPECT_EQ(status.error_code(), grpc::PERMISSION_DENIED);
   EXPECT_THAT(status.error_message(), HasSubstr("node n0 reports as node n1"));
+}
+
+TEST_F(JoinTest, ADaemonOfAnotherReleaseIsRefusedAndToldWhatToUpgrade) {
+  StartServer();
+  ASSERT_TRUE(Join(MakeJoinSecret(), "n0", "n0").ok());
+  const auto refusal = [](auto stream, auto report) {
+    report.set_node("n0");
+    report.set_boot_id("boot");
+    report.set_version("99.1.0");
+    stream->Write(report);
+    return stream->Finish();
+  };
+  grpc::ClientContext worker, agent;
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(60);
+  worker.set_deadline(deadline);
+  agent.set_deadline(deadline);
+  const auto stub = v1::Cluster::NewStub(NodeChannel("n0"));
+  const grpc::Status statuses[] = {refusal(stub->AttachWorker(&worker), v1::WorkerReport()), refusal(stub->AttachAgent(&agent), v1::AgentReport())};
+  for (const grpc::Status& status : statuses) {
+    EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(), HasSubstr(std::string(" 99.1.0 does not work with lynx-server ") + kVersion));
+    EXPECT_THAT(status.error_message(), HasSubstr("upgrade lynx-server first"));
+  }
 }
 
 TEST_F(JoinTest, ARevokedNodeIsOutAtOnceAndStaysOut) {

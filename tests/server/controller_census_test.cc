@@ -51,6 +51,36 @@ TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
   EXPECT_EQ(cluster.controller().DevicesHeld(job), 0);
 }
 
+TEST(ControllerCensus, GlancesTellOfEachNode) {
+  Cluster cluster;
+  EXPECT_TRUE(cluster.controller().Glances().empty());
+  cluster.AddNode("n1");
+  cluster.AddNode("n0");
+  cluster.AddNode("n2");
+  cluster.Run(MakeSpec("a", 2, 2), kTwo);
+  cluster.DetachAgent("n2");
+  cluster.SetCordon("n2", Cordon{.reason = "work"});
+  cluster.SetCordon("never-seen", Cordon{.reason = "to come"});
+  cluster.Advance(2);
+  const std::vector<NodeGlance> glances = cluster.controller().Glances();
+  const std::vector<NodeView> views = cluster.controller().Nodes();
+  ASSERT_EQ(glances.size(), 4u);
+  ASSERT_EQ(views.size(), glances.size());
+  int32_t used = 0;
+  for (size_t i = 0; i < glances.size(); ++i) {
+    EXPECT_EQ(glances[i].name, views[i].name);
+    EXPECT_EQ(glances[i].used, views[i].devices_used) << views[i].name.value;
+    EXPECT_EQ(glances[i].devices, static_cast<int32_t>(views[i].devices.size()));
+    EXPECT_EQ(glances[i].cordoned, views[i].cordon.has_value());
+    EXPECT_EQ(glances[i].warned, !views[i].conditions.empty());
+    used += glances[i].used;
+  }
+  EXPECT_EQ(used, 2);
+  EXPECT_EQ(glances[0].presence, NodePresence::kAttached);
+  EXPECT_EQ(glances[2].presence, NodePresence::kPartial);
+  EXPECT_EQ(glances[3].presence, NodePresence::kAbsent);
+}
+
 TEST(ControllerCensus, CountsLostNodesAndReportsThatCameTooLate) {
   Cluster cluster;
   cluster.AddNode("n0");

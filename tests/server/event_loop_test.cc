@@ -46,7 +46,10 @@ class LoopTest : public ::testing::Test {
   void Carry(Effect& effect) {
     std::lock_guard lock(mutex_);
     // The decision that a reply rests on is in the store by now.
-    if (auto* reply = std::get_if<Reply>(&effect)) replies_.push_back(*reply);
+    if (auto* reply = std::get_if<Reply>(&effect)) {
+      replies_.push_back(*reply);
+      if (on_reply_) on_reply_();
+    }
     committed_when_carried_.push_back(committed_.size());
     changed_.notify_all();
   }
@@ -93,10 +96,33 @@ class LoopTest : public ::testing::Test {
   std::vector<std::vector<Effect>> batches_;  // the same
   std::vector<size_t> committed_when_carried_;
   std::vector<Reply> replies_;
+  std::function<void()> on_reply_;
   int64_t commits_ = 0;
   int64_t requests_ = 0;
   EventLoop loop_;
 };
+
+TEST_F(LoopTest, WhatPeopleAskForComesBeforeReports) {
+  std::atomic<int> handled{0};
+  int before_the_answer = -1;
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(loop_.PostReport(AgentReported{i + 1, "10.0.0.1", {.node = NodeId("n"), .boot = "b"}}, [&] { ++handled; }));
+  }
+  loop_.PostAlways(JobSubmitted{++requests_, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
+  on_reply_ = [&] { before_the_answer = handled; };
+  loop_.Start({}, nullptr);
+  OnLoop([] {});  // comes after all of them
+  EXPECT_EQ(handled, 2000);
+  EXPECT_EQ(before_the_answer, 0);
+}
+
+TEST_F(LoopTest, WhatIsQueuedIsDoneBeforeItStops) {
+  int handled = 0;
+  for (int i = 0; i < 2000; ++i) loop_.RunAlways([&] { ++handled; });
+  loop_.Start({}, nullptr);
+  loop_.Stop();
+  EXPECT_EQ(handled, 2000);
+}
 
 TEST_F(LoopTest, RepliesFollowTheCommit) {
   loop_.Start({}, nullptr);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "node/metrics_endpoint.h"
+#include "prometheus/registry.h"
 #include "prometheus/counter.h"
 #include "tests/node/http_get.h"
 

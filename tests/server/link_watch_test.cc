@@ -40,9 +40,32 @@ TEST(LinkWatch, OneThatIsBusyForLongerIsFound) {
   AddSteps(watch, 200, 104, 7);
   watch.Rebase();
   EXPECT_THAT(watch.Changes(), IsEmpty());
+  AddSteps(watch, 200, 104, 8);
   AddSteps(watch, 100, 4, 16);
-  ASSERT_THAT(watch.Changes(), SizeIs(1)) << "beside the newest steps then";
+  ASSERT_THAT(watch.Changes(), SizeIs(1)) << "beside the latest steps then";
   EXPECT_FALSE(watch.Changes()[0].slower());
+}
+
+TEST(LinkWatch, AStepInWhichTheLinkBecameSlowDoesNotSpeakForThoseAfter) {
+  LinkWatch watch(2);
+  AddSteps(watch, 100, 28, 18);
+  AddSteps(watch, 100, 28, 16);
+  AddSteps(watch, 200, 60, 1);
+  AddSteps(watch, 3000, 2900, 7);
+  ASSERT_THAT(watch.Changes(), SizeIs(1));
+  EXPECT_EQ(watch.Changes()[0].now, Millis(2900));
+  watch.Rebase();
+  AddSteps(watch, 3000, 2900, 24);
+  EXPECT_THAT(watch.Changes(), IsEmpty()) << "the steps before it became slow are forgotten";
+}
+
+TEST(LinkWatch, WhatWasSlowForAWhileAndIsSoNoMoreIsNoChange) {
+  LinkWatch watch(2);
+  AddSteps(watch, 100, 4, 18);
+  AddSteps(watch, 200, 104, 6);
+  AddSteps(watch, 100, 4, 7);
+  AddSteps(watch, 200, 104, 3);
+  EXPECT_THAT(watch.Changes(), IsEmpty());
 }
 
 TEST(LinkWatch, WhatAStepDoesNotFeelIsNoChange) {

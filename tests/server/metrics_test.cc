@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string Page(const ServerMetrics& metrics) {
-  return "\n" + prometheus::TextSerializer().Serialize(metrics.registry()->Collect());
+  return "\n" + prometheus::TextSerializer().Serialize(metrics.page()->Collect());
 }
 
 // Of a series, by its name and labels in the order of the page; NaN: it is not there.
@@ -58,7 +58,7 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
   for (int32_t rank = 0; rank < 2; ++rank) {
     StepRecorded step{.job = job.id, .rank = rank, .stage = rank, .new_step = rank == 0};
     step.step = {.step = 6, .loss = 2.5, .gradient_norm = 1.5, .lr = 0.25, .tokens = 512, .duration = Nanos(200'000'000),
-                 .forward = Nanos(50'000'000), .arena_peak = Bytes(1000 + rank), .copied_steps = 4, .copies_skipped = 2};
+                 .forward = Nanos(50'000'000), .data_wait = Nanos(20'000'000), .arena_peak = Bytes(1000 + rank), .copied_steps = 4, .copies_skipped = 2};
     metrics.Step(step, job, 2, Nanos(0));
   }
   metrics.jobs().Evaluated({.job = job.id, .loss = 3.5}, job);
@@ -75,6 +75,7 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
   EXPECT_EQ(Value(page, OfJob("step_seconds_count")), 1);
   for (const std::string stage : {"0", "1"}) {
     EXPECT_DOUBLE_EQ(Value(page, OfJob("phase_seconds_total", "", ",phase=\"forward\",stage=\"" + stage + "\"")), 0.05);
+    EXPECT_DOUBLE_EQ(Value(page, OfJob("phase_seconds_total", "", ",phase=\"data_wait\",stage=\"" + stage + "\"")), 0.02);
     EXPECT_DOUBLE_EQ(Value(page, OfJob("stage_step_seconds", "", ",stage=\"" + stage + "\"")), 0.2);
   }
   EXPECT_EQ(Value(page, OfJob("memory_peak_measured_bytes", "", ",kind=\"activations\",stage=\"1\"")), 1001);
@@ -226,6 +227,27 @@ TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
   metrics.Prune(Nanos(1'000'000'000'000));
   EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id=\"j1\"")));
   EXPECT_EQ(Value(Page(metrics), "lynx_jobs_ended_total{state=\"succeeded\"}"), 1);
+}
+
+TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
+  ServerMetrics metrics;
+  const auto ends = [&](const std::string& id) {
+    JobRecord job = MakeJob();
+    job.id = JobId(id);
+    metrics.Step({.job = job.id}, job, 2, Nanos(0));
+    job.state = JobState::kSucceeded;
+    metrics.Ended(job, Nanos(1));
+    metrics.Ended(job, Nanos(1));  // counts once
+  };
+  ends("first");
+  for (size_t i = 1; i < JobMetrics::kMostEnded; ++i) ends(absl::StrCat("j", i));
+  metrics.Prune(Nanos(2));
+  EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"first\""));
+  ends("last");
+  metrics.Prune(Nanos(2));
+  EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id=\"first\"")));
+  EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"j1\""));
+  EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"last\""));
 }
 
 TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {

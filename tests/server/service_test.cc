@@ -274,6 +274,11 @@ TEST_F(ServiceTest, AWatcherThatGoesIsForgotten) {
   ASSERT_TRUE(Cancel("gpt").ok());
 }
 
+template <class Report>
+void Introduce(Report& report, const std::string& node, const std::string& boot) {
+  report.set_node(node), report.set_boot_id(boot), report.set_version(kVersion);
+}
+
 // A node with two devices whose worker runs ranks that do nothing but report.
 class FakeNode {
  public:
@@ -298,8 +303,7 @@ class FakeNode {
  private:
   void Agent() {
     v1::AgentReport report;
-    report.set_node(name_);
-    report.set_boot_id("agent");
+    Introduce(report, name_, "agent");
     for (int i = 0; i < 2; ++i) {
       v1::Device& device = *report.add_devices();
       device.set_index(i);
@@ -322,8 +326,7 @@ class FakeNode {
 
   void Worker() {
     v1::WorkerReport report;
-    report.set_node(name_);
-    report.set_boot_id("worker");
+    Introduce(report, name_, "worker");
     report.set_address("127.0.0.1");
     worker_->Write(report);
     v1::WorkerDesired desired;
@@ -453,8 +456,7 @@ TEST_F(ServiceTest, AMalformedReportEndsItsStream) {
   SetDeadline(context);
   const auto stream = cluster_->AttachWorker(&context);
   v1::WorkerReport report;
-  report.set_node("n 0");
-  report.set_boot_id("b");
+  Introduce(report, "n 0", "b");
   report.set_address("127.0.0.1");
   stream->Write(report);
   v1::WorkerDesired desired;
@@ -475,8 +477,7 @@ TEST_F(ServiceTest, ASecondProcessOfTheSameNameIsRefused) {
   SetDeadline(context);
   const auto stream = cluster_->AttachWorker(&context);
   v1::WorkerReport report;
-  report.set_node("n0");
-  report.set_boot_id("another");
+  Introduce(report, "n0", "another");
   report.set_address("127.0.0.1");
   stream->Write(report);
   v1::WorkerDesired desired;

@@ -26,8 +26,9 @@ TEST(SpeedWatch, OneThatBecomesSlowerIsFound) {
   AddSteps(watch, {100, 125, 200}, 7);
   watch.Rebase();
   EXPECT_TRUE(watch.Changes().empty());
+  AddSteps(watch, {100, 125, 200}, 8);
   AddSteps(watch, {100, 250, 200}, 16);
-  EXPECT_EQ(watch.Changes(), (std::vector<double>{1, 2, 1})) << "beside the newest steps then";
+  EXPECT_EQ(watch.Changes(), (std::vector<double>{1, 2, 1})) << "beside the latest steps then";
 }
 
 TEST(SpeedWatch, WhatSlowsAllSaysNothingOfOne) {

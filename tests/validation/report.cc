@@ -60,7 +60,9 @@ constexpr char kIntroduction[] = R"(# Validation
 
 The planner's figures beside published ones. This page is written by
 
-    build/bin/lynx_validate . docs/validation.md
+```sh
+build/bin/lynx_validate . docs/validation.md
+```
 
 and held by the tests in `tests/validation`, which also hold the thresholds. The published figures are in
 `tests/validation/reference`; rates and links are in `examples/clusters`, with the source of each. Times come from the

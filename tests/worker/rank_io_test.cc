@@ -203,6 +203,7 @@ StepReport SomeStep() {
   step.data_parallel_wait = Nanos(9);
   step.norm_wait = Nanos(10);
   step.optimizer = Nanos(11);
+  step.data_wait = Nanos(18);
   step.checkpoint = Nanos(12);
   step.arena_peak = Bytes(13);
   step.bytes_sent = 14;
@@ -236,6 +237,22 @@ TEST(RankReportTest, EveryAlternativeComesBackOnOneLine) {
     ASSERT_TRUE(parsed.ok()) << line << ": " << parsed.status();
     EXPECT_EQ(*parsed, report) << line;
   }
+}
+
+// A worker daemon that was upgraded reads what ranks report that an earlier release began.
+TEST(RankReportTest, StepsOfAnEarlierReleaseAreRead) {
+  StepReport step = SomeStep();
+  step.links.clear();
+  step.data_wait = Nanos(0);
+  std::string line = RankReportLine(step);
+  for (const std::string later : {"\"data_wait_ns\":0,", ",\"links\":[]"}) {
+    const size_t at = line.find(later);
+    ASSERT_NE(at, std::string::npos) << later << " in " << line;
+    line.erase(at, later.size());
+  }
+  const absl::StatusOr<RankReport> parsed = ParseRankReport(line);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(*parsed, RankReport(step));
 }
 
 TEST(RankReportTest, ALossThatIsNotFiniteComesBack) {

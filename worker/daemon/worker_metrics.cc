@@ -27,6 +27,7 @@ constexpr PhaseTime kPhases[] = {{"forward", &StepReport::forward},
                                  {"data_parallel_wait", &StepReport::data_parallel_wait},
                                  {"norm_wait", &StepReport::norm_wait},
                                  {"optimizer", &StepReport::optimizer},
+                                 {"data_wait", &StepReport::data_wait},
                                  {"checkpoint", &StepReport::checkpoint}};
 
 constexpr RankOutcome kOutcomes[] = {RankOutcome::kDone, RankOutcome::kFailed, RankOutcome::kPeerLost,

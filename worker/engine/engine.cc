@@ -297,7 +297,10 @@ absl::Status Engine::BeginStep(int64_t step) {
   lr_ = LearningRate(config_.train, step);
   ops_->BeginStep(step);
   backend_.Fill(state_.gradients().data(), static_cast<int64_t>(state_.gradients().size()), 0);
-  return Annotate(batch_.Load(dataset_, step), absl::StrCat("step ", step));
+  const Nanos before = clock_.Monotonic();
+  const absl::Status loaded = batch_.Load(dataset_, step);
+  data_wait_ = clock_.Monotonic() - before;
+  return Annotate(loaded, absl::StrCat("step ", step));
 }
 
 absl::StatusOr<double> Engine::Evaluate(const Dataset& held_out) {
@@ -573,6 +576,7 @@ StepReport Engine::MakeReport(int64_t bytes_sent_before, Nanos communication_cpu
           .data_parallel_wait = phases.data_parallel_wait,
           .norm_wait = phases.norm_wait,
           .optimizer = phases.optimizer,
+          .data_wait = data_wait_,
           .checkpoint = Nanos(0),
           .arena_peak = watch_.peak(),
           .bytes_sent = communicator_.BytesSent() - bytes_sent_before,

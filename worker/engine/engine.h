@@ -191,6 +191,7 @@ class Engine {
   int64_t step_ = 0;
   Nanos begin_;
   double lr_ = 0;
+  Nanos data_wait_;  // of the step
   double loss_ = 0;
   double gradient_norm_ = 0;
   std::string skip_reason_;

@@ -1,0 +1,197 @@
+// The run: states and throughput over the time, losses over the steps. See job_report.h.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "report/texts.h"
+#include "report/job_report.h"
+#include "report/plot.h"
+
+namespace lynx {
+namespace {
+
+constexpr double kLeft = 90, kRight = kPlotWidth - 12;
+using Points = std::vector<std::pair<double, double>>;
+
+std::string TimeOfDay(int64_t unix_ns) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+}
+
+// Which colour tells a state.
+const char* StateClass(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_PLANNING: return "c-weight";
+    case v1::JOB_STATE_STARTING: return "c-boundary";
+    case v1::JOB_STATE_RUNNING: return "c-forward";
+    default: return "c-packing";
+  }
+}
+
+enum class MarkKind { kNone, kFailure, kChange, kCheckpoint };
+MarkKind MarkOf(const std::string& kind) {
+  for (const char* failure : {"rank-lost", "node-lost", "fault", "checkpoint-failed"}) {
+    if (kind == failure) return MarkKind::kFailure;
+  }
+  for (const char* change : {"replan-adopted", "replan-forced", "preempted", "held", "draining", "drift", "leaving", "time-limit"}) {
+    if (kind == change) return MarkKind::kChange;
+  }
+  return kind == "checkpoint" ? MarkKind::kCheckpoint : MarkKind::kNone;
+}
+
+// A strip of the job's states, with a mark for each event that a person would look for.
+std::string Strip(const v1::Job& job, const Axis& x, int64_t begin, int64_t end, double y, double bottom) {
+  const auto at = [&](int64_t unix_ns) { return x.At(static_cast<double>(std::clamp(unix_ns, begin, end) - begin) * 1e-9); };
+  std::string svg, marks;
+  for (int i = 0; i < job.events_size(); ++i) {
+    const v1::JobEvent& event = job.events(i);
+    const int64_t until = i + 1 < job.events_size() ? job.events(i + 1).time_unix_ns() : end;
+    if (!IsFinal(event.state()) && until > event.time_unix_ns()) {
+      absl::StrAppend(&svg, SvgRect(StateClass(event.state()), at(event.time_unix_ns()), y, std::max(0.2, at(until) - at(event.time_unix_ns())), 18,
+                                    absl::AsciiStrToLower(StateName(event.state()))));
+    }
+    const std::string title = absl::StrCat(TimeOfDay(event.time_unix_ns()), ": ", event.kind(), ": ", event.reason());
+    const double where = at(event.time_unix_ns());
+    switch (MarkOf(event.kind())) {
+      case MarkKind::kCheckpoint: absl::StrAppend(&marks, SvgLine("mark-checkpoint", where, y + 20, where, y + 27, title)); break;
+      case MarkKind::kFailure: absl::StrAppend(&marks, SvgLine("mark-failure", where, y - 4, where, bottom, title)); break;
+      case MarkKind::kChange: absl::StrAppend(&marks, SvgLine("mark-change", where, y - 4, where, bottom, title)); break;
+      case MarkKind::kNone: break;
+    }
+  }
+  return svg + marks;
+}
+
+// Means of `width` points around each, of as many as there are at the ends.
+Points Smoothed(const Points& points, size_t width) {
+  Points smooth;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const size_t reach = std::min({width / 2, i, points.size() - 1 - i});
+    double x = 0, y = 0;
+    for (size_t k = i - reach; k <= i + reach; ++k) {
+      x += points[k].first;
+      y += points[k].second;
+    }
+    const auto count = static_cast<double>(2 * reach + 1);
+    smooth.emplace_back(x / count, y / count);
+  }
+  return smooth;
+}
+
+// The points of one generation as a line; many of them as what they are on the average, with each as it was behind it.
+std::string Line(const Points& points) {
+  constexpr size_t kFew = 24, kParts = 16;
+  if (points.size() < kFew) return SvgPath("line", points);
+  return SvgPath("each", points) + SvgPath("line", Smoothed(points, points.size() / kParts));
+}
+
+// Each generation as a line of its own.
+template <class X, class Y>
+std::string Lines(const v1::JobCurves& curves, const X& x_of, const Y& y_of) {
+  std::string svg;
+  Points points;
+  int64_t generation = 0;
+  for (const v1::StepPoint& point : curves.steps()) {
+    if (point.generation() != generation) {
+      svg += Line(points);
+      points.clear();
+    }
+    generation = point.generation();
+    const double x = x_of(point), y = y_of(point);
+    if (std::isfinite(x) && std::isfinite(y)) points.emplace_back(x, y);
+  }
+  return svg + Line(points);
+}
+
+// "0 s", "30 s", "1m30s".
+std::string TickTime(double seconds) {
+  return seconds < 60 ? Coordinate(seconds) + " s" : FormatDuration(Nanos(static_cast<int64_t>(std::llround(seconds)) * 1'000'000'000));
+}
+
+std::string TickNumber(double value) { return absl::StrFormat("%.4g", value); }
+
+Table CurveTable(const v1::JobCurves& curves) {
+  constexpr int kMostRows = 64;
+  Table table;
+  table.columns = {{"steps", Align::kRight}, {"attempt", Align::kRight}, {"reported"}, {"loss", Align::kRight}, {"tokens/s", Align::kRight}, {"step", Align::kRight}};
+  const int stride = std::max(1, curves.steps_size() / kMostRows);
+  for (int i = 0; i < curves.steps_size(); i += stride) {
+    const v1::StepPoint& point = curves.steps(i);
+    const int64_t last = point.first_step() + point.steps();
+    table.rows.push_back({point.steps() == 1 ? absl::StrCat(last) : absl::StrCat(point.first_step() + 1, "-", last), absl::StrCat(point.generation()),
+                          TimeOfDay(point.time_unix_ns()), absl::StrFormat("%.4f", point.loss()), Count(point.tokens_per_second()),
+                          FormatDuration(Nanos(point.step_ns()))});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string RunPlot(const v1::Job& job, const v1::JobCurves& curves, Nanos now) {
+  if (job.events().empty()) return "";
+  const int64_t begin = job.submitted_unix_ns();
+  const int64_t end = std::max(begin + 1'000'000, job.ended_unix_ns() != 0 ? job.ended_unix_ns() : now.value);
+  const Axis x{.low = 0, .high = static_cast<double>(end - begin) * 1e-9, .from = kLeft, .to = kRight};
+  double fastest = 0;
+  for (const v1::StepPoint& point : curves.steps()) {
+    if (std::isfinite(point.tokens_per_second())) fastest = std::max(fastest, point.tokens_per_second());
+  }
+  constexpr double kStrip = 10, kTop = 58, kBottom = 250;
+  const Axis y{.low = 0, .high = fastest > 0 ? fastest * 1.08 : 1, .from = kBottom, .to = kTop};
+  std::string svg = GridBelow(x, kTop, kBottom, TickTime);
+  absl::StrAppend(&svg, GridLeft(y, kLeft, kRight, Count), SvgText("end", kLeft - 8, kStrip + 14, "state"), SvgText("end", kLeft - 8, kTop - 12, "tokens/s"));
+  absl::StrAppend(&svg, Lines(curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.time_unix_ns() - begin) * 1e-9); },
+                              [&](const v1::StepPoint& p) { return y.At(p.tokens_per_second()); }));
+  absl::StrAppend(&svg, Strip(job, x, begin, end, kStrip, kBottom));
+  const char* const legend =
+      "<div class=\"legend\"><span><i class=\"swatch k-packing\"></i>queued</span><span><i class=\"swatch k-weight\"></i>planning</span>"
+      "<span><i class=\"swatch k-boundary\"></i>starting</span><span><i class=\"swatch k-forward\"></i>running</span>"
+      "<span><i class=\"swatch m-failure\"></i>failure</span><span><i class=\"swatch m-change\"></i>change</span>"
+      "<span><i class=\"swatch m-checkpoint\"></i>checkpoint</span></div>\n";
+  return absl::StrCat(legend, SvgPlot("States and throughput over the time since the job was submitted",
+                                      absl::StrCat("The job is ", absl::AsciiStrToLower(StateName(job.state())), "; its fastest point is ", Count(fastest), " tokens per second."),
+                                      kBottom + 26, svg));
+}
+
+std::string LossPlot(const v1::JobCurves& curves) {
+  double low = INFINITY, high = -INFINITY;
+  int64_t first = INT64_MAX, last = 0;
+  const auto take = [&](double loss) {
+    if (!std::isfinite(loss)) return;
+    low = std::min(low, loss);
+    high = std::max(high, loss);
+  };
+  for (const v1::StepPoint& point : curves.steps()) {
+    take(point.loss());
+    first = std::min(first, point.first_step());
+    last = std::max(last, point.first_step() + point.steps());
+  }
+  for (const v1::EvaluationPoint& point : curves.evaluations()) take(point.loss());
+  if (!(low <= high)) return "";
+  const double margin = std::max((high - low) * 0.06, 1e-3);
+  constexpr double kTop = 24, kBottom = 250;
+  const Axis x{.low = static_cast<double>(first), .high = static_cast<double>(std::max(last, first + 1)), .from = kLeft, .to = kRight};
+  const Axis y{.low = low - margin, .high = high + margin, .from = kBottom, .to = kTop};
+  std::string svg = absl::StrCat(GridBelow(x, kTop, kBottom, TickNumber), GridLeft(y, kLeft, kRight, TickNumber, 6),
+                                 SvgText("end", kLeft - 8, kTop - 10, "nats"), SvgText("end", kRight, kTop - 10, "over steps"));
+  absl::StrAppend(&svg, Lines(curves, [&](const v1::StepPoint& p) { return x.At(static_cast<double>(p.first_step()) + static_cast<double>(p.steps()) / 2); },
+                              [&](const v1::StepPoint& p) { return y.At(p.loss()); }));
+  for (const v1::EvaluationPoint& point : curves.evaluations()) {
+    if (!std::isfinite(point.loss())) continue;
+    absl::StrAppend(&svg, "<circle class=\"evaluation\" cx=\"", Coordinate(x.At(static_cast<double>(point.steps_done()))), "\" cy=\"",
+                    Coordinate(y.At(point.loss())), "\" r=\"4\"><title>validation after step ", point.steps_done(), ": ",
+                    absl::StrFormat("%.4f", point.loss()), "</title></circle>\n");
+  }
+  const char* const evaluated =
+      curves.evaluations().empty() ? "" : "<div class=\"legend\"><span><i class=\"swatch m-line\"></i>training</span><span><i class=\"swatch m-evaluation\"></i>validation</span></div>\n";
+  return absl::StrCat(evaluated, SvgPlot("Loss over the steps", absl::StrFormat("From %.4f at the first step to %.4f at the last; each attempt is a line of its own.", curves.steps().empty() ? high : curves.steps(0).loss(),
+                                                                              curves.steps().empty() ? low : curves.steps(curves.steps_size() - 1).loss()),
+                                         kBottom + 26, svg),
+                      FoldedTable(CurveTable(curves)));
+}
+
+}  // namespace lynx

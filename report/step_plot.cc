@@ -1,0 +1,144 @@
+// The step: what each stage did when, predicted above measured. See job_report.h.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "report/job_report.h"
+#include "report/plot.h"
+
+namespace lynx {
+namespace {
+
+constexpr double kLeft = 150, kRight = 8, kTop = 6;
+constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
+constexpr size_t kMostStages = 16;
+constexpr size_t kColumns = 2000;  // of a lane: what is narrower is told by what most of its column is
+
+struct Lane {
+  bool compute = false;
+  std::vector<TimelineSpan> spans;
+};
+
+// Runs of one kind, column by column: of each the kind that has most of it.
+struct Run {
+  size_t begin = 0, end = 0;
+  int kind = -1;  // -1: nothing
+};
+std::vector<Run> RunsOf(const std::vector<TimelineSpan>& spans, Nanos whole) {
+  std::vector<std::array<double, kSpanKindCount>> shares(kColumns);
+  const double per_column = static_cast<double>(whole.value) / kColumns;
+  for (const TimelineSpan& span : spans) {
+    const double begin = static_cast<double>(span.begin.value) / per_column, end = static_cast<double>(span.end.value) / per_column;
+    for (auto column = static_cast<size_t>(std::max(0.0, begin)); column < kColumns && static_cast<double>(column) < end; ++column) {
+      const auto left = static_cast<double>(column);
+      shares[column][static_cast<size_t>(span.kind)] += std::min(end, left + 1) - std::max(begin, left);
+    }
+  }
+  std::vector<Run> runs;
+  for (size_t column = 0; column < kColumns; ++column) {
+    const auto most = std::max_element(shares[column].begin(), shares[column].end());
+    double busy = 0;
+    for (const double share : shares[column]) busy += share;
+    const int kind = busy < 0.25 ? -1 : static_cast<int>(most - shares[column].begin());
+    if (runs.empty() || runs.back().kind != kind) runs.push_back({column, column, kind});
+    runs.back().end = column + 1;
+  }
+  return runs;
+}
+
+std::string LaneRects(const std::vector<TimelineSpan>& spans, Nanos whole, const Axis& x, double y, double height) {
+  std::string rects;
+  for (const Run& run : RunsOf(spans, whole)) {
+    if (run.kind < 0) continue;
+    const auto kind = static_cast<SpanKind>(run.kind);
+    const double column = (x.to - x.from) / kColumns;
+    const double begin = x.from + static_cast<double>(run.begin) * column, width = static_cast<double>(run.end - run.begin) * column;
+    const Nanos length(static_cast<int64_t>(static_cast<double>(whole.value) * static_cast<double>(run.end - run.begin) / kColumns));
+    absl::StrAppend(&rects, SvgRect(absl::StrCat("c-", SpanKindId(kind)), begin, y, width, height,
+                                    absl::StrCat(SpanKindName(kind), ", ", FormatDuration(length))));
+  }
+  return rects;
+}
+
+// Compute above what is in flight beside it.
+std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, Nanos whole, const Axis& x, double y) {
+  StageTimes times;
+  times.spans = spans;
+  const StageTimeline timeline = TimelineOf(program, times);
+  std::vector<TimelineSpan> compute, transfers;
+  for (const TimelineSpan& span : timeline.spans) (span.lane == 0 ? compute : transfers).push_back(span);
+  return absl::StrCat(LaneRects(compute, whole, x, y, kCompute), LaneRects(transfers, whole, x, y + kCompute + 1, kTransfers));
+}
+
+// All, or as many as there is room for: the first and the last.
+std::vector<size_t> ShownStages(size_t stages) {
+  std::vector<size_t> shown;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    if (stages <= kMostStages || stage < kMostStages / 2 || stage >= stages - kMostStages / 2) shown.push_back(stage);
+  }
+  return shown;
+}
+
+std::string Legend(const TracedJob& traced) {
+  std::array<bool, kSpanKindCount> occurs{};
+  for (size_t stage = 0; stage < traced.plan.stages.size(); ++stage) {
+    StageTimes times;
+    times.spans = traced.measured.stages[stage];
+    for (const TimelineSpan& span : TimelineOf(traced.plan.stages[stage].program, times).spans) {
+      if (span.begin < span.end) occurs[static_cast<size_t>(span.kind)] = true;
+    }
+  }
+  std::string html = "<div class=\"legend\">";
+  for (int i = 0; i < kSpanKindCount; ++i) {
+    if (!occurs[static_cast<size_t>(i)]) continue;
+    const auto kind = static_cast<SpanKind>(i);
+    absl::StrAppend(&html, "<span><i class=\"swatch k-", SpanKindId(kind), "\"></i>", SpanKindName(kind), "</span>");
+  }
+  return absl::StrCat(html, "</div>\n");
+}
+
+}  // namespace
+
+std::string StepPlot(const TracedJob& traced) {
+  const Nanos whole = std::max(traced.measured.end, traced.plan.step);
+  const Axis x{.low = 0, .high = static_cast<double>(whole.value) * 1e-6, .from = kLeft, .to = kPlotWidth - kRight};
+  const Simulation* const predicted = traced.simulation();
+  const double lane = kCompute + 1 + kTransfers + kBetween;
+  const std::vector<size_t> shown = ShownStages(traced.plan.stages.size());
+  const double height = static_cast<double>(shown.size()) * ((predicted != nullptr ? 2 : 1) * lane + kBetweenStages);
+  const double bottom = kTop + height;
+  std::string svg = GridBelow(x, kTop, bottom, [](double value) { return absl::StrCat(Coordinate(value), " ms"); }, 10);
+  double y = kTop + 2;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const size_t stage = shown[i];
+    const Program& program = traced.plan.stages[stage].program;
+    absl::StrAppend(&svg, SvgText("strong", 0, y + 15, absl::StrCat("stage ", stage)));
+    if (predicted != nullptr) {
+      absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "predicted"), Lanes(program, predicted->stages[stage].spans, whole, x, y));
+      y += lane;
+    }
+    absl::StrAppend(&svg, SvgText("end", kLeft - 8, y + 15, "measured"), Lanes(program, traced.measured.stages[stage], whole, x, y));
+    y += lane + kBetweenStages;
+  }
+  // Where a step ends, by both.
+  const auto end = [&](const char* classes, Nanos at, const std::string& title) {
+    const double where = x.At(static_cast<double>(at.value) * 1e-6);
+    absl::StrAppend(&svg, SvgLine(classes, where, kTop, where, bottom, title));
+  };
+  end("end-predicted", traced.plan.step, absl::StrCat("predicted end, ", FormatDuration(traced.plan.step)));
+  end("end-measured", traced.measured.end, absl::StrCat("measured end, ", FormatDuration(traced.measured.end)));
+  const std::string left_out =
+      shown.size() == traced.plan.stages.size()
+          ? ""
+          : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMostStages / 2, " of ", traced.plan.stages.size(), " stages; the table has all.</p>\n");
+  return absl::StrCat(Legend(traced),
+                      SvgPlot("One step, predicted above measured",
+                              absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in flight. The measured step took ",
+                                           FormatDuration(traced.measured.end), ", the predicted one ", FormatDuration(traced.plan.step), "."),
+                              bottom + 26, svg),
+                      left_out, FoldedTable(MeasuredStepTable(traced.plan, traced.measured, predicted)));
+}
+
+}  // namespace lynx

@@ -1,0 +1,26 @@
+// See texts.h.
+#include "report/texts.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace lynx {
+
+std::string StateName(v1::JobState state) {
+  const std::string name = v1::JobState_Name(state);
+  const std::string prefix = "JOB_STATE_";
+  return name.compare(0, prefix.size(), prefix) == 0 ? name.substr(prefix.size()) : absl::StrCat("UNKNOWN(", int{state}, ")");
+}
+
+bool IsFinal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
+}
+
+std::string Count(double value) {
+  if (value >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
+  if (value >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);
+  if (value >= 1e3) return absl::StrFormat("%.3gk", value / 1e3);
+  return absl::StrFormat("%.3g", value);
+}
+
+}  // namespace lynx

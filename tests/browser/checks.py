@@ -1,0 +1,56 @@
+"""What every page of this project is held to: it can be read, it fits, what it shows has names, and it makes no mistakes."""
+
+# Contrast of the text of every element that has text of its own, by WCAG 2.1, for opaque backgrounds. SVG text has its fill.
+CONTRAST = """
+const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                         return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const found = [];
+for (const element of document.querySelectorAll("body *")) {
+  if (![...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+  if (!element.checkVisibility() || element.closest("script,style,noscript,title,desc")) continue;
+  let behind = element;
+  while (behind && /rgba\\(.*, 0\\)|transparent/.test(getComputedStyle(behind).backgroundColor)) behind = behind.parentElement;
+  const own = getComputedStyle(element);
+  const a = light(element instanceof SVGElement ? own.fill : own.color), b = light(behind ? getComputedStyle(behind).backgroundColor : "rgb(255,255,255)");
+  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.tagName + " " + element.getAttribute("class") + ": " + element.textContent.trim().slice(0, 40)]);
+}
+return found;
+"""
+# Elements that reach out of the page to the right and are in nothing that scrolls.
+TOO_WIDE = """
+const width = document.documentElement.clientWidth;
+const scrolls = (e) => e && e !== document.body && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+return [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement) && !scrolls(e))
+    .map((e) => e.tagName + " " + e.id + " " + e.textContent.trim().slice(0, 40)).concat(
+    document.documentElement.scrollWidth > width ? ["the page itself is " + document.documentElement.scrollWidth + " wide"] : []);
+"""
+
+
+class PageChecks:
+    """For test cases: `window` is a browser.Browser."""
+
+    def assert_no_complaints(self, window):
+        self.assertEqual(window.complaints(), [])
+
+    def assert_readable(self, window, where):
+        texts = window.run(CONTRAST)
+        self.assertGreater(len(texts), 10, where)
+        for contrast, what in texts:
+            self.assertGreaterEqual(contrast, 4.5, f"{where}: {what}")
+
+    def assert_fits(self, window, where):
+        self.assertEqual(window.run(TOO_WIDE), [], where)
+
+    def assert_named(self, window):
+        """What people who do not see the page are told is there has names; headings do not leave out a level; ids are given once."""
+        nodes = window.command("Accessibility.getFullAXTree", {})["nodes"]
+        shown = [node for node in nodes if not node.get("ignored")]
+        unnamed = [node for node in shown if node["role"]["value"] in ("image", "img", "button", "link", "textbox", "combobox", "region")
+                   and not node.get("name", {}).get("value", "").strip()]
+        self.assertEqual([(node["role"]["value"], node.get("properties")) for node in unnamed], [])
+        levels = window.run("return [...document.querySelectorAll('h1, h2, h3, h4')].filter((e) => e.checkVisibility()).map((e) => Number(e.tagName[1]))")
+        self.assertEqual(levels.count(1), 1)
+        for before, after in zip(levels, levels[1:]):
+            self.assertLessEqual(after, before + 1)
+        ids = window.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+        self.assertEqual(len(ids), len(set(ids)), ids)

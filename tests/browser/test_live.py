@@ -1,0 +1,120 @@
+"""The server's live page in a real browser: a cluster that trains, a server that is killed and comes back, and texts that mean harm.
+
+Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
+"""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import browser
+import checks
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import cluster  # noqa: E402
+
+SKIPPED = 77
+HARM = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+
+
+class LiveTest(checks.PageChecks, cluster.ClusterTest):
+    def address(self):
+        return (self.home / "server" / "page.address").read_text().strip()
+
+    def opened(self, **options):
+        window = browser.Browser(**options)
+        self.addCleanup(window.close)
+        window.open(f"http://{self.address()}/")
+        window.until("return document.querySelectorAll('#map .cell').length === 2")
+        return window
+
+    def assert_whole(self, window, where):
+        self.assertNotIn("taken", window.run("return document.title"))
+        self.assert_no_complaints(window)
+        self.assert_readable(window, where)
+        self.assert_named(window)
+        self.assertEqual(window.run("return document.getAnimations().length"), 0)
+        for width in (1440, 360):
+            window.resize(width)
+            window.settle()
+            self.assert_fits(window, f"{where}, {width}")
+        window.resize(1440)
+        window.settle()
+
+    def test_a_job_that_trains(self):
+        self.assertEqual(self.ctl("node", "cordon", "node1", "--reason", HARM).code, 0)
+        self.assertEqual(self.ctl("node", "uncordon", "node1").code, 0)
+        window = self.opened()
+        labels = window.run("return [...document.querySelectorAll('#map .cell')].map((e) => e.getAttribute('aria-label'))")
+        self.assertEqual(labels, ["node0: ready, 0 of 2 devices busy", "node1: ready, 0 of 2 devices busy"])
+        self.assertIn("none yet", window.run("return document.getElementById('jobs-aside').textContent"))
+
+        job = self.submit(self.job_file(steps=100000, memory="400KiB", every=5000))
+        window.until("return document.querySelector('tr[data-job] .state.running')")
+        window.until("return document.querySelector('#map .cell').getAttribute('aria-label') === 'node0: ready, 2 of 2 devices busy'")
+        window.until("return Number(document.querySelector('tr[data-job] progress').value) > 0")
+        self.assert_whole(window, "cluster")
+
+        # By keys alone: from node to node, into one, and on to the job.
+        window.run("document.querySelector('#map .cell').focus()")
+        window.keys("ArrowRight")
+        self.assertIn("node1", window.run("return document.getElementById('node-line').textContent"))
+        window.keys("Enter")
+        window.until("return document.querySelector('#node-detail a')")
+        self.assertEqual(window.run("return document.activeElement.getAttribute('aria-expanded')"), "true")
+        window.run("document.querySelector('tr[data-job] a').focus()")
+        window.keys("Enter")
+        parts = ["head", "figures", "run", "step", "recomputation", "memory", "loss", "plan", "events"]
+        window.until("const parts = [...document.querySelectorAll('#job-parts > *')].map((e) => e.dataset.part); "
+                     "return JSON.stringify(parts) === JSON.stringify(arguments[0]) && document.querySelector('#step svg') && "
+                     "document.querySelectorAll('#memory svg').length === 3", parts)
+        lanes = window.run("return [...document.querySelectorAll('#step svg text')].map((e) => e.textContent)")
+        self.assertEqual((lanes.count("predicted"), lanes.count("measured")), (2, 2))
+        window.run("document.querySelector('#loss details').open = true; document.querySelector('#loss summary').focus()")
+        before = window.run("return document.querySelector('#loss').innerHTML")
+        window.until("return document.querySelector('#loss').innerHTML !== arguments[0]", before)
+        self.assertEqual(window.run("return [document.querySelector('#loss details').open, document.activeElement.tagName]"), [True, "SUMMARY"],
+                         "what people have opened and where they are stays")
+        self.assert_whole(window, "job")
+
+        self.assertEqual(self.ctl("cancel", job, "--reason", HARM).code, 0)
+        window.until("return document.querySelector('#events').textContent.includes('<script>')")
+        window.until("return document.title.includes('cancelled')")
+        self.assertNotIn("taken", window.run("return document.title"))
+        self.assertEqual(window.run("return document.querySelectorAll('#job-parts script, #job-parts img').length"), 0)
+        self.assert_no_complaints(window)
+        window.run("document.getElementById('back').click()")
+        window.until("return !document.getElementById('cluster-view').hidden && document.querySelector('.state.cancelled')")
+
+    def test_a_server_that_is_gone_and_back(self):
+        address, server = self.address(), self.daemon("server")
+        self.assertEqual(self.ctl("node", "cordon", "node1", "--reason", HARM).code, 0)
+        window = self.opened(dark=True)
+        window.until("return document.querySelector('#map .cell.cordoned')")
+        window.run("document.querySelector('#map .cell.cordoned').click()")
+        window.until("return document.getElementById('node-detail').textContent.includes('<script>')")
+        self.assertEqual(window.run("return document.querySelectorAll('#node-detail img, #node-detail script').length"), 0)
+        self.assert_whole(window, "dark")
+        self.kill_daemon("server")
+        told = window.until("const lost = document.getElementById('lost'); return !lost.hidden && lost.textContent")
+        self.assertIn("The server does not answer. What is shown is of ", told)
+        self.assertEqual(window.run("return document.getElementById('lost').getAttribute('role')"), "alert")
+        self.assertEqual(window.run("return document.querySelectorAll('#map .cell').length"), 2, "what was known stays")
+        log = (self.directory / "server-again.log").open("w")
+        self.addCleanup(log.close)
+        again = subprocess.Popen([*server["argv"], f"--page-address={address}"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.addCleanup(again.wait)
+        self.addCleanup(again.kill)
+        window.until("return document.getElementById('lost').hidden")
+        window.until("return document.querySelector('#map .cell.cordoned')")
+        complaints = [text for text in window.complaints() if "ERR_CONNECTION" not in text and "ERR_EMPTY_RESPONSE" not in text]
+        self.assertEqual(complaints, [])
+
+
+if __name__ == "__main__":
+    reason = browser.missing()
+    if reason:
+        print("skipped:", reason)
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

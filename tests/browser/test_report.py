@@ -1,0 +1,68 @@
+"""The report of a job that has trained, in a real browser: what it shows, that it can be read and that it needs nothing from outside.
+
+Runs where a Chromium is installed; elsewhere it says so and ends with status 77.
+"""
+
+import pathlib
+import sys
+import unittest
+
+import browser
+import checks
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import cluster  # noqa: E402
+
+SKIPPED = 77
+
+
+class ReportTest(checks.PageChecks, cluster.ClusterTest):
+    """One job for all that is looked at: it recomputes, writes checkpoints, and loses a rank on its way."""
+
+    def report(self):
+        job = self.submit(self.job_file(steps=400, memory="400KiB", every=50))
+        self.await_steps(job, 20)
+        cluster.kill(self.rank_pids()[:1])
+        self.await_state(job, "SUCCEEDED")
+        page = self.directory / "report.html"
+        result = self.ctl("report", job, "--out", page)
+        self.assertEqual(result.code, 0, result)
+        return page
+
+    def test_report(self):
+        page = self.report()
+        for dark in (False, True):
+            with browser.Browser(dark=dark) as window:
+                window.open(page)
+                where = "dark" if dark else "light"
+                self.assertEqual(window.run("return getComputedStyle(document.body).backgroundColor"),
+                                 "rgb(11, 14, 19)" if dark else "rgb(245, 246, 248)")
+                sections = window.run("return [...document.querySelectorAll('main > section[id]')].map((e) => e.id)")
+                self.assertEqual(sections, ["run", "recoveries", "step", "recomputation", "memory", "loss", "plan", "events"])
+                window.run("for (const d of document.querySelectorAll('details')) d.open = true")
+                self.assert_no_complaints(window)
+                self.assert_readable(window, where)
+                self.assert_named(window)
+                # Every plot has drawn something that has a place.
+                drawn = window.run("return [...document.querySelectorAll('svg.plot')].map((svg) => "
+                                   "[...svg.querySelectorAll('rect, path')].filter((e) => e.getBoundingClientRect().width > 0).length)")
+                self.assertEqual(len(drawn), 6)
+                for marks in drawn:
+                    self.assertGreater(marks, 0, drawn)
+                outside = [url for url in window.requested() if not url.startswith(("file:", "data:", "about:"))]
+                self.assertEqual(outside, [])
+                for width in (1440, 900, 390, 360):
+                    window.resize(width)
+                    window.settle()
+                    self.assert_fits(window, f"{where}, {width}")
+                # What a phone shows of a plot has letters that can be read.
+                letters = window.run("const t = document.querySelector('svg.plot text'); return t.getBoundingClientRect().height")
+                self.assertGreater(letters, 10)
+
+
+if __name__ == "__main__":
+    reason = browser.missing()
+    if reason:
+        print("skipped:", reason)
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)

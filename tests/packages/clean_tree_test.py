@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The life of the Debian packages, in a clean tree under systemd: installed, a cluster runs as it is; it trains while its daemons are restarted and
+upgraded; removed and purged. clean_tree_test.py BUILD_FOLDER. Exit code 77 and a reason where this machine cannot do it."""
+
+import concurrent.futures
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from debian_tree import PATIENCE, Tree, Unavailable, check_machine, run
+
+SERVICES = ("lynx-server", "lynx-agent", "lynx-worker")
+PACKAGES = ("lynx-common", "lynx-rank", *SERVICES, "lynxctl")
+# systemd's own score of what a service may do that it need not, 10 being everything.
+MOST_EXPOSED = {"lynx-server": 1.6, "lynx-agent": 2.5, "lynx-worker": 3.0}
+JOB = """apiVersion: lynx/v1
+kind: TrainingJob
+name: {name}
+model: {{layers: 2, hidden: 32, heads: 4, seq: 32, vocab: 256}}
+data: {{kind: text, path: /srv/corpus.txt}}
+train: {{steps: {steps}, globalBatch: 4, microBatch: 2, optimizer: {{lr: 1e-3}}}}
+resources: {{ranks: 2}}
+"""
+ENDLESS = 100_000_000
+BUILD = None
+
+
+def packages_of_this_build(folder):
+    """Made of the programs as they lie there."""
+    run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", folder, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip", cwd=BUILD, timeout=900)
+    return sorted(folder.glob("*.deb"))
+
+
+def with_version(package, version, folder):
+    """The same package, as one of a later version."""
+    raw = folder / package.stem
+    run("dpkg-deb", "--raw-extract", package, raw)
+    control = raw / "DEBIAN" / "control"
+    old = re.search(r"^Version: (.*)$", control.read_text(), re.MULTILINE).group(1)
+    control.write_text(control.read_text().replace(f"Version: {old}\n", f"Version: {version}\n").replace(f"(= {old})", f"(= {version})"))
+    made = folder / f"{package.name.partition('_')[0]}_{version}_later.deb"
+    run("dpkg-deb", "--build", "-Zgzip", "-z1", raw, made)
+    shutil.rmtree(raw)
+    return made
+
+
+class CleanTreeTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-packages-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.tree = Tree(self.folder)
+        self.addCleanup(self.tree.end)
+        later = self.folder / "later"
+        later.mkdir()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            made = pool.submit(self.tree.make)
+            self.packages = packages_of_this_build(self.folder / "packages")
+            self.later = [with_version(package, "99.0", later) for package in self.packages]
+            made.result()
+        self.assertEqual(sorted(package.name.partition("_")[0] for package in self.packages), sorted(PACKAGES))
+        self.tree.fetch([*self.packages])
+        self.tree.path("/srv/corpus.txt").write_text("".join(f"Line {i}: {i * 7 % 13} lazy dogs.\n" for i in range(2000)))
+        for package in self.later:
+            shutil.copy(package, self.tree.path("/packages"))
+        self.tree.boot()
+
+    def said(self):
+        return self.tree.run("journalctl", "--no-pager", "--lines=60", "--output=cat", *(f"--unit={service}" for service in SERVICES))
+
+    def wait(self, condition, what):
+        deadline = time.monotonic() + PATIENCE
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                self.fail(f"waited {PATIENCE} s for {what}\n{self.said()}")
+            time.sleep(0.2)
+        return value
+
+    def install(self, files):
+        return self.tree.run("apt-get", "install", "--yes", "--no-install-recommends", *(f"/packages/{file.name}" for file in files))
+
+    def pid_of(self, service):
+        return self.tree.run("systemctl", "show", "--property=MainPID", "--value", service).strip()
+
+    def ranks(self):
+        """Process ids, as the machine outside numbers them, of the tree's rank processes."""
+        namespace = pathlib.Path(f"/proc/{self.tree.leader}/ns/pid").readlink()
+        found = set()
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else [b""]
+                if words[0].endswith(b"/lynx-rank") and b"--config" in words and (entry / "ns/pid").readlink() == namespace:
+                    found.add(entry.name)
+            except OSError:
+                continue
+        return found
+
+    def submit(self, name, steps):
+        self.tree.path(f"/srv/{name}.yaml").write_text(JOB.format(name=name, steps=steps))
+        # Anybody on the machine may, where the server listens on loopback.
+        self.tree.run("runuser", "-u", "nobody", "--", "lynxctl", "submit", "-f", f"/srv/{name}.yaml")
+
+    def job(self, name):
+        return json.loads(self.tree.run("lynxctl", "get", name, "-o", "json"))
+
+    def steps(self, name):
+        page = self.job(name)
+        self.assertNotIn(page["state"], ("JOB_STATE_FAILED", "JOB_STATE_CANCELLED"), page["reason"])
+        self.assertEqual(page["restarts"], 0)
+        self.assertIn(page["generation"], ("0", "1"))
+        return int(page["progress"]["stepsDone"])
+
+    def assert_trains_on(self, ranks, after):
+        done = self.steps("long")
+        self.wait(lambda: self.steps("long") >= done + 5, f"5 more steps after {after}")
+        self.assertEqual(self.ranks(), ranks, f"after {after}")
+
+    def test_the_life_of_the_packages(self):
+        self.installed()
+        self.units_are_sound()
+        ranks = self.trains_while_daemons_restart()
+        self.trains_while_it_is_upgraded(ranks)
+        self.is_removed_and_purged()
+
+    def installed(self):
+        self.install(self.packages)
+        for service in SERVICES:
+            self.wait(lambda: self.tree.succeeds("systemctl", "is-active", service), f"{service} to be active")
+            self.assertTrue(self.tree.succeeds("systemctl", "is-enabled", service))
+        users = {service: self.tree.run("systemctl", "show", "--property=User", "--value", service).strip() for service in SERVICES}
+        self.assertEqual(users, {"lynx-server": "lynx", "lynx-agent": "lynx-node", "lynx-worker": "lynx-node"})
+        self.wait(lambda: '"workerAttached": true' in self.tree.run("lynxctl", "nodes", "-o", "json"), "the node to attach, with no configuration")
+
+    def units_are_sound(self):
+        said = self.tree.run("systemd-analyze", "verify", "--man=no", *(f"/lib/systemd/system/{service}.service" for service in SERVICES))
+        self.assertEqual(said, "")
+        for service, most in MOST_EXPOSED.items():
+            said = self.tree.run("systemd-analyze", "security", "--no-pager", service)
+            score = float(re.search(r"Overall exposure level for .*: ([0-9.]+)", said).group(1))
+            print(f"{service}: systemd-analyze security {score}")
+            self.assertLessEqual(score, most, said)
+
+    def trains_while_daemons_restart(self):
+        options = self.tree.path("/etc/default/lynx-agent")
+        options.write_text(options.read_text().replace('7472"', '7472 --devices 2 --memory 256MiB"'))
+        self.tree.run("systemctl", "restart", "lynx-agent")
+        self.submit("long", ENDLESS)
+        self.wait(lambda: self.steps("long") >= 5, "the first steps")
+        ranks = self.ranks()
+        self.assertEqual(len(ranks), 2)
+        for service in reversed(SERVICES):
+            before = self.pid_of(service)
+            self.tree.run("systemctl", "restart", service)
+            self.assertNotEqual(self.pid_of(service), before)
+            self.wait(lambda: self.tree.succeeds("lynxctl", "get", "long"), "the server to answer")
+            self.assert_trains_on(ranks, f"{service} was restarted")
+        return ranks
+
+    def trains_while_it_is_upgraded(self, ranks):
+        before = {service: self.pid_of(service) for service in SERVICES}
+        options = self.tree.path("/etc/default/lynx-agent").read_text()
+        self.install(self.later)
+        for package in PACKAGES:
+            self.assertEqual(self.tree.run("dpkg-query", "--show", "--showformat=${Version} ${db:Status-Status}", package), "99.0 installed")
+        for service in SERVICES:
+            self.assertNotIn(self.pid_of(service), (before[service], "0"), service)
+        self.assertEqual(self.tree.path("/etc/default/lynx-agent").read_text(), options)
+        self.wait(lambda: self.tree.succeeds("lynxctl", "get", "long"), "the server to answer")
+        self.assert_trains_on(ranks, "the upgrade")
+        self.tree.run("lynxctl", "cancel", "long", "--checkpoint")
+        self.wait(lambda: self.job("long")["state"] == "JOB_STATE_CANCELLED", "the job to write a checkpoint and leave")
+        page = self.job("long")
+        self.assertGreater(int(page["checkpointStep"]), 0)
+        self.assertTrue(page["checkpointPath"].startswith("/var/lib/lynx/server/jobs/"), page["checkpointPath"])
+        self.checkpoint = self.tree.path(page["checkpointPath"])
+        self.assertTrue(self.checkpoint.is_dir())
+        # Members of the group lynx read it, others do not.
+        self.assertTrue(self.tree.succeeds("runuser", "-u", "lynx", "--", "lynxctl", "checkpoint", "verify", page["checkpointPath"]))
+        self.assertFalse(self.tree.succeeds("runuser", "-u", "nobody", "--", "ls", "/var/lib/lynx/server/jobs"))
+        # Ranks cannot read the server's files.
+        self.assertFalse(self.tree.succeeds("runuser", "-u", "lynx-node", "--", "cat", "/var/lib/lynx/server/lynx.db"))
+        self.submit("short", 3)
+        self.wait(lambda: self.steps("short") >= 0 and self.job("short")["state"] == "JOB_STATE_SUCCEEDED", "a job of the new programs")
+
+    def is_removed_and_purged(self):
+        self.submit("last", ENDLESS)
+        self.wait(lambda: self.steps("last") >= 1, "steps of a job whose worker is removed")
+        self.assertEqual(len(self.ranks()), 2)
+        self.tree.run("apt-get", "remove", "--yes", "lynx-worker")
+        self.assertEqual(self.ranks(), set(), "nobody looks after ranks without a worker daemon")
+        said = self.tree.run("apt-get", "purge", "--yes", *PACKAGES)
+        self.assertIn("checkpoints are left in /var/lib/lynx/server/jobs", said)
+        self.assertTrue(self.checkpoint.is_dir(), "checkpoints are people's work")
+        left = {str(path.relative_to(self.tree.path("/var/lib/lynx"))) for path in self.tree.path("/var/lib/lynx").glob("*/*")}
+        self.assertEqual(left, {"server/jobs"})
+        etc = [str(path) for path in self.tree.path("/etc").rglob("*lynx*")]
+        self.assertEqual(etc, [])
+        self.assertFalse(self.tree.path("/usr/lib/lynx").exists())
+        self.assertEqual([str(path) for path in self.tree.path("/usr/bin").glob("lynx*")], [])
+        self.assertEqual(self.tree.run("systemctl", "list-units", "--all", "--plain", "--no-legend", "lynx*"), "")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: clean_tree_test.py BUILD_FOLDER")
+    BUILD = pathlib.Path(sys.argv.pop()).absolute()
+    try:
+        check_machine()
+    except Unavailable as reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    result = unittest.main(exit=False, verbosity=2).result
+    for _, reason in result.skipped:
+        print(f"skipped: {reason}")
+    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)

@@ -1,0 +1,138 @@
+"""A clean Debian tree in a folder, and systemd as process 1 in it: made by mmdebstrap from the machine's own package sources, booted by
+systemd-nspawn with a network of its own. What cannot be done on this machine raises Unavailable with the reason."""
+
+import ctypes
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+NEEDED = ("mmdebstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "dpkg-shlibdeps", "cpack")
+PATIENCE = 300  # seconds for anything that must come
+NO_NETWORK = ("Could not resolve", "Could not connect", "Unable to connect", "Temporary failure", "Failed to fetch", "Cannot initiate the connection")
+
+
+def end_with_parent():
+    """In a child: SIGTERM, with which systemd-nspawn shuts its tree down, when the test ends in whatever way."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Unavailable(unittest.SkipTest):
+    pass
+
+
+def check_machine():
+    if os.geteuid() != 0:
+        raise Unavailable("a tree of another system is made and entered by root")
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        raise Unavailable(f"not installed: {', '.join(missing)}")
+    if codename() is None:
+        raise Unavailable("this is not Debian")
+    tried = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "true"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise Unavailable(f"no namespaces can be made here: {tried.stderr.strip()}")
+
+
+def codename():
+    facts = dict(line.split("=", 1) for line in pathlib.Path("/etc/os-release").read_text().splitlines() if "=" in line)
+    return facts.get("VERSION_CODENAME") if facts.get("ID") == "debian" else None
+
+
+def sources():
+    """The machine's own files of package sources."""
+    found = [pathlib.Path("/etc/apt/sources.list")] + sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))
+    return [str(path) for path in found if path.suffix in (".list", ".sources") and path.is_file() and path.stat().st_size > 0]
+
+
+def run(*command, **more):
+    """Its output; CalledProcessError with all that it said."""
+    result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, **more)
+    if result.returncode != 0:
+        raise AssertionError(f"{shlex.join(map(str, command))}: exit {result.returncode}\n{result.stdout[-6000:]}")
+    return result.stdout
+
+
+def acquire_options():
+    """How this machine's apt reaches its sources, where that is set."""
+    lines = run("apt-config", "dump").splitlines()
+    return [f"--aptopt={line}" for line in lines
+            if line.startswith(("Acquire::http::Proxy ", "Acquire::https::Proxy ", "Acquire::Check-Valid-Until ", "Acquire::Check-Date "))]
+
+
+class Tree:
+    def __init__(self, folder):
+        self.root = folder / "tree"
+        self.log = folder / "boot.log"
+        self.nspawn = None
+        self.leader = None
+
+    def make(self):
+        try:
+            run("mmdebstrap", "--mode=root", "--variant=minbase", "--include=systemd,systemd-sysv", "--dpkgopt=force-unsafe-io",
+                "--dpkgopt=path-exclude=/usr/share/locale/*", "--aptopt=Acquire::Languages \"none\"", "--skip=cleanup/apt/lists", *acquire_options(),
+                codename(), self.root, *sources(), timeout=900)
+        except AssertionError as error:
+            if any(text in str(error) for text in NO_NETWORK):
+                raise Unavailable(f"no packages can be fetched here: {str(error)[-500:]}") from None
+            raise
+
+    def fetch(self, packages):
+        """Puts the files into the tree and what they depend on into apt's store: nothing can be fetched once it is booted."""
+        folder = self.root / "packages"
+        folder.mkdir(exist_ok=True)
+        for package in packages:
+            shutil.copy(package, folder)
+        run("chroot", self.root, "apt-get", "install", "--yes", "--no-install-recommends", "--download-only",
+            *(f"/packages/{package.name}" for package in packages), timeout=900)
+
+    def boot(self):
+        with open(self.log, "wb") as out:
+            self.nspawn = subprocess.Popen(
+                ["systemd-nspawn", "--quiet", f"--directory={self.root}", f"--machine=lynx-{os.getpid()}", "--register=no", "--keep-unit",
+                 "--private-network", "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe", "--boot"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=end_with_parent)
+        deadline = time.monotonic() + PATIENCE
+        state = ""
+        while state not in ("running", "degraded"):
+            if self.nspawn.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"systemd does not start in the tree here ({state}): {self.log.read_text(errors='replace')[-1500:]}")
+            time.sleep(0.2)
+            self.leader = self.find_leader()
+            if self.leader is not None:
+                state = subprocess.run(self.within("systemctl", "is-system-running"), capture_output=True, text=True).stdout.strip()
+
+    def find_leader(self):
+        """Process 1 of the tree, as the machine numbers it."""
+        try:
+            children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children").read_text().split()
+        except OSError:  # it has just ended
+            return None
+        return children[0] if children else None
+
+    def within(self, *command):
+        return ["nsenter", f"--target={self.leader}", "--all", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
+                "DEBIAN_FRONTEND=noninteractive", "NO_COLOR=1", *map(str, command)]
+
+    def run(self, *command, **more):
+        return run(*self.within(*command), timeout=PATIENCE, **more)
+
+    def succeeds(self, *command):
+        return subprocess.run(self.within(*command), capture_output=True, timeout=PATIENCE).returncode == 0
+
+    def path(self, absolute):
+        return self.root / absolute.lstrip("/")
+
+    def end(self):
+        if self.nspawn is None:
+            return
+        if self.nspawn.poll() is None and (leader := self.find_leader()) is not None:
+            os.kill(int(leader), signal.SIGKILL)  # all of the tree go with it, then systemd-nspawn, which alone would leave them behind
+        else:
+            self.nspawn.kill()
+        self.nspawn.wait(PATIENCE)
