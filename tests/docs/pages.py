@@ -1,0 +1,96 @@
+"""The project's pages as text: their fenced blocks, hidden commands, headings and links.
+
+What a fenced block is, its first word says: `sh` (commands), `yaml`, `mermaid`, or `text` (whatever programs print, and
+drawings). Commands are run by test_commands.py, page by page and in order. Those that cannot be are written
+```sh norun="why"; so are all of docs/measurements, which are records of what was once typed. What a page needs before its
+commands can run, and no reader wants to see, stands in a comment: <!-- run: COMMANDS -->."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LANGUAGES = ("sh", "yaml", "text", "mermaid")
+# What `lynxctl reference` prints; test_surface.py holds it. Its indented lines are synopses.
+GENERATED = ("docs/cli.md",)
+RECORDS = "docs/measurements/"
+FENCE = re.compile(r'^(\s*)```(.*)$')
+INFO = re.compile(r'^(\w+)(?: norun="([^"]+)")?$')
+HIDDEN = re.compile(r"^<!-- run:\s(.*?) ?-->$", re.MULTILINE | re.DOTALL)
+
+
+class Block:
+    """Commands or other text between fences, or hidden commands; `line` is the first one's number."""
+
+    def __init__(self, page, line, language, norun, text, hidden=False):
+        self.page, self.line, self.language, self.norun, self.text, self.hidden = page, line, language, norun, text, hidden
+
+    @property
+    def where(self):
+        return f"{self.page}:{self.line}"
+
+
+def page_files():
+    for pattern in ("*.md", "docs/**/*.md", "deploy/**/*.md", "dashboards/**/*.md", "examples/**/*.md"):
+        yield from sorted(ROOT.glob(pattern))
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page, text):
+    """All blocks of a page in order, and what is wrong with it, as texts that name the line."""
+    blocks, wrong, lines = [], [], text.splitlines()
+    for match in HIDDEN.finditer(text):
+        blocks.append(Block(page, text.count("\n", 0, match.start(1)) + 1, "sh", None, match.group(1), hidden=True))
+    start = fence = None
+    for number, line in enumerate(lines, 1):
+        match = FENCE.match(line)
+        if match and start is None:
+            start, fence = number, match
+        elif match:
+            info = INFO.match(fence.group(2))
+            if match.group(2) or match.group(1) != fence.group(1):
+                wrong.append(f"{page}:{number}: the block of line {start} does not end like it begins")
+            elif not info or info.group(1) not in LANGUAGES:
+                wrong.append(f"{page}:{start}: a block is one of {', '.join(LANGUAGES)}, or sh norun=\"why\", not '{fence.group(2)}'")
+            elif info.group(2) and info.group(1) != "sh":
+                wrong.append(f"{page}:{start}: only commands have norun")
+            else:
+                indent = len(fence.group(1))
+                norun = info.group(2) or ("a record" if page.startswith(RECORDS) else None)
+                blocks.append(Block(page, start + 1, info.group(1), norun, "\n".join(l[indent:] for l in lines[start:number - 1])))
+            start = fence = None
+        elif start is None and line.startswith("    ") and not lines[number - 2].strip() and page not in GENERATED:
+            wrong.append(f"{page}:{number}: an indented block: put it between fences, ```sh where it has commands, else ```text or ```yaml")
+    if start:
+        wrong.append(f"{page}:{start}: this block has no end")
+    return sorted(blocks, key=lambda block: block.line), wrong
+
+
+def prose_of(text):
+    """The page without its blocks, which have neither headings nor links."""
+    prose, inside = [], False
+    for line in text.splitlines():
+        if FENCE.match(line):
+            inside = not inside
+        elif not inside:
+            prose.append(line)
+    return "\n".join(prose)
+
+
+def anchors_of(text):
+    """As GitHub makes them of headings."""
+    found = {}
+    for heading in re.findall(r"^#{1,6} +(.*?) *$", prose_of(text), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+    return {slug if not n else f"{slug}-{n}" for slug, most in found.items() for n in range(most + 1)}
+
+
+def links_of(text):
+    """Targets of links and pictures, of the page's own kind: what leads out of the project is left out."""
+    prose = re.sub(r"`[^`\n]*`", "", prose_of(text))
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|srcset|href)="([^"]+)"', prose)
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]

@@ -1,0 +1,254 @@
+"""Every command of the pages against real programs: run in order, a fresh folder for each page, or, where it cannot be run
+here, looked at: its program exists, and has the verb and the options. pages.py says how a page tells the two apart.
+
+A page's folder has the source tree's examples, docs, scripts and the like, and the programs as build/bin and on the PATH. Its
+cluster is the local one of this test, two nodes of two CPU ranks, or one that the page starts itself with 'lynxctl local up'.
+examples/gpt-bytes.yaml is smaller there than what it is a copy of: it trains for minutes. $LYNX_DOCS_PAGE names a single page to
+run."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+
+from cluster import BIN, kill, processes
+from pages import RECORDS, ROOT, blocks_of, name_of, page_files, prose_of
+
+PATIENCE = 1500  # seconds for a page
+COPIED = ("examples", "docs", "scripts", "tests/validation", "dashboards", "deploy")
+SMALLER = {"layers: 8": "layers: 4", "hidden: 256": "hidden: 32", "heads: 8": "heads: 4", "seq: 128": "seq: 32", "steps: 100": "steps: 12"}
+# Programs of other people, whose options are theirs.
+FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
+           "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
+           "tensorboard", "docker", "podman", "dpkg", "useradd"}
+KEYWORDS = {"for", "in", "do", "done", "then", "fi", "if", "while", "!"}
+
+
+def pages():
+    """name -> blocks of commands, for each page that has any."""
+    found = {}
+    for path in page_files():
+        commands = [block for block in blocks_of(name_of(path), path.read_text())[0] if block.language == "sh"]
+        if commands:
+            found[name_of(path)] = commands
+    return found
+
+
+def simple_commands(text):
+    """The words of each command of a shell text, without assignments before it, comments, documents that it writes, and what
+    only joins commands."""
+    text = re.sub(r"<<'?(\w+)'?([^\n]*)\n.*?\n\1$", r"\2", text, flags=re.MULTILINE | re.DOTALL)
+    words = shlex.shlex(text.replace("\\\n", " ").replace("\n", "\n; "), posix=True, punctuation_chars=";|&()<>")
+    words.whitespace_split, words.commenters = True, "#"
+    command, commands, redirected = [], [], False
+    for word in [*words, ";"]:
+        if re.fullmatch(r"[;|&()]+", word):
+            commands.append(command)
+            command = []
+        elif re.fullmatch(r"[<>&]+", word):
+            redirected = True
+        elif redirected:
+            redirected = False
+        elif command or not (re.match(r"\w+=", word) or word in KEYWORDS):
+            command.append(word)
+    return [command for command in commands if command]
+
+
+class Surface:
+    """What programs take, as they and the sources say."""
+
+    def __init__(self):
+        reference = subprocess.run([str(BIN / "lynxctl"), "reference"], capture_output=True, text=True, check=True).stdout
+        sections = re.split(r"^## ", reference, flags=re.MULTILINE)
+        self.common = self.options(sections[1])
+        self.verbs = {}
+        for section in sections[2:]:
+            title, _, body = section.partition("\n")
+            self.verbs[tuple(title.split()[1:])] = self.options(body)
+        self.targets = "\n".join(path.read_text() for path in [ROOT / "CMakeLists.txt", *ROOT.glob("*/CMakeLists.txt"), *ROOT.glob("*/*/CMakeLists.txt")])
+
+    @staticmethod
+    def options(text):
+        return set(re.findall(r"(?<![\w-])(-{1,2}[a-zA-Z][\w-]*)", "\n".join(line for line in text.splitlines() if line.startswith("| `-"))))
+
+    def objection(self, command):
+        """Why this command cannot be one, or None."""
+        program, arguments = command[0], command[1:]
+        name = re.sub(r"^(\.\./)?(build(-tsan)?/bin/)?", "", program)
+        if name == "lynxctl":
+            return self.objection_to_verb(arguments)
+        if name.startswith("lynx-") and (BIN / name).exists():
+            said = subprocess.run([str(BIN / name), "--help"], capture_output=True, text=True).stdout
+            return self.unknown(name, arguments, set(re.findall(r"^  (--[\w-]+)", said, re.MULTILINE)) | {"--help", "--version"})
+        if re.match(r"(scripts|bench|tests)/", name) or (ROOT / name).is_file():
+            if not (ROOT / name).is_file():
+                return f"there is no {name}"
+            return self.unknown(name, arguments, set(re.findall(r"--[a-z][\w-]*", (ROOT / name).read_text())))
+        if name in FOREIGN or name == "NAME":
+            return None
+        if re.search(rf"\b{re.escape(name)}\b", self.targets):
+            return None
+        return f"'{program}' is neither a program of this project nor one that this test knows"
+
+    def objection_to_verb(self, arguments):
+        words = [word for word in arguments if not word.startswith("-")]
+        if not words:
+            return self.unknown("lynxctl", arguments, self.common)
+        # An option's value may stand before the verb: lynxctl --context FILE context add.
+        for start in range(len(words)):
+            for length in (3, 2, 1):
+                verb = tuple(words[start:start + length])
+                if len(verb) == length and verb in self.verbs:
+                    return self.unknown("lynxctl " + " ".join(verb), arguments, self.verbs[verb] | self.common)
+        return f"lynxctl has no verb in '{' '.join(arguments)}'"
+
+    @staticmethod
+    def unknown(name, arguments, known):
+        options = [word.partition("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)]
+        return next((f"{name} has no option {option}" for option in options if option not in known), None)
+
+
+class LookedAtTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.surface = Surface()
+
+    def test_programs_and_options_exist(self):
+        bad, looked_at = [], 0
+        for blocks in pages().values():
+            for block in blocks:
+                for command in simple_commands(block.text) if block.norun else []:
+                    looked_at += 1
+                    if objection := self.surface.objection(command):
+                        bad.append(f"{block.where}: {objection}")
+        self.assertEqual(bad, [], "\n" + "\n".join(bad))
+        print(f"{looked_at} commands are looked at and not run")
+
+    def test_commands_between_words_exist(self):
+        bad, found = [], 0
+        for path in page_files():
+            # Records and decisions speak of what was.
+            if path.parent.name in ("measurements", "decisions"):
+                continue
+            for text in re.findall(r"`((?:lynxctl|lynx-server|lynx-agent|lynx-worker) [^`]+)`", prose_of(path.read_text())):
+                # Alternatives, as in 'context add|use', are no pipes, and what a reader is to fill in is no word of the shell.
+                for command in simple_commands(re.sub(r"\|\w+|[()<>']|\.\.\.", "", text.replace("\n", " "))):
+                    found += 1
+                    if objection := self.surface.objection(command):
+                        bad.append(f"{name_of(path)}: `{text}`: {objection}")
+        self.assertEqual(bad, [], "\n" + "\n".join(bad))
+        self.assertGreater(found, 80)
+
+    def test_what_does_not_exist_is_found(self):
+        for text, expected in (("lynxctl dance", "no verb"), ("lynxctl submit --fast", "no option --fast"), ("lynx-server --fast", "no option --fast"),
+                               ("scripts/none.sh", "there is no"), ("scripts/demo.sh --fast", "no option --fast"), ("frobnicate", "neither"),
+                               ("build/bin/lynx_none 1", "neither"), ("true | lynxctl list --fast", "no option --fast")):
+            objections = [self.surface.objection(command) for command in simple_commands(text) if command != ["true"]]
+            self.assertEqual(len(objections), 1, text)
+            self.assertIn(expected, objections[0] or "")
+        for text in ("LYNX_HOME=x lynxctl --context a.json context add NAME  # `lynxctl --no",
+                     "cat >a.yaml <<END\nname: a\nEND\nlynxctl list", "lynxctl submit -f a.yaml -o json > --fast",
+                     "build/bin/lynxctl checkpoint export a --format hf \\\n  --out b", "build/bin/scale_bench --nodes 3", "../scripts/dashboards.py --home x"):
+            for command in simple_commands(text):
+                self.assertIsNone(self.surface.objection(command), text)
+
+    def test_what_is_not_run_says_why(self):
+        blocks = [block for page, all_blocks in pages().items() for block in all_blocks if not page.startswith(RECORDS) and not block.hidden]
+        not_run = [block for block in blocks if block.norun is not None]
+        print(f"{len(blocks) - len(not_run)} blocks are run, {len(not_run)} are not")
+        self.assertEqual([block.where for block in not_run if len(block.norun.split()) < 3], [], "norun says why, in some words")
+
+
+class PicturesTest(unittest.TestCase):
+    def test_they_show_what_the_planner_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, str(ROOT / "scripts/concept_pictures.py"), str(BIN / "lynxctl"), folder], check=True)
+            drawn = {path.name: path.read_text() for path in pathlib.Path(folder).glob("*.svg")}
+        self.assertGreaterEqual(len(drawn), 3)
+        for name, text in drawn.items():
+            self.assertTrue(text == (ROOT / "docs/images" / name).read_text(),
+                            f"{name} is of another plan: if that is meant, scripts/concept_pictures.py build/bin/lynxctl docs/images")
+
+
+class RunTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.home = tempfile.mkdtemp(prefix="lynx-e2e-docs-")
+        cls.addClassCleanup(shutil.rmtree, cls.home, True)
+        cls.addClassCleanup(cls.stop, cls.home)
+        cls.lynxctl("local", "up", "--nodes", "2", "--devices", "2")
+
+    @classmethod
+    def lynxctl(cls, *arguments):
+        subprocess.run([str(BIN / "lynxctl"), *arguments], env=cls.environment(cls.home), check=True, capture_output=True, timeout=120,
+                       stdin=subprocess.DEVNULL)
+
+    @staticmethod
+    def environment(home):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_") or name == "LYNX_BIN"}
+        return dict(env, LYNX_HOME=str(home), PATH=f"{BIN}:{env['PATH']}")
+
+    @classmethod
+    def stop(cls, home):
+        subprocess.run([str(BIN / "lynxctl"), "local", "down"], env=cls.environment(home), capture_output=True, timeout=120)
+        kill(processes(str(home)))
+
+    @staticmethod
+    def fill(folder):
+        """With what a page's commands name."""
+        for name in COPIED:
+            shutil.copytree(ROOT / name, folder / name)
+        (folder / "build").mkdir()
+        (folder / "build" / "bin").symlink_to(BIN)
+        job = folder / "examples/gpt-bytes.yaml"
+        text = job.read_text()
+        for large, small in SMALLER.items():
+            assert large in text, large
+            text = text.replace(large, small)
+        job.write_text(text)
+
+    def run_page(self, page, blocks):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-page-"))
+        self.addCleanup(shutil.rmtree, folder, True)
+        self.fill(folder)
+        own_cluster = any("lynxctl local up" in block.text for block in blocks)
+        home = folder / "home" if own_cluster else pathlib.Path(self.home)
+        script = ["set -eu", "trap 'echo \"in the block of $block: $BASH_COMMAND\" >&2' ERR"]
+        for block in blocks:
+            script += [f"block={shlex.quote(block.where)}", block.text]
+        try:
+            done = subprocess.Popen(["bash", "-c", "\n".join(script)], cwd=folder, env=self.environment(home), text=True, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                said, _ = done.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                os.killpg(done.pid, signal.SIGKILL)
+                said, _ = done.communicate()
+                self.fail(f"{page}: not done within {PATIENCE} s\n{said}")
+            self.assertEqual(done.returncode, 0, f"{page}\n{said}")
+        finally:
+            if own_cluster:
+                self.stop(folder)
+        if own_cluster:
+            self.assertEqual(processes(str(folder)), {}, page)
+
+    def test_the_commands_of_each_page_work_in_order(self):
+        for page, blocks in pages().items():
+            run = [block for block in blocks if block.norun is None]
+            if run and os.environ.get("LYNX_DOCS_PAGE", "") in page:
+                with self.subTest(page):
+                    self.run_page(page, run)
+                    print(f"{page}: {len(run)} blocks")
+        subprocess.run([str(BIN / "lynxctl"), "cancel", "--all"], env=self.environment(self.home), capture_output=True, timeout=60)
+
+
+if __name__ == "__main__":
+    unittest.main()
