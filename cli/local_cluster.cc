@@ -196,7 +196,6 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
     size_t attached = 0;
     if (response.ok()) {
       for (const v1::Node& node : response->nodes()) attached += node.agent_attached() && node.worker_attached();
-      if (attached >= nodes) return absl::OkStatus();
     }
     for (const LocalDaemon& daemon : cluster.daemons) {
       if (!IsRunning(daemon)) {
@@ -204,12 +203,24 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
                                                    ":\n", LastLines(daemon.log, 5)));
       }
     }
+    if (attached >= nodes) return absl::OkStatus();
     if (clock.Monotonic() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat(attached, " of ", nodes, " nodes are attached after ",
                                                       FormatDuration(kReadyTimeout), "; see the logs beside ",
                                                       cluster.daemons[0].log));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+// Daemons that were just killed, as by 'kill -9', look alive and hold their directories until the kernel is done with them.
+void AwaitEnding(const LocalCluster& cluster) {
+  const RealClock clock;
+  const Nanos deadline = clock.Monotonic() + kStopTimeout;
+  for (const LocalDaemon& daemon : cluster.daemons) {
+    while (daemon.process.pid != 0 && IsEnding(daemon.process.pid) && clock.Monotonic() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
 }
 
@@ -309,6 +320,7 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
     LYNX_RETURN_IF_ERROR(cluster.status());
     LYNX_RETURN_IF_ERROR(CheckShape(*cluster, options));
   }
+  AwaitEnding(*cluster);
   for (LocalDaemon& daemon : cluster->daemons) {
     if (!IsRunning(daemon)) LYNX_RETURN_IF_ERROR(StartAndRecord(options.directory, *cluster, daemon));
   }

@@ -74,13 +74,15 @@ lynx_service(lynx-server "Purging takes the database and the keys. Checkpoints a
   fi")
 
 lynx_package(agent lynx-agent CALLED lynx-agent)
-lynx_service(lynx-agent "Purging takes kept measurements, and the node's certificate, which its worker has used, too."
-  "rm -rf /var/lib/lynx/agent /var/lib/lynx/identity")
+lynx_service(lynx-agent "Purging takes kept measurements, and the node's certificate where no worker daemon uses it."
+"rm -rf /var/lib/lynx/agent
+  [ -e /usr/lib/lynx/lynx-worker ] || rm -rf /var/lib/lynx/identity /var/lib/lynx/join-token")
 
 lynx_package(worker lynx-worker CALLED lynx-worker)
-lynx_service(lynx-worker "Purging takes the ranks' files and their copies in memory. Checkpoints stay."
+lynx_service(lynx-worker "Purging takes the ranks' files and their copies in memory, and the node's certificate where no agent uses it. Checkpoints stay."
 "copies=/dev/shm/lynx-copies-$(printf %s /var/lib/lynx/worker | sha256sum | cut -c1-16)
-  rm -rf /var/lib/lynx/worker \"$copies\"")
+  rm -rf /var/lib/lynx/worker \"$copies\"
+  [ -e /usr/lib/lynx/lynx-agent ] || rm -rf /var/lib/lynx/identity /var/lib/lynx/join-token")
 
 lynx_package(ctl lynxctl CALLED lynxctl PROGRAMS lynx-verbs)
 install(FILES ${debian}/lynxctl.lintian-overrides DESTINATION share/lintian/overrides RENAME lynxctl COMPONENT ctl)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/check.h"
@@ -125,6 +126,22 @@ std::optional<ProcessIdentity> IdentifyProcess(pid_t pid) {
   ProcessIdentity identity{.pid = pid, .machine_boot = MachineBoot()};
   if (!absl::SimpleAtoi(fields[kStartTime], &identity.start_ticks)) return std::nullopt;
   return identity;
+}
+
+bool IsEnding(pid_t pid) {
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const absl::StatusOr<std::string> status = ReadFile(absl::StrCat("/proc/", pid, "/status"), 65536);
+  if (!pidfd.valid() || !status.ok() || HasEnded(pidfd)) return false;
+  for (const absl::string_view line : absl::StrSplit(*status, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(":\t", 1));
+    if (field.first == "State" && absl::StartsWith(field.second, "Z")) return true;
+    uint64_t pending = 0;
+    if ((field.first == "SigPnd" || field.first == "ShdPnd") && absl::SimpleHexAtoi(field.second, &pending) &&
+        (pending >> (SIGKILL - 1) & 1) != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {

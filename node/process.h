@@ -45,6 +45,9 @@ absl::StatusOr<Child> SpawnInSession(const std::vector<std::string>& argv, const
 
 // Of a live process; nullopt when there is none or it is a zombie.
 std::optional<ProcessIdentity> IdentifyProcess(pid_t pid);
+// Whether the process is on its way out and still holds its files and connections: it has been killed and has not ended, or its
+// first thread is gone and others are not. False when there is none.
+bool IsEnding(pid_t pid);
 // A pidfd of exactly that process; NotFound when it is no more.
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity);
 // Live processes that have `argument` among their arguments.

@@ -138,6 +138,7 @@ class Page {
   std::string Lost() const {
     int64_t away = 0, again = 0;
     for (const Recovery& recovery : RecoveriesOf(job_, curves_)) {
+      if (!recovery.goes_on) return job_.ended_unix_ns() != 0 ? "it did not go on" : "not training again yet";
       away += recovery.away_ns;
       again += recovery.done_again;
     }

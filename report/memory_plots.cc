@@ -83,7 +83,7 @@ std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::st
 std::string OverTime(const StageMemory& memory, Nanos step, Bytes arena, const std::string& caption) {
   constexpr double kLeft = 90, kTop = 8, kBottom = 250;
   const std::vector<MemoryPoint> points = Thinned(memory.points, step, kMostPoints);
-  const Axis x{.low = 0, .high = static_cast<double>(step.value) * 1e-6, .from = kLeft, .to = kPlotWidth - 8};
+  const Axis x{.low = 0, .high = std::max(1e-6, static_cast<double>(step.value) * 1e-6), .from = kLeft, .to = kPlotWidth - 8};
   const ByteUnit unit = UnitFor(arena);
   const Axis y{.low = 0, .high = std::max(1e-9, unit.Of(arena)), .from = kBottom, .to = kTop};
   const auto at = [&](Nanos time) { return x.At(static_cast<double>(time.value) * 1e-6); };

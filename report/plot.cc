@@ -17,7 +17,8 @@ std::string Coordinate(double value) {
 }
 
 std::vector<double> Ticks(double low, double high, int count) {
-  LYNX_CHECK(low < high && count > 0);
+  LYNX_CHECK(count > 0);
+  if (!(low < high) || !std::isfinite(high - low)) return {};
   const double rough = (high - low) / count;
   const double magnitude = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * magnitude;

@@ -170,9 +170,13 @@ std::string LossPlot(const v1::JobCurves& curves) {
     first = std::min(first, point.first_step());
     last = std::max(last, point.first_step() + point.steps());
   }
-  for (const v1::EvaluationPoint& point : curves.evaluations()) take(point.loss());
+  for (const v1::EvaluationPoint& point : curves.evaluations()) {
+    take(point.loss());
+    first = std::min(first, point.steps_done());
+    last = std::max(last, point.steps_done());
+  }
   if (!(low <= high)) return "";
-  const double margin = std::max((high - low) * 0.06, 1e-3);
+  const double margin = std::max({(high - low) * 0.06, 1e-3, std::abs(high) * 1e-6});
   constexpr double kTop = 24, kBottom = 250;
   const Axis x{.low = static_cast<double>(first), .high = static_cast<double>(std::max(last, first + 1)), .from = kLeft, .to = kRight};
   const Axis y{.low = low - margin, .high = high + margin, .from = kBottom, .to = kTop};

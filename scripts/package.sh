@@ -14,6 +14,7 @@ for program in dpkg-deb dpkg-shlibdeps; do
   fi
 done
 scripts/build.sh lynx-server lynx-agent lynx-worker lynx-rank lynx-opt lynx-verbs lynxctl
+rm -f build/packages/*.deb  # of other versions: apt would refuse two of one package
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! (cd build && cpack ${1:+-D CPACK_PACKAGE_VERSION="$1"}) >"$log" 2>&1; then

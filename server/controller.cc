@@ -230,6 +230,15 @@ absl::StatusOr<JobId> Controller::Resolve(const std::string& text) const {
 
 std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states) const {
   std::vector<const JobRecord*> records;
+  if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {  // few, beside those that have ended
+    for (const JobId& id : unfinished_) {
+      const JobRecord& record = jobs_.at(id).record;
+      if (std::find(states.begin(), states.end(), record.state) != states.end()) records.push_back(&record);
+    }
+    std::sort(records.begin(), records.end(), [](const JobRecord* a, const JobRecord* b) { return a->submission > b->submission; });
+    records.resize(std::min(records.size(), limit));
+    return records;
+  }
   for (auto it = by_submission_.rbegin(); it != by_submission_.rend() && records.size() < limit; ++it) {
     const JobRecord& record = jobs_.at(it->second).record;
     const bool wanted = states.empty() || std::find(states.begin(), states.end(), record.state) != states.end();

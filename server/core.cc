@@ -179,14 +179,18 @@ void ServerCore::Carry(Effect& effect) {
 
 void ServerCore::CarryNotice(NotifyWatchers& notice) {
   const JobRecord* job = controller_.Find(notice.job);
-  if (job == nullptr) return;  // its submission was lost
+  if (job == nullptr) {  // its submission was lost, or so many have ended since that it is forgotten already
+    metrics_.Ended(notice.job, clock_.Monotonic());
+    watchers_.Close(notice.job, absl::NotFoundError(absl::StrCat("job ", notice.job.value, " has ended, and the server remembers no more of it (--keep-jobs)")));
+    return;
+  }
   for (const JobEvent& event : notice.events) {
     spdlog::info("job {} ({}): {}{}{}", job->id.value, job->spec->name, event.kind, event.reason.empty() ? "" : ": ",
                  event.reason);
     if (event.kind == "server-restarted") CountRestored(*job);
   }
   if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));
-  if (IsFinal(job->state)) metrics_.Ended(*job, clock_.Monotonic());
+  if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
   watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
   });

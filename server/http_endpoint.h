@@ -26,7 +26,7 @@ class HttpEndpoint {
 
   int port() const { return port_; }
 
-  static constexpr int kThreads = 4;
+  static constexpr int kThreads = 16;
   static constexpr int kLongestRequest = 8192;
   static constexpr int kRequestMillis = 10'000;
 

@@ -22,6 +22,7 @@
 #include "server/live_files.h"
 #include "server/live_views.h"
 #include "server/retry_later.h"
+#include "spdlog/spdlog.h"
 
 namespace lynx {
 namespace {
@@ -130,6 +131,7 @@ struct LivePage::Entry {
   std::mutex mutex;  // of the one who makes the answer; others wait
   Nanos made;        // guarded by mutex; 0 = never
   HttpReply reply;   // guarded by mutex
+  Nanos asked;       // guarded by LivePage::mutex_
 };
 
 LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock)
@@ -176,10 +178,14 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
   std::shared_ptr<Entry> entry;
   {
     const std::lock_guard lock(mutex_);
+    const Nanos now = clock_.Monotonic();
+    std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
+    std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
     // What is asked for next is made again: nobody waits for more than one answer.
     if (kept_.size() >= kMostKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
+    kept->asked = now;
     entry = kept;
   }
   const std::lock_guard lock(entry->mutex);
@@ -301,7 +307,13 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
                         }));
   Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
   if (answer.response.has_value()) {
-    LYNX_ASSIGN_OR_RETURN(traced.step, ReadTrace(*answer.response));
+    // The rest of the job is shown without a step that ranks have reported and that makes no sense, and it is not read again at once.
+    absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
+    if (step.ok()) {
+      traced.step = *std::move(step);
+    } else {
+      spdlog::warn("live page: the traced step of job {} is left out: {}", job.id(), std::string(step.status().message()));
+    }
   }
   const std::lock_guard lock(mutex_);
   if (traces_.size() >= kMostKept) traces_.clear();

@@ -55,6 +55,7 @@ struct LivePageOptions {
   std::vector<std::string> hosts;     // names and numeric addresses by which it is reached, without ports
   Nanos fresh{1'000'000'000};         // how long an answer is given again
   Nanos trace_fresh{10'000'000'000};  // and a traced step looked at again
+  Nanos forget{60'000'000'000};       // that nobody has asked for
   size_t most_actions = 100'000;      // of a traced step that is drawn; larger ones are in the report
   Nanos patience{5'000'000'000};      // that the owner thread has to answer
 };

@@ -124,9 +124,9 @@ void ServerMetrics::Happened(const JobRecord& job, const std::vector<JobEvent>& 
   if (shown) of_jobs_.Updated(job, devices);
 }
 
-void ServerMetrics::Ended(const JobRecord& job, Nanos now) {
-  timelines_.erase(job.id);
-  of_jobs_.Ended(job.id, now);
+void ServerMetrics::Ended(const JobId& job, Nanos now) {
+  timelines_.erase(job);
+  of_jobs_.Ended(job, now);
 }
 
 void ServerMetrics::Account(const JobRecord& job, const JobTimeline::Report& report) {

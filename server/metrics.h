@@ -36,7 +36,7 @@ class ServerMetrics {
   // Of one job. `devices`: that it holds now.
   void Step(const StepRecorded& step, const JobRecord& job, int32_t devices, Nanos wall);
   void Happened(const JobRecord& job, const std::vector<JobEvent>& events, int32_t devices);
-  void Ended(const JobRecord& job, Nanos now);
+  void Ended(const JobId& job, Nanos now);
   JobMetrics& jobs() { return of_jobs_; }
   const JobMetrics& jobs() const { return of_jobs_; }
   // Drops what is kept of jobs that ended long before `now` (monotonic, as Ended's).

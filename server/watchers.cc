@@ -36,6 +36,14 @@ void Watchers::Remove(const JobId& job, const WatchStream* stream) {
   if (found->second.watchers.empty()) jobs_.erase(found);
 }
 
+void Watchers::Close(const JobId& job, const absl::Status& status) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  for (const Watcher& watcher : found->second.watchers) watcher.stream->Close(status);
+  count_ -= found->second.watchers.size();
+  jobs_.erase(found);
+}
+
 void Watchers::CloseAll(const absl::Status& status) {
   for (auto& [job, watched] : jobs_) {
     for (const Watcher& watcher : watched.watchers) watcher.stream->Close(status);

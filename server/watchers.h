@@ -36,6 +36,7 @@ class Watchers {
   // `who` watches; "": without a limit of its own. ResourceExhausted at a limit.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
   void Remove(const JobId& job, const WatchStream* stream);
+  void Close(const JobId& job, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
   // The job has changed. `encode` gives it as it is now; called only when somebody watches and a message is due.

@@ -95,8 +95,9 @@ function listenToMap() {
     const cell = cells[indexOf(event)];
     if (cell === undefined) return;
     chosen = chosen === cell.first ? null : cell.first;
+    byId("node-detail").replaceChildren();
     drawMap();
-    showNodes();
+    showNodes().catch(() => {});  // the next look says what is wrong
   });
   map.addEventListener("keydown", (event) => {
     const across = Math.max(1, [...map.children].filter((b) => b.offsetTop === map.children[0].offsetTop).length);
@@ -163,7 +164,7 @@ function drawJobs({ jobs, more }) {
 let shown = new Map();  // part -> its HTML, of the job that is shown
 function drawJob(job) {
   const host = byId("job-parts");
-  if (host.dataset.job !== job.id) { host.replaceChildren(); shown = new Map(); host.dataset.job = job.id; }
+  host.dataset.job = job.id;
   const wanted = new Set(job.parts.map((part) => part.id));
   for (const element of [...host.children]) if (!wanted.has(element.dataset.part)) { element.remove(); shown.delete(element.dataset.part); }
   job.parts.forEach((part, i) => {
@@ -199,8 +200,16 @@ async function ask(path) {
   throw new Refused((await reply.text()).trim().slice(0, 300) || "status " + reply.status);
 }
 const jobOfAddress = () => new URLSearchParams(location.hash.slice(1)).get("job");
+let viewed = null;  // the job whose parts are shown
 function showView() {
   const job = jobOfAddress();
+  if (job !== viewed) {
+    viewed = job;
+    shown = new Map();
+    byId("job-parts").replaceChildren();
+    delete byId("job-parts").dataset.job;
+    if (job !== null) document.title = "Lynx job";
+  }
   byId("cluster-view").hidden = byId("top").hidden = job !== null;
   byId("job-view").hidden = job === null;
   if (job === null) document.title = "Lynx cluster";

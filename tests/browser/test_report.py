@@ -22,7 +22,9 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
     def report(self):
         job = self.submit(self.job_file(steps=400, memory="400KiB", every=50))
         self.await_steps(job, 20)
-        cluster.kill(self.rank_pids()[:1])
+        ranks = self.rank_pids()
+        self.assertNotEqual(ranks, [], "the job is over before a rank could be killed")
+        cluster.kill(ranks[:1])
         self.await_state(job, "SUCCEEDED")
         page = self.directory / "report.html"
         result = self.ctl("report", job, "--out", page)

@@ -48,10 +48,12 @@ class ComposeTest(unittest.TestCase):
 
     def test_addresses_are_the_services_own(self):
         subnet = ipaddress.ip_network(self.compose["networks"]["lynx"]["ipam"]["config"][0]["subnet"])
+        others = ipaddress.ip_network(self.compose["networks"]["lynx"]["ipam"]["config"][0]["ip_range"])
         addresses = [service["networks"]["lynx"]["ipv4_address"] for service in self.own.values() if "networks" in service]
         self.assertEqual(len(set(addresses)), len(addresses))
         for address in addresses:
             self.assertIn(ipaddress.ip_address(address), subnet)
+            self.assertNotIn(ipaddress.ip_address(address), others)
         for name in self.own:
             if name != "server":
                 flags = self.flags_of(name)
@@ -82,6 +84,12 @@ class ComposeTest(unittest.TestCase):
         self.assertEqual(context, ROOT)
         self.assertTrue((context / self.own["server"]["build"]["dockerfile"]).exists())
         self.assertEqual({service["image"] for service in self.own.values()}, {self.own["server"]["image"]})
+
+    def test_what_a_service_writes_is_on_a_volume(self):
+        for name in self.own:
+            directory = self.flags_of(name).get("--data-dir") or "/var/lib/lynx/" + name.rpartition("-")[2]
+            self.assertIn(directory, [volume.split(":")[1] for volume in self.own[name]["volumes"]], name)
+        self.assertEqual(len({volume.split(":")[0] for name in self.own for volume in self.own[name]["volumes"]} - {"jobs", "${LYNX_DATA"}), 5)
 
     def test_nobody_is_root_or_may_become_it(self):
         for name, service in self.own.items():

@@ -99,8 +99,10 @@ class ClusterTest(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
         self.home = self.directory / "local"
-        self.env = dict(os.environ, LYNX_HOME=str(self.directory), NO_COLOR="1")
-        self.env.pop("LYNX_SERVER", None)
+        # A context that is in use on this machine must not be found.
+        self.env = dict(os.environ, LYNX_HOME=str(self.directory), XDG_CONFIG_HOME=str(self.directory / "config"), NO_COLOR="1")
+        for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
+            self.env.pop(name, None)
         self.corpus = self.directory / "corpus.txt"
         self.corpus.write_text("".join(f"Line {i}: the quick brown fox jumps over {i * 7 % 13} lazy dogs.\n"
                                        for i in range(2000)))

@@ -6,8 +6,12 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "node/file.h"
@@ -108,6 +112,35 @@ TEST(Identity, IsTrustedOnlyIfStartTimeAndBootMatch) {
   EXPECT_FALSE(IdentifyProcess(child->pid).has_value());
   EXPECT_EQ(WaitFor(*child).signal, SIGKILL);
   EXPECT_EQ(OpenProcess(*identity).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(Ending, IsAProcessWhoseOtherThreadsStillRun) {
+  int go[2];
+  ASSERT_EQ(::pipe(go), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::thread([] {
+      while (true) ::pause();
+    }).detach();
+    char byte;
+    (void)!::read(go[0], &byte, 1);
+    ::syscall(SYS_exit, 0);  // of this thread alone
+  }
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  EXPECT_FALSE(IsEnding(pid));
+  ASSERT_EQ(::write(go[1], "x", 1), 1);
+  for (int i = 0; i < 3000 && !IsEnding(pid); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(IsEnding(pid));
+  EXPECT_FALSE(IdentifyProcess(pid).has_value());
+  EXPECT_FALSE(HasEnded(pidfd));
+  ::kill(pid, SIGKILL);
+  pollfd fd{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&fd, 1, 30'000), 1);
+  EXPECT_FALSE(IsEnding(pid)) << "a zombie holds nothing any more";
+  EXPECT_TRUE(ReapChild(pidfd).has_value());
+  EXPECT_FALSE(IsEnding(pid));
+  ::close(go[0]);
+  ::close(go[1]);
 }
 
 TEST(FindProcesses, ByOneOfTheirArguments) {

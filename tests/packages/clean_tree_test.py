@@ -128,13 +128,25 @@ class CleanTreeTest(unittest.TestCase):
         self.is_removed_and_purged()
 
     def installed(self):
+        """First the server by itself, which then has its ports before the others come; beside checkpoints of earlier, in a directory made by hand."""
+        jobs = self.tree.path("/var/lib/lynx/server/jobs")
+        (jobs / "earlier").mkdir(parents=True)
+        self.tree.run("chown", "-R", "daemon:daemon", "/var/lib/lynx/server/jobs")
+        alone = [package for package in self.packages if package.name.startswith(("lynx-common", "lynx-server", "lynxctl"))]
+        self.install(alone)
+        self.wait(lambda: self.tree.succeeds("lynxctl", "nodes"), "the server to answer")
+        self.assertEqual(self.tree.run("stat", "--format=%U", "/var/lib/lynx/server", *(f"/var/lib/lynx/server/{name}" for name in ("jobs", "jobs/earlier"))),
+                         "lynx\ndaemon\ndaemon\n")
+        self.tree.run("rmdir", "/var/lib/lynx/server/jobs/earlier")
+        self.tree.run("sh", "-c", "chown lynx-node:lynx /var/lib/lynx/server/jobs && chmod 2750 /var/lib/lynx/server/jobs")
         self.install(self.packages)
         for service in SERVICES:
             self.wait(lambda: self.tree.succeeds("systemctl", "is-active", service), f"{service} to be active")
             self.assertTrue(self.tree.succeeds("systemctl", "is-enabled", service))
         users = {service: self.tree.run("systemctl", "show", "--property=User", "--value", service).strip() for service in SERVICES}
         self.assertEqual(users, {"lynx-server": "lynx", "lynx-agent": "lynx-node", "lynx-worker": "lynx-node"})
-        self.wait(lambda: '"workerAttached": true' in self.tree.run("lynxctl", "nodes", "-o", "json"), "the node to attach, with no configuration")
+        for attached in ('"agentAttached": true', '"workerAttached": true'):
+            self.wait(lambda: attached in self.tree.run("lynxctl", "nodes", "-o", "json"), f"{attached}, with no configuration")
 
     def units_are_sound(self):
         said = self.tree.run("systemd-analyze", "verify", "--man=no", *(f"/lib/systemd/system/{service}.service" for service in SERVICES))
@@ -147,7 +159,7 @@ class CleanTreeTest(unittest.TestCase):
 
     def trains_while_daemons_restart(self):
         options = self.tree.path("/etc/default/lynx-agent")
-        options.write_text(options.read_text().replace('7472"', '7472 --devices 2 --memory 256MiB"'))
+        options.write_text(options.read_text().replace('7473"', '7473 --devices 2 --memory 256MiB"'))
         self.tree.run("systemctl", "restart", "lynx-agent")
         self.submit("long", ENDLESS)
         self.wait(lambda: self.steps("long") >= 5, "the first steps")
@@ -183,6 +195,7 @@ class CleanTreeTest(unittest.TestCase):
         self.assertTrue(self.tree.succeeds("runuser", "-u", "lynx", "--", "lynxctl", "checkpoint", "verify", page["checkpointPath"]))
         self.assertFalse(self.tree.succeeds("runuser", "-u", "nobody", "--", "ls", "/var/lib/lynx/server/jobs"))
         # Ranks cannot read the server's files.
+        self.assertTrue(self.tree.succeeds("runuser", "-u", "lynx", "--", "cat", "/var/lib/lynx/server/lynx.db"))
         self.assertFalse(self.tree.succeeds("runuser", "-u", "lynx-node", "--", "cat", "/var/lib/lynx/server/lynx.db"))
         self.submit("short", 3)
         self.wait(lambda: self.steps("short") >= 0 and self.job("short")["state"] == "JOB_STATE_SUCCEEDED", "a job of the new programs")

@@ -13,6 +13,7 @@ import unittest
 
 NEEDED = ("mmdebstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "dpkg-shlibdeps", "cpack")
 PATIENCE = 300  # seconds for anything that must come
+FETCHED = 900  # seconds for what a mirror must send
 NO_NETWORK = ("Could not resolve", "Could not connect", "Unable to connect", "Temporary failure", "Failed to fetch", "Cannot initiate the connection")
 
 
@@ -58,6 +59,18 @@ def run(*command, **more):
     return result.stdout
 
 
+def from_mirror(*command):
+    """Runs what fetches packages. Without a mirror, or with one that is too slow, this cannot be tested here."""
+    try:
+        return run(*command, timeout=FETCHED)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"the mirror is too slow: {FETCHED} s were not enough for '{command[0]}'") from None
+    except AssertionError as error:
+        if any(text in str(error) for text in NO_NETWORK):
+            raise Unavailable(f"no packages can be fetched here: {str(error)[-500:]}") from None
+        raise
+
+
 def acquire_options():
     """How this machine's apt reaches its sources, where that is set."""
     lines = run("apt-config", "dump").splitlines()
@@ -73,14 +86,9 @@ class Tree:
         self.leader = None
 
     def make(self):
-        try:
-            run("mmdebstrap", "--mode=root", "--variant=minbase", "--include=systemd,systemd-sysv", "--dpkgopt=force-unsafe-io",
-                "--dpkgopt=path-exclude=/usr/share/locale/*", "--aptopt=Acquire::Languages \"none\"", "--skip=cleanup/apt/lists", *acquire_options(),
-                codename(), self.root, *sources(), timeout=900)
-        except AssertionError as error:
-            if any(text in str(error) for text in NO_NETWORK):
-                raise Unavailable(f"no packages can be fetched here: {str(error)[-500:]}") from None
-            raise
+        from_mirror("mmdebstrap", "--mode=root", "--variant=minbase", "--include=systemd,systemd-sysv", "--dpkgopt=force-unsafe-io",
+                    "--dpkgopt=path-exclude=/usr/share/locale/*", "--aptopt=Acquire::Languages \"none\"", "--skip=cleanup/apt/lists", *acquire_options(),
+                    codename(), self.root, *sources())
 
     def fetch(self, packages):
         """Puts the files into the tree and what they depend on into apt's store: nothing can be fetched once it is booted."""
@@ -88,8 +96,8 @@ class Tree:
         folder.mkdir(exist_ok=True)
         for package in packages:
             shutil.copy(package, folder)
-        run("chroot", self.root, "apt-get", "install", "--yes", "--no-install-recommends", "--download-only",
-            *(f"/packages/{package.name}" for package in packages), timeout=900)
+        from_mirror("chroot", self.root, "apt-get", "install", "--yes", "--no-install-recommends", "--download-only",
+                    *(f"/packages/{package.name}" for package in packages))
 
     def boot(self):
         with open(self.log, "wb") as out:

@@ -35,22 +35,22 @@ TEST(ValidateSchedule, AcceptsWhatPeopleWrite) {
             "");
 }
 
-// What docs/schedules.md shows as a schedule is one: each indented block that begins with a kind.
+// What docs/schedules.md shows as a schedule is one: each line "KIND ranks=..." and those after it in its fenced block.
 TEST(ValidateSchedule, AcceptsTheExamplesOfTheDocs) {
   std::ifstream page(std::string(LYNX_SOURCE_DIR) + "/docs/schedules.md");
   ASSERT_TRUE(page.good());
-  std::string line, block;
+  std::string line, text;
   int examples = 0;
   while (std::getline(page, line)) {
-    if (line.rfind("    ", 0) == 0) {
-      block += line + "\n";
-      continue;
+    if (line.rfind("```", 0) == 0) {
+      if (!text.empty()) {
+        EXPECT_EQ(ErrorOf(text), "") << text;
+        ++examples;
+      }
+      text.clear();
+    } else if (!text.empty() || line.find(" ranks=") != std::string::npos) {
+      text += line + "\n";
     }
-    if (block.find("ranks=") != std::string::npos) {
-      EXPECT_EQ(ErrorOf(block), "") << block;
-      ++examples;
-    }
-    block.clear();
   }
   EXPECT_EQ(examples, 3);
 }

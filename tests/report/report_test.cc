@@ -14,6 +14,7 @@ namespace lynx {
 namespace {
 
 using testing::ElementsAre;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -104,6 +105,13 @@ TEST(Plot, TicksAreRoundAndInside) {
   for (const double high : {1e-9, 3e-4, 0.7, 12345.0, 9.9e12}) EXPECT_LE(Ticks(0, high, 8).size(), 12u) << high;
 }
 
+TEST(Plot, AnAxisWithoutLengthHasNoTicks) {
+  EXPECT_TRUE(Ticks(0, 0, 8).empty());
+  EXPECT_TRUE(Ticks(2, 1, 8).empty());
+  EXPECT_TRUE(Ticks(0, std::nan(""), 8).empty());
+  EXPECT_TRUE(Ticks(-1e308, 1e308, 8).empty()) << "its length is no number";
+}
+
 TEST(Plot, TextIsEscapedAndNumbersAreShort) {
   EXPECT_EQ(Coordinate(12.04), "12");
   EXPECT_EQ(Coordinate(-0.01), "0");
@@ -139,7 +147,11 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   ASSERT_EQ(recoveries.size(), 1u);
   EXPECT_FALSE(recoveries[0].goes_on);
   EXPECT_EQ(recoveries[0].from_step, -1);
-  EXPECT_THAT(Page({.job = &run.job, .curves = &run.curves, .now = Nanos(150 * kSecond)}), HasSubstr("did not go on"));
+  const auto page = [&] { return Page({.job = &run.job, .curves = &run.curves, .now = Nanos(150 * kSecond)}); };
+  EXPECT_THAT(page(), HasSubstr("it did not go on"));
+  run.job.clear_ended_unix_ns();
+  EXPECT_THAT(page(), HasSubstr("not training again yet"));
+  EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
 
 TEST(JobReport, StandsAloneAndSaysAll) {
@@ -225,6 +237,26 @@ TEST(JobReport, ManyPointsAreAlsoDrawnAsTheirMeans) {
   EXPECT_EQ(CountOf(many, "class=\"line\""), 1u);
   curves.mutable_steps()->DeleteSubrange(10, 54);
   EXPECT_EQ(CountOf(LossPlot(curves), "class=\"each\""), 0u);
+}
+
+// What ranks report may be anything.
+TEST(JobReport, StrangeFiguresAreDrawnToo) {
+  v1::JobCurves curves;
+  *curves.add_steps() = Point(1, 0, 1, 1e15);
+  EXPECT_THAT(LossPlot(curves), HasSubstr("<svg")) << "one loss, and so large that a thousandth of a nat is nothing beside it";
+  curves.clear_steps();
+  curves.add_evaluations()->set_steps_done(7);
+  curves.mutable_evaluations(0)->set_loss(2);
+  EXPECT_THAT(LossPlot(curves), AllOf(HasSubstr("validation after step 7"), HasSubstr(">7</text>"))) << "without a step";
+  const std::unique_ptr<ReportFixture> fixture = SmallStep();
+  const std::unique_ptr<TracedJob> traced = Traced(*fixture);
+  for (std::vector<ActionSpan>& stage : traced->measured.stages) {
+    for (ActionSpan& span : stage) span.begin = span.end = Nanos(0);
+  }
+  traced->measured.end = Nanos(0);
+  const RestartedJob run;
+  EXPECT_THAT(Page({.job = &run.job, .curves = &run.curves, .plan = &traced->plan, .traced = traced.get(), .now = Nanos(150 * kSecond)}), HasSubstr("</html>"))
+      << "a step in which no time went by";
 }
 
 TEST(JobReport, BeforeAStepIsTracedThePlanIsShown) {

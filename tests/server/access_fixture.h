@@ -31,12 +31,14 @@ namespace lynx {
 class ShiftedClock : public Clock {
  public:
   Nanos Monotonic() const override { return real_.Monotonic() + Nanos(shift_.load()); }
-  Nanos Wall() const override { return real_.Wall() + Nanos(shift_.load()); }
+  Nanos Wall() const override { return real_.Wall() + Nanos(shift_.load() - back_.load()); }
   void Advance(Nanos by) { shift_ += by.value; }
+  // The wall clock alone, as an operator does.
+  void TurnBack(Nanos by) { back_ += by.value; }
 
  private:
   RealClock real_;
-  std::atomic<int64_t> shift_{0};
+  std::atomic<int64_t> shift_{0}, back_{0};
 };
 
 inline constexpr Nanos kDay{86'400'000'000'000};

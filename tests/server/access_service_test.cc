@@ -19,6 +19,7 @@ using ::testing::Not;
 using JoinTest = AccessTest;
 using PeopleTest = AccessTest;
 using AuditTest = AccessTest;
+using ForgottenTest = AccessTest;
 
 // Reports as `node` until the stream ends, which it does at the latest with the deadline; how it ended.
 grpc::Status Report(const std::shared_ptr<grpc::Channel>& channel, const std::string& node,
@@ -384,6 +385,38 @@ TEST_F(AuditTest, WithoutTlsEverybodyIsLocal) {
   const grpc::Status status = Admin("", &v1::Admin::Stub::AddUser, request, &response);
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("--tls"));
+}
+
+// A wall clock that was turned back makes each job that ends now the one that ended first.
+TEST_F(ForgottenTest, AWatchOfAJobThatIsForgottenAsItEndsEndsToo) {
+  options_.tls = false;
+  options_.core.controller.kept_jobs = 1;
+  StartServer();
+  const auto cancel = [&](const std::string& id) {
+    grpc::ClientContext context;
+    Prepare(context, "");
+    v1::CancelJobRequest request;
+    request.set_job_id(id);
+    v1::CancelJobResponse response;
+    return v1::Jobs::NewStub(people_)->CancelJob(&context, request, &response);
+  };
+  v1::SubmitJobResponse kept, forgotten;
+  ASSERT_TRUE(Submit("", "first", &kept).ok());
+  ASSERT_TRUE(cancel(kept.job().id()).ok());
+  ASSERT_TRUE(Submit("", "second", &forgotten).ok());
+  clock_.TurnBack(kDay);
+  grpc::ClientContext context;
+  Prepare(context, "");
+  v1::WatchJobRequest request;
+  request.set_job_id(forgotten.job().id());
+  const auto reader = v1::Jobs::NewStub(people_)->WatchJob(&context, request);
+  v1::WatchJobResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  cancel(forgotten.job().id());
+  while (reader->Read(&response)) continue;
+  const grpc::Status status = reader->Finish();
+  EXPECT_EQ(status.error_code(), grpc::NOT_FOUND) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("--keep-jobs"));
 }
 
 }  // namespace

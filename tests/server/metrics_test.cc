@@ -220,7 +220,7 @@ TEST(ServerMetricsTest, SeriesOfEndedJobsAreDropped) {
   metrics.Step({.job = job.id}, job, 2, Nanos(0));
   metrics.Happened(job, {Event(JobState::kSucceeded, "succeeded", 2)}, 0);
   job.state = JobState::kSucceeded;
-  metrics.Ended(job, Nanos(1));
+  metrics.Ended(job.id, Nanos(1));
   metrics.Prune(Nanos(600'000'000'000));
   EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"j1\""));
   EXPECT_EQ(Value(Page(metrics), OfJob("ranks")), 0);
@@ -236,8 +236,8 @@ TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
     job.id = JobId(id);
     metrics.Step({.job = job.id}, job, 2, Nanos(0));
     job.state = JobState::kSucceeded;
-    metrics.Ended(job, Nanos(1));
-    metrics.Ended(job, Nanos(1));  // counts once
+    metrics.Ended(job.id, Nanos(1));
+    metrics.Ended(job.id, Nanos(1));  // counts once
   };
   ends("first");
   for (size_t i = 1; i < JobMetrics::kMostEnded; ++i) ends(absl::StrCat("j", i));

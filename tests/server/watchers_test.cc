@@ -11,8 +11,9 @@ using ::testing::HasSubstr;
 class FakeStream : public WatchStream {
  public:
   void Send(const v1::WatchJobResponse&, bool) override { ++sent; }
-  void Close(const absl::Status&) override {}
+  void Close(const absl::Status& status) override { closed = status; }
   int sent = 0;
+  absl::Status closed;
 };
 
 TEST(WatchersTest, OneCallerDoesNotTakeAllPlaces) {
@@ -47,6 +48,22 @@ TEST(WatchersTest, TheEndOfAJobGivesItsPlacesUp) {
   watchers.Changed(JobId("a"), /*final=*/true, {}, Nanos(0), [](const JobId&) { return v1::Job(); });
   for (const auto& stream : streams) EXPECT_EQ(stream->sent, 1);
   EXPECT_TRUE(watchers.Add(JobId("b"), "alice", std::make_shared<FakeStream>()).ok());
+}
+
+TEST(WatchersTest, ThoseOfAForgottenJobAreClosed) {
+  Watchers watchers;
+  const auto stream = std::make_shared<FakeStream>(), other = std::make_shared<FakeStream>();
+  ASSERT_TRUE(watchers.Add(JobId("a"), "", stream).ok());
+  ASSERT_TRUE(watchers.Add(JobId("b"), "", other).ok());
+  const auto encode = [](const JobId&) { return v1::Job(); };
+  watchers.Changed(JobId("a"), false, {}, Nanos(1'000'000'000), encode);
+  watchers.Changed(JobId("a"), false, {}, Nanos(1'000'000'001), encode);  // held back
+  watchers.Close(JobId("a"), absl::NotFoundError("gone"));
+  watchers.Close(JobId("none"), absl::NotFoundError("gone"));
+  EXPECT_EQ(stream->closed.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(other->closed.ok());
+  watchers.Tick(Nanos(5'000'000'000), [](const JobId& id) -> v1::Job { ADD_FAILURE() << id.value; return {}; });
+  for (size_t i = 1; i < Watchers::kMost; ++i) ASSERT_TRUE(watchers.Add(JobId("c"), "", std::make_shared<FakeStream>()).ok()) << "its place is free";
 }
 
 }  // namespace
