@@ -1,6 +1,7 @@
 #include "agent/agent.h"
 
 #include <poll.h>
+#include <unistd.h>
 #include <string.h>
 
 #include <algorithm>
@@ -108,7 +109,7 @@ class Loop {
     metrics_.SetAttached(attachment != 0);
     if (attachment != 0 && attachment != attachment_) {
       spdlog::info("attached to the server at {}", options_.server);
-      heartbeat_.MakeDue();
+      heartbeat_.Attached();
     }
     attachment_ = attachment;
     const Nanos now = clock_.Monotonic();
@@ -162,7 +163,7 @@ class Loop {
   WakeEvent& wake_;
   AgentMetrics& metrics_;
   const Clock& clock_;
-  Heartbeat heartbeat_;
+  Heartbeat heartbeat_{Mix64(static_cast<uint64_t>(clock_.Wall().value) ^ static_cast<uint64_t>(::getpid()))};
   int64_t attachment_ = 0;
   bool changed_ = true;  // since the last report
   AgentStream stream_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace lynx {
 namespace {
+
+// Some milliseconds of the owner thread, and still more reports a second than 10,000 nodes send.
+constexpr size_t kOthersMeanwhile = 256;
 
 JobId JobOf(const Effect& durable) {
   if (const auto* insert = std::get_if<InsertJob>(&durable)) return insert->job.id;
@@ -66,8 +70,9 @@ bool EventLoop::Enqueue(Item item, bool always) {
   std::lock_guard lock(mutex_);
   const size_t length = asked_.size() + queue_.size();
   if (stopping_ || (!always && length >= options_.queue_limit)) return false;
-  const bool by_people = item.is_event && item.record.has_value();
+  const bool by_people = ByPeople(item);
   (by_people ? asked_ : queue_).push_back(std::move(item));
+  if (by_people) someone_asks_ = true;
   if (length == 0) wake_.notify_all();
   return true;
 }
@@ -99,9 +104,33 @@ std::deque<EventLoop::Item> EventLoop::NextRound(std::chrono::steady_clock::time
   std::unique_lock lock(mutex_);
   wake_.wait_until(lock, next_tick, [this] { return stopping_ || !asked_.empty() || !queue_.empty(); });
   std::deque<Item> items = std::exchange(asked_, {});
+  someone_asks_ = false;
   for (Item& item : std::exchange(queue_, {})) items.push_back(std::move(item));
   last = stopping_;
   return items;
+}
+
+// People are answered when the round ends. So one with or before what they ask for ends after a few of the rest, which are left for the
+// next; otherwise all are handled, since a round has one commit.
+void EventLoop::HandleRound(std::deque<Item> items, bool last, std::vector<Task>& tasks) {
+  bool asked = false;
+  for (size_t others = 0; !items.empty(); items.pop_front()) {
+    Item& item = items.front();
+    if (ByPeople(item)) {
+      asked = true;
+    } else if (++others > kOthersMeanwhile && (asked || someone_asks_) && !last) {
+      break;
+    }
+    if (item.is_event) {
+      Handle(std::move(item.event), std::move(item.record));
+    } else if (item.record.has_value() && failing_.ok()) {
+      pending_.Append(InsertAudit{*std::move(item.record), JobId()});
+    }
+    if (item.task) tasks.push_back(std::move(item.task));
+  }
+  if (items.empty()) return;
+  const std::lock_guard lock(mutex_);
+  queue_.insert(queue_.begin(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
 }
 
 void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
@@ -113,14 +142,7 @@ void EventLoop::Main(std::vector<Effect> first, const Task& on_tick) {
     bool last = false;
     std::deque<Item> items = NextRound(next_tick, last);
     std::vector<Task> tasks;
-    for (Item& item : items) {
-      if (item.is_event) {
-        Handle(std::move(item.event), std::move(item.record));
-      } else if (item.record.has_value() && failing_.ok()) {
-        pending_.Append(InsertAudit{*std::move(item.record), JobId()});
-      }
-      if (item.task) tasks.push_back(std::move(item.task));
-    }
+    HandleRound(std::move(items), last, tasks);
     const bool tick = SteadyClock::now() >= next_tick;
     if (tick) {
       next_tick = SteadyClock::now() + std::chrono::nanoseconds(options_.tick.value);

@@ -1,6 +1,6 @@
 // EventLoop: the server's one owner thread. It hands queued events to the controller, commits what they decided in one
-// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile. While the store refuses to write, new jobs and cancellations are refused with
-// its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were
+// transaction, then carries out the rest. What people ask for comes before the reports of nodes that came meanwhile, and is answered
+// after few of them, however many wait. While the store refuses to write, new jobs and cancellations are refused with its reason, everything else waits, and the write is tried again; what runs on the nodes goes on. Of those that were
 // decided in the very round whose write failed, a new job is undone, and the answer says so; a cancellation stands, and the
 // answer says that it takes effect when the server can write.
 //
@@ -8,6 +8,7 @@
 #ifndef LYNX_SERVER_EVENT_LOOP_H_
 #define LYNX_SERVER_EVENT_LOOP_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -78,8 +79,10 @@ class EventLoop {
     std::optional<AuditRecord> record;
   };
 
+  static bool ByPeople(const Item& item) { return item.is_event && item.record.has_value(); }
   bool Enqueue(Item item, bool always);
   std::deque<Item> NextRound(std::chrono::steady_clock::time_point next_tick, bool& last);
+  void HandleRound(std::deque<Item> items, bool last, std::vector<Task>& tasks);
   void Main(std::vector<Effect> first, const Task& on_tick);
   void Handle(EventBody event, std::optional<AuditRecord> record = std::nullopt);
   void Take(std::vector<Effect> effects);
@@ -97,6 +100,7 @@ class EventLoop {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Item> asked_;   // by people; guarded by mutex_
+  std::atomic<bool> someone_asks_{false};  // asked_ is not empty; changed with mutex_ held
   std::deque<Item> queue_;   // everything else; guarded by mutex_
   bool stopping_ = false;    // guarded by mutex_
 

@@ -12,6 +12,7 @@
 #include "common/version.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/backoff.h"
+#include "node/heartbeat.h"
 #include "planner/hardware_profile.h"
 #include "proto/convert.h"
 #include "proto/message_limit.h"
@@ -99,7 +100,8 @@ class Node {
   Node(Fleet& fleet, int number)
       : fleet_(fleet), name_(absl::StrCat("node", number)), channel_(scale::Dial(fleet.options_.server)),
         stub_(v1::Cluster::NewStub(channel_)), agent_backoff_({}, static_cast<uint64_t>(2 * number)),
-        worker_backoff_({}, static_cast<uint64_t>(2 * number + 1)) {}
+        worker_backoff_({}, static_cast<uint64_t>(2 * number + 1)),
+        agent_beat_(static_cast<uint64_t>(2 * number)), worker_beat_(static_cast<uint64_t>(2 * number + 1)) {}
 
   void DialAgent() {
     const std::lock_guard lock(mutex_);
@@ -109,6 +111,7 @@ class Node {
     stub_->async()->AttachAgent(&agent_->context(), agent_.get());
     agent_writing_ = false;
     agent_->Begin();
+    agent_beat_.Attached();
     SendAgent();
   }
   void DialWorker() {
@@ -119,19 +122,20 @@ class Node {
     stub_->async()->AttachWorker(&worker_->context(), worker_.get());
     worker_writing_ = false;
     worker_->Begin();
+    worker_beat_.Attached();
     for (auto& [key, rank] : ranks_) rank.sent = 0;
     SendWorker();
   }
-  void Heartbeat() {
+  void Beat() {
     const std::lock_guard lock(mutex_);
     if (stop_) return;
     const Nanos now = Now();
-    if (now - agent_sent_ >= heartbeat_) SendAgent();
-    if (now - worker_sent_ >= heartbeat_) SendWorker();
-    Again(heartbeat_ - std::min(heartbeat_, now - std::min(agent_sent_, worker_sent_)));
+    if (agent_beat_.Due(now)) SendAgent();
+    if (worker_beat_.Due(now)) SendWorker();
+    Again(std::min(agent_beat_.Left(now), worker_beat_.Left(now)));
   }
   void Again(Nanos delay) {
-    fleet_.At(Now() + std::max(delay, Nanos(50'000'000)), [this] { Heartbeat(); });
+    fleet_.At(Now() + std::max(delay, Nanos(50'000'000)), [this] { Beat(); });
   }
   bool attached() {
     const std::lock_guard lock(mutex_);
@@ -181,7 +185,7 @@ class Node {
     *report.mutable_profile() = ToProto(profile);
     agent_writing_ = true;
     agent_due_ = false;
-    agent_sent_ = Now();
+    agent_beat_.Sent(Now());
     agent_->Send(std::move(report));
   }
 
@@ -205,8 +209,9 @@ class Node {
     }
     worker_writing_ = true;
     worker_due_ = false;
-    worker_sent_ = Now();
-    asked_at_[number_] = worker_sent_;
+    const Nanos now = Now();
+    worker_beat_.Sent(now);
+    asked_at_[number_] = now;
     worker_->Send(std::move(report));
   }
 
@@ -254,7 +259,7 @@ class Node {
     const std::lock_guard lock(mutex_);
     agent_answered_ = true;
     agent_backoff_.Reset();
-    if (desired.heartbeat_ns() > 0) heartbeat_ = Nanos(desired.heartbeat_ns());
+    agent_beat_.SetInterval(Nanos(desired.heartbeat_ns()));
     bool news = false;
     for (const v1::LayerShape& shape : desired.shapes()) {
       const bool known = std::any_of(shapes_.begin(), shapes_.end(), [&](const v1::LayerShape& other) {
@@ -272,7 +277,7 @@ class Node {
     worker_answered_ = true;
     worker_backoff_.Reset();
     if (desired.has_renewal()) return TakeRenewal(desired.renewal());
-    if (desired.heartbeat_ns() > 0) heartbeat_ = Nanos(desired.heartbeat_ns());
+    worker_beat_.SetInterval(Nanos(desired.heartbeat_ns()));
     bool news = false;
     for (const v1::ReportAck& ack : desired.acks()) news |= Acknowledge(ack);
     std::map<RankKey, const v1::RankAssignment*> wanted;
@@ -371,7 +376,8 @@ class Node {
   std::unique_ptr<WorkerStream> worker_;
   bool agent_writing_ = false, worker_writing_ = false, agent_due_ = false, worker_due_ = false;
   bool agent_answered_ = false, worker_answered_ = false;
-  Nanos heartbeat_{2'000'000'000}, agent_sent_, worker_sent_, answered_at_;
+  Heartbeat agent_beat_, worker_beat_;
+  Nanos answered_at_;
   int64_t number_ = 0, renewed_ = 0;
   std::map<int64_t, Nanos> asked_at_;
   std::vector<v1::LayerShape> shapes_;

@@ -27,6 +27,16 @@ JobSpec MakeSpec() {
 }
 
 // A loop over a real controller, with a store that fails when told to, and everything that was carried out.
+class HookedClock : public RealClock {
+ public:
+  Nanos Monotonic() const override {
+    if (on_call) on_call(++calls);
+    return RealClock::Monotonic();
+  }
+  mutable int calls = 0;             // of the owner thread
+  std::function<void(int)> on_call;  // set before that starts
+};
+
 class LoopTest : public ::testing::Test {
  protected:
   LoopTest()
@@ -87,7 +97,7 @@ class LoopTest : public ::testing::Test {
     done.wait(lock, [&] { return ran; });
   }
 
-  RealClock clock_;
+  HookedClock clock_;
   Controller controller_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -114,6 +124,29 @@ TEST_F(LoopTest, WhatPeopleAskForComesBeforeReports) {
   OnLoop([] {});  // comes after all of them
   EXPECT_EQ(handled, 2000);
   EXPECT_EQ(before_the_answer, 0);
+}
+
+TEST_F(LoopTest, WhatPeopleAskForMeanwhileDoesNotWaitForAllReports) {
+  constexpr int kReports = 20'000;
+  std::atomic<int> handled{0};
+  int before_the_answer = -1, answers = 0;
+  for (int i = 0; i < kReports; ++i) {
+    ASSERT_TRUE(loop_.PostReport(AgentReported{i + 1, "10.0.0.1", {.node = NodeId("n"), .boot = "b"}}, [&] { ++handled; }));
+  }
+  // In the midst of them, as the owner thread asks what time it is for the 100th.
+  clock_.calls = 0;
+  clock_.on_call = [&](int call) {
+    if (call == 100) loop_.PostAlways(JobSubmitted{1000, JobId("a"), "a", MakeSpec(), "digest"}, AuditRecord{.who = "alice"});
+  };
+  on_reply_ = [&] {
+    before_the_answer = handled;
+    ++answers;
+  };
+  loop_.Start({}, nullptr);
+  while (handled < kReports) OnLoop([] {});
+  EXPECT_EQ(answers, 1);
+  EXPECT_GE(before_the_answer, 99);
+  EXPECT_LE(before_the_answer, 1000) << "of 20,000";
 }
 
 TEST_F(LoopTest, WhatIsQueuedIsDoneBeforeItStops) {

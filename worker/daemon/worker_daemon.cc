@@ -1,6 +1,7 @@
 #include "worker/daemon/worker_daemon.h"
 
 #include <poll.h>
+#include <unistd.h>
 #include <string.h>
 
 #include <algorithm>
@@ -78,7 +79,7 @@ class Loop {
     if (attachment != 0 && attachment != attachment_) {
       spdlog::info("attached to the server at {}", options_.server);
       supervisor_.Rewind();
-      heartbeat_.MakeDue();
+      heartbeat_.Attached();
     }
     attachment_ = attachment;
     const Nanos now = clock_.Monotonic();
@@ -103,7 +104,7 @@ class Loop {
   RankSupervisor& supervisor_;
   WorkerMetrics& metrics_;
   const Clock& clock_;
-  Heartbeat heartbeat_;
+  Heartbeat heartbeat_{Mix64(static_cast<uint64_t>(clock_.Wall().value) ^ static_cast<uint64_t>(::getpid()))};
   int64_t attachment_ = 0;
   int64_t reports_ = 0;
   WakeEvent& wake_;
