@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of scripts/packages.txt that are missing. Needs root or sudo only if any is.
+# Installs the Debian packages of scripts/packages.txt that are missing: install.sh [--tests]. With --tests also those of
+# scripts/packages-tests.txt. Needs root or sudo only if any is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+lists=("$here/packages.txt")
+case "$*" in
+  "") ;;
+  --tests) lists+=("$here/packages-tests.txt") ;;
+  *)
+    echo "usage: install.sh [--tests]" >&2
+    exit 2
+    ;;
+esac
 
-mapfile -t wanted < <(sed 's/#.*//' "$here/packages.txt" | awk 'NF {print $1}')
+mapfile -t wanted < <(sed 's/#.*//' "${lists[@]}" | awk 'NF {print $1}')
 missing=()
 for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)

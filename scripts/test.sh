@@ -4,5 +4,6 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
+scripts/install.sh --tests
 scripts/build.sh
 exec ctest --preset release --output-on-failure "$@"

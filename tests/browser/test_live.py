@@ -87,6 +87,13 @@ class LiveTest(checks.PageChecks, cluster.ClusterTest):
         window.run("document.getElementById('back').click()")
         window.until("return !document.getElementById('cluster-view').hidden && document.querySelector('.state.cancelled')")
 
+        # Another job's address, which the server refuses: nothing of the first may stand under it.
+        window.run("location.hash = 'job=' + arguments[0]", job)
+        window.until("return document.querySelectorAll('#job-parts > *').length > 0")
+        window.run("location.hash = 'job=nobody'")
+        window.until("return !document.getElementById('lost').hidden")
+        self.assertEqual(window.run("return [document.querySelectorAll('#job-parts > *').length, document.title]"), [0, "Lynx job"])
+
     def test_a_server_that_is_gone_and_back(self):
         address, server = self.address(), self.daemon("server")
         self.assertEqual(self.ctl("node", "cordon", "node1", "--reason", HARM).code, 0)

@@ -23,6 +23,7 @@ class InstallTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.folder = pathlib.Path(directory.name)
         (self.folder / "packages.txt").write_text("there # comment\n\nmissing\n")
+        (self.folder / "packages-tests.txt").write_text("browser\n")
         text = (SCRIPTS / "install.sh").read_text()
         self.assertIn(POLICY, text)
         (self.folder / "install.sh").write_text(text.replace(POLICY, f"policy={self.folder}/policy-rc.d\n"))
@@ -35,10 +36,10 @@ class InstallTest(unittest.TestCase):
         (folder / name).write_text(text)
         (folder / name).chmod(stat.S_IRWXU)
 
-    def install(self, code=0):
+    def install(self, *arguments, code=0):
         self.program("apt-get", APT_GET.format(folder=self.folder, code=code))
         env = dict(os.environ, PATH=f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
-        return subprocess.run(["bash", str(self.folder / "install.sh")], env=env, capture_output=True, text=True, timeout=60,
+        return subprocess.run(["bash", str(self.folder / "install.sh"), *arguments], env=env, capture_output=True, text=True, timeout=60,
                               stdin=subprocess.DEVNULL)
 
     def asked(self):
@@ -56,6 +57,16 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("apt-get could not install the packages", done.stderr)
         self.assertFalse((self.folder / "policy-rc.d").exists())
+
+    def test_what_only_tests_need_is_asked_for(self):
+        self.assertEqual(self.install().returncode, 0)
+        self.assertNotIn("browser", self.asked())
+        self.assertEqual(self.install("--tests").returncode, 0)
+        self.assertIn("--no-install-recommends missing browser", self.asked())
+
+    def test_an_unknown_option_is_refused(self):
+        done = self.install("--everything")
+        self.assertEqual((done.returncode, done.stderr), (2, "usage: install.sh [--tests]\n"))
 
     def test_a_policy_of_the_machine_stands(self):
         policy = self.folder / "policy-rc.d"
