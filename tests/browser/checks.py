@@ -1,5 +1,12 @@
 """What every page of this project is held to: it can be read, it fits, what it shows has names, and it makes no mistakes."""
 
+import sys
+import unittest
+
+import browser
+
+SKIPPED = 77
+
 # Contrast of the text of every element that has text of its own, by WCAG 2.1, for opaque backgrounds. SVG text has its fill.
 CONTRAST = """
 const light = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -54,3 +61,12 @@ class PageChecks:
             self.assertLessEqual(after, before + 1)
         ids = window.run("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
         self.assertEqual(len(ids), len(set(ids)), ids)
+
+
+def main():
+    """Runs the tests of the file that calls it, or says why there are none here and ends with status 77."""
+    reason = browser.missing()
+    if reason:
+        print("skipped:", reason)
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)
