@@ -25,6 +25,11 @@ void PrintDaemons(const LocalCluster& cluster) {
   std::fputs(TableText(rows).c_str(), stdout);
 }
 
+void PrintLivePage(const std::string& directory) {
+  const std::string address = LivePageAddress(directory);
+  if (!address.empty()) std::printf("look at it in a browser: http://%s/\n", address.c_str());
+}
+
 }  // namespace
 
 int LocalUpCommand(const LocalCommandOptions& options) {
@@ -37,6 +42,7 @@ int LocalUpCommand(const LocalCommandOptions& options) {
   if (!cluster.ok()) return Fail(cluster.status());
   std::printf("local cluster is up: server %s, %zu nodes, in %s\n", cluster->server_address.c_str(),
               (cluster->daemons.size() - 1) / 2, local.directory.c_str());
+  PrintLivePage(local.directory);
   return kExitOk;
 }
 
@@ -49,6 +55,7 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
     std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
     return kExitJobFailed;
   }
+  PrintLivePage(DirectoryOf(options));
   GlobalOptions here = global;
   here.connection = {.server = cluster->server_address, .no_context = true};
   std::printf("\n");

@@ -283,6 +283,13 @@ bool IsRunning(const LocalDaemon& daemon) {
   return daemon.process.pid != 0 && IdentifyProcess(daemon.process.pid) == daemon.process;
 }
 
+std::string LivePageAddress(const std::string& directory) {
+  std::ifstream in(directory + "/server/page.address");
+  std::string address;
+  in >> address;
+  return address;
+}
+
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
   std::ifstream in(LocalClusterFile(directory));
   if (!in) return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));

@@ -47,6 +47,8 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory);
 // neither: an interrupt in between waits.
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options);
 bool IsRunning(const LocalDaemon& daemon);
+// HOST:PORT of the server's live page; "" where it serves none.
+std::string LivePageAddress(const std::string& directory);
 // Stops ranks and daemons (SIGTERM, then SIGKILL) and forgets the cluster; jobs and checkpoints stay on disk. OK when
 // nothing runs. Where a node's ranks cannot be stopped, those of the others still are, and the cluster is kept, so that
 // it can be tried again; the error is the first.

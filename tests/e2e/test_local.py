@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 
 from cluster import BIN, ClusterTest, processes
 
@@ -23,7 +25,12 @@ class ShapeTest(ClusterTest):
             other = self.ctl("local", "up", option, value, timeout=120)
             self.assertEqual(other.code, 5, other)
             self.assertIn(f"{option} {has}, not {value}", other.err)
-        self.assertEqual(self.ctl("local", "status").code, 0)
+        status = self.ctl("local", "status")
+        self.assertEqual(status.code, 0)
+        for said in (mended.out, status.out):
+            address = re.search(r"^look at it in a browser: (http://127\.0\.0\.1:\d+/)$", said, re.MULTILINE).group(1)
+            with urllib.request.urlopen(address, timeout=30) as page:
+                self.assertIn("<title>Lynx", page.read().decode())
 
 
 class DownTest(ClusterTest):
