@@ -1,4 +1,4 @@
-"""deploy/docker as far as it can be tested without a container: its parts meet, flags, programs, users and packages are those that there are."""
+"""deploy/docker as it reads: its parts meet, flags, programs, users and packages are those that there are."""
 
 import ipaddress
 import json
@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/docker"
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", ROOT / "build/bin"))
 FOREIGN = ("prometheus", "grafana")
+MACHINES = ("head", "node0", "node1")
 
 
 def help_of(program):
@@ -26,20 +27,20 @@ class ComposeTest(unittest.TestCase):
     def setUp(self):
         self.compose = yaml.safe_load((FOLDER / "compose.yaml").read_text())
         self.services = self.compose["services"]
-        self.own = {name: service for name, service in self.services.items() if name not in FOREIGN}
+        self.own = {name: service for name, service in self.services.items() if name not in FOREIGN + MACHINES}
 
     def flags_of(self, name):
         return {word.partition("=")[0]: word.partition("=")[2] for word in self.own[name]["command"][1:]}
 
     def network_of(self, name):
-        """The service whose network it has."""
-        return self.services[name].get("network_mode", f"service:{name}").removeprefix("service:")
+        """The machine that it is on."""
+        return self.own[name]["network_mode"].removeprefix("service:")
 
     def address_of(self, name):
         return self.services[self.network_of(name)]["networks"]["lynx"]["ipv4_address"]
 
     def test_services_are_those_of_two_nodes(self):
-        self.assertEqual(sorted(self.services), ["grafana", "node0-agent", "node0-worker", "node1-agent", "node1-worker", "prometheus", "server"])
+        self.assertEqual(sorted(self.services), sorted([*FOREIGN, *MACHINES, "node0-agent", "node0-worker", "node1-agent", "node1-worker", "server"]))
         for name in self.own:
             program = "lynx-" + name.rpartition("-")[2]
             self.assertEqual(self.own[name]["command"][0], program)
@@ -49,7 +50,9 @@ class ComposeTest(unittest.TestCase):
     def test_addresses_are_the_services_own(self):
         subnet = ipaddress.ip_network(self.compose["networks"]["lynx"]["ipam"]["config"][0]["subnet"])
         others = ipaddress.ip_network(self.compose["networks"]["lynx"]["ipam"]["config"][0]["ip_range"])
-        addresses = [service["networks"]["lynx"]["ipv4_address"] for service in self.own.values() if "networks" in service]
+        addresses = [self.services[name]["networks"]["lynx"]["ipv4_address"] for name in MACHINES]
+        for name in self.own:
+            self.assertEqual(self.network_of(name), "head" if name == "server" else name.partition("-")[0])
         self.assertEqual(len(set(addresses)), len(addresses))
         for address in addresses:
             self.assertIn(ipaddress.ip_address(address), subnet)
@@ -92,7 +95,8 @@ class ComposeTest(unittest.TestCase):
         self.assertEqual(len({volume.split(":")[0] for name in self.own for volume in self.own[name]["volumes"]} - {"jobs", "${LYNX_DATA"}), 5)
 
     def test_nobody_is_root_or_may_become_it(self):
-        for name, service in self.own.items():
+        for name in [*self.own, *MACHINES]:
+            service = self.services[name]
             self.assertEqual(service["cap_drop"], ["ALL"])
             self.assertIn("no-new-privileges:true", service["security_opt"])
             self.assertIs(service["read_only"], True)

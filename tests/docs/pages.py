@@ -1,9 +1,10 @@
 """The project's pages as text: their fenced blocks, hidden commands, headings and links.
 
 What a fenced block is, its first word says: `sh` (commands), `yaml`, `mermaid`, or `text` (whatever programs print, and
-drawings). Commands are run by test_commands.py, page by page and in order. Those that cannot be are written
-```sh norun="why"; so are all of docs/measurements, which are records of what was once typed. What a page needs before its
-commands can run, and no reader wants to see, stands in a comment: <!-- run: COMMANDS -->."""
+drawings). Commands are run by test_commands.py, page by page and in order. Those that another test runs are written
+```sh by="TEST", and that test takes them from here (commands_of). Those that cannot be run are written ```sh norun="why"; so are
+all of docs/measurements, which are records of what was once typed. What a page needs before its commands can run, and no
+reader wants to see, stands in a comment: <!-- run: COMMANDS -->."""
 
 import pathlib
 import re
@@ -14,15 +15,16 @@ LANGUAGES = ("sh", "yaml", "text", "mermaid")
 GENERATED = ("docs/cli.md",)
 RECORDS = "docs/measurements/"
 FENCE = re.compile(r'^(\s*)```(.*)$')
-INFO = re.compile(r'^(\w+)(?: norun="([^"]+)")?$')
+INFO = re.compile(r'^(\w+)(?: (norun|by)="([^"]+)")?$')
 HIDDEN = re.compile(r"^<!-- run:\s(.*?) ?-->$", re.MULTILINE | re.DOTALL)
 
 
 class Block:
-    """Commands or other text between fences, or hidden commands; `line` is the first one's number."""
+    """Commands or other text between fences, or hidden commands; `line` is the first one's number. `norun`: why they are not run;
+    `by`: the test that runs them, where that is not test_commands.py."""
 
-    def __init__(self, page, line, language, norun, text, hidden=False):
-        self.page, self.line, self.language, self.norun, self.text, self.hidden = page, line, language, norun, text, hidden
+    def __init__(self, page, line, language, text, norun=None, by=None, hidden=False):
+        self.page, self.line, self.language, self.text, self.norun, self.by, self.hidden = page, line, language, text, norun, by, hidden
 
     @property
     def where(self):
@@ -42,7 +44,7 @@ def blocks_of(page, text):
     """All blocks of a page in order, and what is wrong with it, as texts that name the line."""
     blocks, wrong, lines = [], [], text.splitlines()
     for match in HIDDEN.finditer(text):
-        blocks.append(Block(page, text.count("\n", 0, match.start(1)) + 1, "sh", None, match.group(1), hidden=True))
+        blocks.append(Block(page, text.count("\n", 0, match.start(1)) + 1, "sh", match.group(1), hidden=True))
     start = fence = None
     for number, line in enumerate(lines, 1):
         match = FENCE.match(line)
@@ -53,19 +55,35 @@ def blocks_of(page, text):
             if match.group(2) or match.group(1) != fence.group(1):
                 wrong.append(f"{page}:{number}: the block of line {start} does not end like it begins")
             elif not info or info.group(1) not in LANGUAGES:
-                wrong.append(f"{page}:{start}: a block is one of {', '.join(LANGUAGES)}, or sh norun=\"why\", not '{fence.group(2)}'")
+                wrong.append(f"{page}:{start}: a block is one of {', '.join(LANGUAGES)}, sh norun=\"why\" or sh by=\"TEST\", not '{fence.group(2)}'")
             elif info.group(2) and info.group(1) != "sh":
-                wrong.append(f"{page}:{start}: only commands have norun")
+                wrong.append(f"{page}:{start}: only commands have {info.group(2)}")
             else:
                 indent = len(fence.group(1))
-                norun = info.group(2) or ("a record" if page.startswith(RECORDS) else None)
-                blocks.append(Block(page, start + 1, info.group(1), norun, "\n".join(l[indent:] for l in lines[start:number - 1])))
+                how = {info.group(2): info.group(3)} if info.group(2) else {"norun": "a record"} if page.startswith(RECORDS) else {}
+                blocks.append(Block(page, start + 1, info.group(1), "\n".join(l[indent:] for l in lines[start:number - 1]), **how))
             start = fence = None
         elif start is None and line.startswith("    ") and not lines[number - 2].strip() and page not in GENERATED:
             wrong.append(f"{page}:{number}: an indented block: put it between fences, ```sh where it has commands, else ```text or ```yaml")
     if start:
         wrong.append(f"{page}:{start}: this block has no end")
     return sorted(blocks, key=lambda block: block.line), wrong
+
+
+def commands_of(test):
+    """Page -> the texts of its blocks that this test runs, in their order."""
+    found = {}
+    for path in page_files():
+        for block in blocks_of(name_of(path), path.read_text())[0]:
+            if block.by == test:
+                found.setdefault(block.page, []).append(block.text)
+    return found
+
+
+def lines_of(text):
+    """Each command line of a block, without its comment."""
+    lines = (re.sub(r"\s+#.*", "", line).strip() for line in text.replace("\\\n", " ").splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def prose_of(text):

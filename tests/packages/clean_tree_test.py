@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from debian_tree import PATIENCE, Tree, Unavailable, check_machine, run
+from debian_tree import PATIENCE, Tree, Unavailable, check_machine, make_packages, run
 
 SERVICES = ("lynx-server", "lynx-agent", "lynx-worker")
 PACKAGES = ("lynx-common", "lynx-rank", *SERVICES, "lynxctl")
@@ -29,12 +29,6 @@ resources: {{ranks: 2}}
 """
 ENDLESS = 100_000_000
 BUILD = None
-
-
-def packages_of_this_build(folder):
-    """Made of the programs as they lie there."""
-    run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", folder, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip", cwd=BUILD, timeout=900)
-    return sorted(folder.glob("*.deb"))
 
 
 def with_version(package, version, folder):
@@ -60,7 +54,7 @@ class CleanTreeTest(unittest.TestCase):
         later.mkdir()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             made = pool.submit(self.tree.make)
-            self.packages = packages_of_this_build(self.folder / "packages")
+            self.packages = make_packages(BUILD, self.folder / "packages")
             self.later = [with_version(package, "99.0", later) for package in self.packages]
             made.result()
         self.assertEqual(sorted(package.name.partition("_")[0] for package in self.packages), sorted(PACKAGES))

@@ -78,6 +78,12 @@ def acquire_options():
             if line.startswith(("Acquire::http::Proxy ", "Acquire::https::Proxy ", "Acquire::Check-Valid-Until ", "Acquire::Check-Date "))]
 
 
+def make_packages(build, folder):
+    """The Debian packages, made of the programs as they lie in that build folder."""
+    run("cpack", "--config", build / "CPackConfig.cmake", "-B", folder, "-D", "CPACK_DEBIAN_COMPRESSION_TYPE=gzip", cwd=build, timeout=900)
+    return sorted(folder.glob("*.deb"))
+
+
 class Tree:
     def __init__(self, folder):
         self.root = folder / "tree"

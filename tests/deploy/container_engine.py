@@ -1,0 +1,117 @@
+"""Podman with a store of its own, and networks of its own: what runs here is reached by commands of `within` alone, and ends with the test."""
+
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/packages"))
+
+from debian_tree import PATIENCE, Unavailable, acquire_options, codename, end_with_parent, from_mirror, run, sources
+
+NEEDED = ("podman", "runc", "docker-compose", "catatonit", "mmdebstrap", "iptables", "ip", "nsenter", "unshare")
+COMPOSE = """#!/bin/sh
+# 'docker compose' is Debian's docker-compose here. What it would build (--build) is built already.
+[ "$1" = compose ] || exit 64
+shift
+for word; do
+  shift
+  [ "$word" = --build ] || set -- "$@" "$word"
+done
+exec docker-compose "$@"
+"""
+
+
+def check_machine():
+    if os.geteuid() != 0:
+        raise Unavailable("containers with networks of their own are made by root")
+    missing = [name for name in NEEDED if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
+    if missing:
+        raise Unavailable(f"not installed: {', '.join(missing)}")
+    if codename() is None:
+        raise Unavailable("this is not Debian")
+
+
+class Engine:
+    """Of one test, in its folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.service = None
+        self.env = dict(os.environ, CONTAINERS_CONF=str(folder / "containers.conf"), DOCKER_HOST=f"unix://{folder}/podman.sock",
+                        PATH=f"{folder}/programs:{os.environ['PATH']}:/usr/sbin:/sbin")
+        # No more than this machine may have itself: a container engine asks for a million otherwise.
+        files, processes = (min(resource.getrlimit(which)[1] & 0xffffffff, 32768) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
+        (folder / "containers.conf").write_text(
+            f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc={processes}:{processes}"]\nlog_driver = "k8s-file"\n'
+            '[engine]\nruntime = "runc"\nevents_logger = "file"\ncgroup_manager = "cgroupfs"\n')
+        (folder / "programs").mkdir()
+        (folder / "programs" / "docker").write_text(COMPOSE)
+        (folder / "programs" / "docker").chmod(0o755)
+
+    def command(self, *words):
+        places = {"root": "store", "runroot": "runroot", "tmpdir": "tmpdir", "network-config-dir": "networks"}
+        return ["podman", *(f"--{option}={self.folder / name}" for option, name in places.items()), *map(str, words)]
+
+    def build(self, tag, context, *options):
+        """With this machine's network: it fetches packages."""
+        from_mirror("env", f"CONTAINERS_CONF={self.env['CONTAINERS_CONF']}", *self.command("build", "--network=host", "--tag", tag, *options, context))
+
+    def import_debian(self, *tags):
+        """A minimal Debian from the machine's own package sources, under the names of those that registries have."""
+        archive = self.folder / "debian.tar"
+        from_mirror("mmdebstrap", "--mode=root", "--variant=minbase", "--dpkgopt=force-unsafe-io", "--dpkgopt=path-exclude=/usr/share/locale/*",
+                    "--aptopt=Acquire::Languages \"none\"", "--skip=cleanup/apt/lists", *acquire_options(), codename(), archive, *sources())
+        run(*self.command("import", archive, tags[0]), env=self.env)
+        archive.unlink()
+        for tag in tags[1:]:
+            run(*self.command("tag", tags[0], tag), env=self.env)
+
+    def start(self):
+        log = open(self.folder / "service.log", "wb")
+        # /run: what engine and networks note there ends with them.
+        script = "mount -t tmpfs tmpfs /run && ip link set lo up && exec \"$@\""
+        self.service = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh",
+             *self.command("system", "service", "--time=0", self.env["DOCKER_HOST"])],
+            env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent)
+        log.close()
+        deadline = time.monotonic() + PATIENCE
+        while not (self.folder / "podman.sock").exists():
+            if self.service.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"podman does not start here: {self.said()}")
+            time.sleep(0.1)
+
+    def said(self):
+        return (self.folder / "service.log").read_text(errors="replace")[-3000:]
+
+    def leader(self):
+        """Process 1 of the namespaces, as the machine numbers it."""
+        return pathlib.Path(f"/proc/{self.service.pid}/task/{self.service.pid}/children").read_text().split()[0]
+
+    def within(self, *command):
+        return ["nsenter", f"--target={self.leader()}", "--net", "--mount", "--pid", f"--wd={ROOT}", *map(str, command)]
+
+    def run(self, *command, **more):
+        return run(*self.within(*command), env=self.env, timeout=PATIENCE, **more)
+
+    def podman(self, *words):
+        return self.run(*self.command(*words))
+
+    def containers(self):
+        """Name -> whether it runs."""
+        return {found["Names"][0]: found["State"] == "running" for found in json.loads(self.podman("ps", "--all", "--format=json"))}
+
+    def end(self):
+        if self.service is None:
+            return
+        if self.service.poll() is None:
+            subprocess.run(self.within(*self.command("rm", "--all", "--force", "--time=0")), env=self.env, capture_output=True, timeout=PATIENCE)
+        self.service.kill()  # and with it whatever is left in its namespaces
+        self.service.wait(PATIENCE)
+        subprocess.run(["umount", "--recursive", self.folder / "store/overlay"], capture_output=True)
