@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -46,18 +47,23 @@ absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   return life->value;
 }
 
-// The secret itself, or the file that it is in.
+bool IsLoopback(const std::string& address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
+}
+
+// The secret itself, or the file that it is in. A loopback address would lead nowhere from another machine.
 template <class Response>
 int TellToken(const GlobalOptions& global, const Client& client, const UserOptions& options, const Response& response) {
   if (options.context_file.empty()) return Print(global, absl::StatusOr<Response>(response), response.token() + "\n");
+  const std::string& own = client.server().address;
+  const std::string server = IsLoopback(own) && !response.server().empty() ? response.server() : own;
   const absl::Status written =
-      WriteContextFile(options.context_file, {.server = client.server().address, .authority = client.server().authority,
-                                              .token = response.token()});
+      WriteContextFile(options.context_file, {.server = server, .authority = client.server().authority, .token = response.token()});
   if (!written.ok()) {
     return Fail(Annotate(written, absl::StrCat("token ", response.token_id(), " was made and is lost, revoke it")));
   }
-  std::printf("token %s of %s is in %s: give it to nobody else; it belongs in ~/.config/lynx/context.json there, or --context\n",
-              response.token_id().c_str(), options.name.c_str(), options.context_file.c_str());
+  std::printf("token %s of %s for the server at %s is in %s: give it to nobody else; it belongs in ~/.config/lynx/context.json there, or --context\n",
+              response.token_id().c_str(), options.name.c_str(), server.c_str(), options.context_file.c_str());
   return kExitOk;
 }
 

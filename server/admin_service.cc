@@ -219,6 +219,7 @@ grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddU
     const NewToken made = MakeToken(request->name(), now, Nanos(request->life_ns()));
     response->set_token(made.secret);
     response->set_token_id(made.token.id);
+    response->set_server(options_.reached_at);
     return std::vector<AccessChange>{User{request->name(), role, now}, made.token};
   });
 }
@@ -266,6 +267,7 @@ grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::Add
     const NewToken made = MakeToken(user->name, now, Nanos(request->life_ns()));
     response->set_token(made.secret);
     response->set_token_id(made.token.id);
+    response->set_server(options_.reached_at);
     return std::vector<AccessChange>{made.token};
   });
 }

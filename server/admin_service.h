@@ -19,6 +19,7 @@ namespace lynx {
 struct AdminOptions {
   const Authority* authority = nullptr;  // null: no TLS
   Nanos node_certificate_life;
+  std::string reached_at;  // host:port by which the server is reached from other machines; empty: from none, or not known
 };
 
 // A user's first or further token: what is put, and the secret, which is told once.

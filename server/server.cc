@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "node/file.h"
 #include "node/metrics_endpoint.h"
@@ -82,6 +84,13 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
 
+// See AdminOptions: by the first name that it was told, else by this machine's.
+std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
+  if (address.loopback || address.port == 0) return "";
+  const std::string name = options.tls_names.empty() ? NamesOf(address.host).back() : options.tls_names.front();
+  return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, const Clock& clock) {
@@ -107,14 +116,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, con
                                                         options.certificate_life, clock));
   }
   LYNX_ASSIGN_OR_RETURN(options.core.connection_key, ConnectionKey::Open(options.data_directory + "/" + kConnectionKeyFile));
-  LYNX_RETURN_IF_ERROR(server->StartCore(options, std::move(store), clock));
+  LYNX_RETURN_IF_ERROR(server->StartCore(options, address, std::move(store), clock));
   LYNX_RETURN_IF_ERROR(server->ServeMetricsPage(options));
   LYNX_RETURN_IF_ERROR(server->ServeLivePage(options, address, clock));
   LYNX_RETURN_IF_ERROR(server->Listen(options, address));
   return server;
 }
 
-absl::Status Server::StartCore(ServerOptions& options, std::unique_ptr<Store> store, const Clock& clock) {
+absl::Status Server::StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store, const Clock& clock) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<AccessChange> access, store->LoadAccess());
   book_.Apply(access);
   options.core.controller.checkpoint_root = std::filesystem::absolute(options.data_directory).string() + "/jobs";
@@ -130,7 +139,8 @@ absl::Status Server::StartCore(ServerOptions& options, std::unique_ptr<Store> st
   cluster_ = std::make_unique<ClusterService>(*core_, *guard_);
   admin_ = std::make_unique<AdminService>(*core_, book_,
                                           AdminOptions{.authority = tls_ == nullptr ? nullptr : &tls_->authority(),
-                                                       .node_certificate_life = options.certificate_life});
+                                                       .node_certificate_life = options.certificate_life,
+                                                       .reached_at = ReachedAt(options, address)});
   jobs_front_ = std::make_unique<JobsFront>(*guard_, *jobs_);
   cluster_front_ = std::make_unique<ClusterFront>(*guard_, *cluster_);
   admin_front_ = std::make_unique<AdminFront>(*guard_, *admin_);

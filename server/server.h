@@ -66,7 +66,7 @@ class Server {
 
  private:
   Server() = default;
-  absl::Status StartCore(ServerOptions& options, std::unique_ptr<Store> store, const Clock& clock);
+  absl::Status StartCore(ServerOptions& options, const ListenAddress& address, std::unique_ptr<Store> store, const Clock& clock);
   absl::Status Listen(const ServerOptions& options, const ListenAddress& address);
   // Where there is none, or always: writes the context file of a new token of kFirstAdmin, with this address.
   absl::Status MakeFirstAdmin(bool always, const std::string& address);

@@ -1,0 +1,136 @@
+"""Several machines on this one, for commands that pages tell for several: each has a network, mounts, a host name and processes of its own, and a
+shared file system in /srv. Nothing of it is left when the test ends, in whatever way."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "packages"))
+
+from debian_tree import end_with_parent
+
+BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+PATIENCE = 120  # seconds for anything that must come
+USER = 64001
+# $1 name, $2 its folder, $3 the shared file system, $4 the programs. What is written below /etc and /var/lib goes to the folder.
+SETUP = """set -e
+mount --make-rprivate /
+for place in etc var/lib; do
+  mkdir -p "$2/upper/$place" "$2/work/$place"
+  mount -t overlay overlay -o "lowerdir=/$place,upperdir=$2/upper/$place,workdir=$2/work/$place" "/$place"
+done
+cat "$2/hosts" >>/etc/hosts
+echo "lynx:x:%(user)d:%(user)d::/nonexistent:/usr/sbin/nologin" >>/etc/passwd
+echo "lynx:x:%(user)d:" >>/etc/group
+hostname "$1"
+mount -t tmpfs tmpfs /run
+mount -t tmpfs -o mode=0755 tmpfs /opt
+mkdir -p /run/sshd /opt/lynx
+mount --bind "$4" /opt/lynx
+mount --bind "$3" /srv
+ip link set lo up
+exec sleep infinity
+""" % {"user": USER}
+
+
+def outside(*command):
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def check_machine():
+    missing = [name for name in ("unshare", "nsenter", "ip", "hostname") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
+    if os.geteuid() != 0 or missing:
+        raise unittest.SkipTest(f"machines are made by root, with namespaces{'; not installed: ' + ', '.join(missing) if missing else ''}")
+
+
+class Namespaces:
+    """That one process holds."""
+
+    def __init__(self, *kinds, script, arguments=()):
+        self.held = subprocess.Popen(["unshare", *kinds, "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", *map(str, arguments)],
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
+        self.leader = None
+        deadline = time.monotonic() + PATIENCE
+        while self.leader is None or pathlib.Path(f"/proc/{self.leader}/comm").read_text().strip() != "sleep":
+            if self.held.poll() is not None or time.monotonic() > deadline:
+                raise unittest.SkipTest(f"no namespaces can be made here: {self.held.stdout.read().decode()}")
+            children = pathlib.Path(f"/proc/{self.held.pid}/task/{self.held.pid}/children").read_text().split()
+            self.leader = int(children[0]) if children else None
+            time.sleep(0.02)
+
+    def end(self):
+        self.held.kill()
+        self.held.wait()
+        self.held.stdout.close()
+
+
+class Machine:
+    def __init__(self, name, address, folder, shared, switch, hosts):
+        self.name, self.folder = name, folder / name
+        self.home = self.folder / "home"
+        self.home.mkdir(parents=True)
+        (self.folder / "hosts").write_text(hosts)
+        self.exports = []
+        self.namespaces = Namespaces("--net", "--mount", "--uts", "--mount-proc", script=SETUP, arguments=(name, self.folder, shared, BIN))
+        leader = self.namespaces.leader
+        port = f"p{address.rpartition('.')[2]}"
+        outside("nsenter", f"--target={switch.leader}", "--net", "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", leader)
+        outside("nsenter", f"--target={switch.leader}", "--net", "ip", "link", "set", port, "master", "switch", "up")
+        outside("nsenter", f"--target={leader}", "--net", "ip", "address", "add", f"{address}/24", "dev", "eth0")
+        outside("nsenter", f"--target={leader}", "--net", "ip", "link", "set", "eth0", "up")
+
+    def within(self, *command):
+        return ["nsenter", f"--target={self.namespaces.leader}", "--net", "--mount", "--uts", "--pid", f"--wd={self.home}", "env", "-i",
+                "PATH=/opt/lynx:/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={self.home}", "LC_ALL=C.UTF-8", "NO_COLOR=1", *map(str, command)]
+
+    def shell(self, text):
+        return self.within("bash", "-euc", "\n".join([*self.exports, text]))
+
+    def tried(self, text):
+        return subprocess.run(self.shell(text), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=PATIENCE)
+
+    def run(self, text):
+        """What it prints; AssertionError with it if it fails."""
+        done = self.tried(text)
+        if done.returncode != 0:
+            raise AssertionError(f"on {self.name}: {text}: exit {done.returncode}\n{done.stdout}\n{self.logs()}")
+        return done.stdout
+
+    def start(self, text):
+        """A command that stays; what it says goes to its log."""
+        with open(self.home / f"{text.split()[0].rpartition('/')[2]}.log", "ab") as log:
+            return subprocess.Popen(self.shell(f"exec {text}"), stdin=subprocess.PIPE, stdout=log, stderr=log, preexec_fn=end_with_parent)
+
+    def logs(self):
+        return "\n".join(f"=== {self.name}: {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in sorted(self.home.glob("*.log")))
+
+
+class Machines:
+    """On one switch: name -> address. The folder has what they write."""
+
+    def __init__(self, folder, addresses):
+        check_machine()
+        shared = folder / "shared"
+        shared.mkdir(parents=True)
+        folder.chmod(0o755)
+        hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
+        self.switch = Namespaces("--net", script="ip link add switch type bridge && ip link set switch up && exec sleep infinity")
+        self.all = {}
+        try:
+            for name, address in addresses.items():
+                self.all[name] = Machine(name, address, folder, shared, self.switch, hosts)
+        except BaseException:
+            self.end()
+            raise
+
+    def __getitem__(self, name):
+        return self.all[name]
+
+    def end(self):
+        for machine in self.all.values():
+            machine.namespaces.end()
+        self.switch.end()
