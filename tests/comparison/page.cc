@@ -15,7 +15,7 @@ How long a step takes with Lynx's heuristic (HEU), which recomputes inside the w
 policies that do not, over limits for the activation memory and over sequence lengths. This page and its figures are
 written by
 
-```sh norun="takes most of a minute; tests/comparison holds what it writes"
+```sh
 build/bin/lynx_compare_figure . docs
 ```
 

@@ -1,11 +1,13 @@
-"""Every command of the pages against real programs: run in order, a fresh folder for each page, or, where it cannot be run
-here, looked at: its program exists, and has the verb and the options. pages.py says how a page tells the two apart.
+"""Every command of the pages against real programs: run in order, a fresh folder for each page, or, where another test runs it or
+it cannot be run here, looked at: its program exists, and has the verb and the options. pages.py says how a page tells these apart.
 
 A page's folder has the source tree's examples, docs, scripts and the like, and the programs as build/bin and on the PATH. Its
 cluster is the local one of this test, two nodes of two CPU ranks, or one that the page starts itself with 'lynxctl local up'.
 examples/gpt-bytes.yaml is smaller there than what it is a copy of: it trains for minutes. $LYNX_DOCS_PAGE names a single page to
 run."""
 
+import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -20,16 +22,34 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
 from cluster import BIN, kill, processes
-from pages import RECORDS, ROOT, blocks_of, name_of, page_files, prose_of
+from pages import RECORDS, ROOT, blocks_of, lines_of, name_of, page_files, prose_of
 
 PATIENCE = 600  # seconds for a page
 COPIED = ("examples", "docs", "scripts", "tests/validation", "dashboards", "deploy")
 SMALLER = {"layers: 8": "layers: 4", "hidden: 256": "hidden: 32", "heads: 8": "heads: 4", "seq: 128": "seq: 32", "steps: 100": "steps: 12"}
+# What a reader fills in, and what would take too long: page -> text -> what is typed in its place.
+INSTEAD = {
+    "docs/promises.md": {"lynx_sim 1 100000": "lynx_sim 1 300"},
+    # It is built where this test is.
+    "docs/quickstart.md": {"git clone URL lynx && cd lynx": f"git clone -q {ROOT} lynx && test -x lynx/scripts/build.sh && pushd {ROOT}",
+                           "lynx-worker lynx-rank": "lynx-worker lynx-rank; popd"},
+}
+# Commands that stay: what they say when they have come up. Then they are stopped.
+STAY = {"../scripts/dashboards.py": "Prometheus has the cluster's metrics", "lynx-agent --network-domain row2/rack7": "attached to the server"}
+STAYS = """stays() {
+  said=$1; shift
+  "$@" >stays.log 2>&1 & stays=$!
+  until grep -q "$said" stays.log; do kill -0 $stays || { cat stays.log; return 1; }; sleep 0.1; done
+  kill $stays; wait $stays || true
+}"""
+STAND_INS = ROOT / "tests/docs/stand_ins"
+# With what lynx-agent is told besides: its server and its folder.
+AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand --data-dir by-hand"
 # Programs of other people, whose options are theirs.
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
            "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
-           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd"}
-KEYWORDS = {"for", "in", "do", "done", "then", "fi", "if", "while", "!"}
+           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep"}
+KEYWORDS = {"in", "do", "done", "then", "fi", "if", "while", "until", "!"}
 
 
 def pages():
@@ -48,18 +68,47 @@ def simple_commands(text):
     text = re.sub(r"<<'?(\w+)'?([^\n]*)\n.*?\n\1$", r"\2", text, flags=re.MULTILINE | re.DOTALL)
     words = shlex.shlex(text.replace("\\\n", " ").replace("\n", "\n; "), posix=True, punctuation_chars=";|&()<>")
     words.whitespace_split, words.commenters = True, "#"
-    command, commands, redirected = [], [], False
+    command, commands, passed, loop = [], [], False, False
     for word in [*words, ";"]:
         if re.fullmatch(r"[;|&()]+", word):
             commands.append(command)
-            command = []
+            command, loop = [], False
         elif re.fullmatch(r"[<>&]+", word):
-            redirected = True
-        elif redirected:
-            redirected = False
+            passed = True
+        elif passed:
+            passed = False
+        elif loop or word == "for" and not command:
+            loop = True  # its variable and what that goes through are no commands
         elif command or not (re.match(r"\w+=", word) or word in KEYWORDS):
             command.append(word)
     return [command for command in commands if command]
+
+
+def typed(page, text):
+    """A block as it is run."""
+    for shown, instead in INSTEAD.get(page, {}).items():
+        text = text.replace(shown, instead)
+    for line in lines_of(text):
+        if line in STAY:
+            command = f"{line} {AGENT}" if line.startswith("lynx-agent") else line
+            text = text.replace(line, f"stays {shlex.quote(STAY[line])} {command}")
+    return text
+
+
+def bring_tokens(folder):
+    """A vocabulary of bytes and one word, as GPT-2's files are written, and a text."""
+    spec = importlib.util.spec_from_file_location("stand_in", STAND_INS / "tokenizers.py")
+    stand_in = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stand_in)
+    merges = ["t h", "th e"]
+    tokens = [*stand_in.symbols_of_bytes().values(), *(merge.replace(" ", "") for merge in merges)]
+    (folder / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(tokens)}))
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
+    (folder / "corpus.txt").write_text("the cat\nthe hat\n")
+
+
+# What a reader has: page -> how it comes into its folder.
+BROUGHT = {"docs/data.md": bring_tokens}
 
 
 class Surface:
@@ -125,12 +174,12 @@ class LookedAtTest(unittest.TestCase):
         bad, looked_at = [], 0
         for blocks in pages().values():
             for block in blocks:
-                for command in simple_commands(block.text) if block.norun else []:
+                for command in simple_commands(block.text) if block.norun or block.by else []:
                     looked_at += 1
                     if objection := self.surface.objection(command):
                         bad.append(f"{block.where}: {objection}")
         self.assertEqual(bad, [], "\n" + "\n".join(bad))
-        print(f"{looked_at} commands are looked at and not run")
+        print(f"{looked_at} commands are looked at and not run here")
 
     def test_commands_between_words_exist(self):
         bad, found = [], 0
@@ -163,8 +212,27 @@ class LookedAtTest(unittest.TestCase):
     def test_what_is_not_run_says_why(self):
         blocks = [block for page, all_blocks in pages().items() for block in all_blocks if not page.startswith(RECORDS) and not block.hidden]
         not_run = [block for block in blocks if block.norun is not None]
-        print(f"{len(blocks) - len(not_run)} blocks are run, {len(not_run)} are not")
+        print(f"{len(blocks) - len(not_run)} blocks are run, {len(not_run)} are not: {', '.join(block.where for block in not_run)}")
         self.assertEqual([block.where for block in not_run if len(block.norun.split()) < 3], [], "norun says why, in some words")
+
+
+    def test_other_tests_run_theirs(self):
+        said = {block.by for blocks in pages().values() for block in blocks if block.by}
+        tests = {path: path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))}
+        taken = {test for text in tests.values() for test in re.findall(r'commands_of\("([\w.]+)"\)', text)}
+        self.assertEqual(said, taken)
+        made = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("CMakeLists.txt"))
+        for test in said:
+            group, _, name = test.partition(".")
+            self.assertTrue(f"NAME {test}\n" in made or f"NAME {test} " in made or
+                            re.search(rf"foreach\(name [^)]*\b{name}\b[^)]*\)\s+add_test\(NAME {group}\.\${{name}}", made), f"{test} is no test")
+
+    def test_what_is_typed_instead_is_of_the_page(self):
+        for page, texts in INSTEAD.items():
+            for text in texts:
+                self.assertTrue(any(text in block.text for block in pages()[page]), f"{page}: {text}")
+        lines = {line for blocks in pages().values() for block in blocks for line in lines_of(block.text)}
+        self.assertLessEqual(set(STAY), lines)
 
 
 class PicturesTest(unittest.TestCase):
@@ -198,6 +266,8 @@ class RunTest(unittest.TestCase):
     @staticmethod
     def environment(home):
         env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_") or name == "LYNX_BIN"}
+        if importlib.util.find_spec("tokenizers") is None:
+            env["PYTHONPATH"] = str(STAND_INS)
         # A context that is in use on this machine must not be found.
         return dict(env, LYNX_HOME=str(home), XDG_CONFIG_HOME=f"{home}/config", PATH=f"{BIN}:{env['PATH']}")
 
@@ -224,11 +294,12 @@ class RunTest(unittest.TestCase):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-page-"))
         self.addCleanup(shutil.rmtree, folder, True)
         self.fill(folder)
+        BROUGHT.get(page, lambda _: None)(folder)
         own_cluster = any("lynxctl local up" in block.text for block in blocks)
         home = folder / "home" if own_cluster else pathlib.Path(self.home)
-        script = ["set -eu", "trap 'echo \"in the block of $block: $BASH_COMMAND\" >&2' ERR"]
+        script = ["set -eu", STAYS, "trap 'echo \"in the block of $block: $BASH_COMMAND\" >&2' ERR"]
         for block in blocks:
-            script += [f"block={shlex.quote(block.where)}", block.text]
+            script += [f"block={shlex.quote(block.where)}", typed(page, block.text)]
         try:
             done = subprocess.Popen(["bash", "-c", "\n".join(script)], cwd=folder, env=self.environment(home), text=True, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
@@ -249,7 +320,7 @@ class RunTest(unittest.TestCase):
     def test_the_commands_of_each_page_work_in_order(self):
         ran = 0
         for page, blocks in pages().items():
-            run = [block for block in blocks if block.norun is None]
+            run = [block for block in blocks if block.norun is None and block.by is None]
             if run and os.environ.get("LYNX_DOCS_PAGE", "") in page:
                 with self.subTest(page):
                     self.run_page(page, run)

@@ -8,12 +8,16 @@ import unittest
 
 from cluster import BIN
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "chaos.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/docs"))
+
+from pages import commands_of, lines_of
 
 
 class ChaosTest(unittest.TestCase):
     def test_a_few_faults_do_no_harm(self):
-        result = subprocess.run([sys.executable, str(SCRIPT), "--faults", "6", "--seed", "3", "--steps", "400"],
+        command, = lines_of(commands_of("e2e.chaos")["docs/promises.md"][0])
+        result = subprocess.run([*command.replace("300", "6").split(), "--seed", "3", "--steps", "400"], cwd=ROOT,
                                 env=dict(os.environ, LYNX_BIN=str(BIN)), capture_output=True, text=True, timeout=800,
                                 stdin=subprocess.DEVNULL)
         print(result.stdout)

@@ -3,14 +3,20 @@ computes with CUDA on the host. Everything between is the product's own."""
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import cluster
 from cluster import PROGRAMS, ClusterTest, processes
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
+
+from pages import commands_of, lines_of
 
 BUILT = cluster.BIN
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,6 +80,25 @@ class GpuTest(ClusterTest):
         self.assertEqual(result.code, 0, result)
         listed = self.ctl("list").out
         self.assertIn("waits for 1 device, but the attached nodes have 0", listed)
+
+
+    def test_the_commands_of_the_page(self):
+        """The agents with a server and a folder of their own, the cluster in its folder."""
+        *agents, cluster_up = lines_of(commands_of("e2e.gpu")["docs/gpu.md"][0])
+        self.assertEqual(len(agents), 2)
+        server = next(self.home.rglob("server.address")).read_text().strip()
+        for n, line in enumerate(agents):
+            program, *words = line.split()
+            agent = subprocess.Popen([self.binaries / program, *words, "--node", f"by-hand{n}", "--server", server, "--data-dir",
+                                      self.directory / f"by-hand{n}"], env=self.env, stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.kill)
+            self.await_on_disk(lambda: re.search(rf"by-hand{n} .* cuda +2 ", self.ctl("nodes").out), f"{line} to be attached", 60)
+        self.assertEqual(self.ctl("local", "down").code, 0)
+        up = self.ctl(*cluster_up.split()[1:], timeout=120)
+        self.assertEqual(up.code, 0, up)
+        self.assertRegex(self.ctl("nodes").out, r"node0 +ready +cuda +2 ")
 
 
 class BadInputTest(unittest.TestCase):

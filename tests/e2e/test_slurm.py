@@ -5,10 +5,15 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import unittest
 
 from cluster import BIN, ClusterTest, processes
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
+
+from pages import commands_of, lines_of
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "slurm" / "lynx-nodes.sbatch"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue")
@@ -144,6 +149,19 @@ class SlurmTest(ClusterTest):
         # An allocation that is cancelled takes its ranks along. Nobody is left now: the job waits, with its checkpoints.
         self.slurm("scancel", second if lent == first else first)
         self.await_state(job, "QUEUED")
+
+    def test_the_commands_of_the_page(self):
+        lend, nodes, take_back = lines_of(commands_of("e2e.slurm")["docs/from-slurm.md"][0])
+        for words, own in (("--nodes=8", "--parsable --nodes=2"), ("head:7470", self.env["LYNX_SERVER"]),
+                           ("/opt/lynx/bin", f"{BIN},LYNX_NODE_DIR={self.directory},LYNX_AGENT_FLAGS=--devices=cpu:1")):
+            self.assertIn(words, lend)
+            lend = lend.replace(words, own)
+        self.env["PATH"] = f"{BIN}:{self.env['PATH']}"
+        sbatch, *words = lend.replace("deploy/slurm/lynx-nodes.sbatch", str(SCRIPT)).split()
+        job = self.slurm(sbatch, f"--output={self.home}/logs/slurm-%j.log", *words)
+        self.await_output(nodes.split(), f"slurm-{job}-")
+        self.slurm(*take_back.replace("JOB", job).split())
+        self.await_output(["scontrol", "show", "job", job], "JobState=COMPLETED")
 
     def test_says_what_is_missing(self):
         for environment, text in [("NONE", "LYNX_SERVER is not set"), ("NONE,LYNX_SERVER=a:1,LYNX_BIN=/nowhere", "no lynx-agent in '/nowhere'")]:

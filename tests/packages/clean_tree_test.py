@@ -13,7 +13,10 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
+
 from debian_tree import PATIENCE, Tree, Unavailable, check_machine, make_packages, run
+from pages import commands_of, lines_of
 
 SERVICES = ("lynx-server", "lynx-agent", "lynx-worker")
 PACKAGES = ("lynx-common", "lynx-rank", *SERVICES, "lynxctl")
@@ -28,7 +31,18 @@ train: {{steps: {steps}, globalBatch: 4, microBatch: 2, optimizer: {{lr: 1e-3}}}
 resources: {{ranks: 2}}
 """
 ENDLESS = 100_000_000
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+(MAKE, INSTALL, UPGRADE, REMOVE), (BACKUP,) = (commands_of("packages.clean_tree")[page] for page in ("docs/install.md", "docs/operating.md"))
 BUILD = None
+
+
+def packages_of_this_build(folder):
+    """By the page's command where this is the build that it makes them of."""
+    if BUILD != ROOT / "build":
+        return make_packages(BUILD, folder)
+    run("bash", "-c", MAKE, cwd=ROOT, timeout=900)
+    shutil.copytree(BUILD / "packages", folder)
+    return sorted(folder.glob("*.deb"))
 
 
 def with_version(package, version, folder):
@@ -54,14 +68,18 @@ class CleanTreeTest(unittest.TestCase):
         later.mkdir()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             made = pool.submit(self.tree.make)
-            self.packages = make_packages(BUILD, self.folder / "packages")
+            self.packages = packages_of_this_build(self.folder / "packages")
             self.later = [with_version(package, "99.0", later) for package in self.packages]
             made.result()
         self.assertEqual(sorted(package.name.partition("_")[0] for package in self.packages), sorted(PACKAGES))
         self.tree.fetch([*self.packages])
         self.tree.path("/srv/corpus.txt").write_text("".join(f"Line {i}: {i * 7 % 13} lazy dogs.\n" for i in range(2000)))
-        for package in self.later:
-            shutil.copy(package, self.tree.path("/packages"))
+        for files, place in ((self.packages, "/root/build/packages"), (self.later, "/root/later")):
+            self.tree.path(place).mkdir(parents=True)
+            for package in files:
+                shutil.copy(package, self.tree.path(place))
+        # Nobody is there to say yes.
+        self.tree.path("/etc/apt/apt.conf.d/90test").write_text('APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n')
         self.tree.boot()
 
     def said(self):
@@ -75,8 +93,9 @@ class CleanTreeTest(unittest.TestCase):
             time.sleep(0.2)
         return value
 
-    def install(self, files):
-        return self.tree.run("apt-get", "install", "--yes", "--no-install-recommends", *(f"/packages/{file.name}" for file in files))
+    def type(self, text, folder="/root"):
+        """What a page says."""
+        return self.tree.run("bash", "-euc", f"cd {folder}\n{text}")
 
     def pid_of(self, service):
         return self.tree.run("systemctl", "show", "--property=MainPID", "--value", service).strip()
@@ -118,6 +137,7 @@ class CleanTreeTest(unittest.TestCase):
         self.installed()
         self.units_are_sound()
         ranks = self.trains_while_daemons_restart()
+        self.trains_while_the_server_is_backed_up(ranks)
         self.trains_while_it_is_upgraded(ranks)
         self.is_removed_and_purged()
 
@@ -127,13 +147,13 @@ class CleanTreeTest(unittest.TestCase):
         (jobs / "earlier").mkdir(parents=True)
         self.tree.run("chown", "-R", "daemon:daemon", "/var/lib/lynx/server/jobs")
         alone = [package for package in self.packages if package.name.startswith(("lynx-common", "lynx-server", "lynxctl"))]
-        self.install(alone)
+        self.tree.run("apt-get", "install", *(f"/packages/{file.name}" for file in alone))
         self.wait(lambda: self.tree.succeeds("lynxctl", "nodes"), "the server to answer")
         self.assertEqual(self.tree.run("stat", "--format=%U", "/var/lib/lynx/server", *(f"/var/lib/lynx/server/{name}" for name in ("jobs", "jobs/earlier"))),
                          "lynx\ndaemon\ndaemon\n")
         self.tree.run("rmdir", "/var/lib/lynx/server/jobs/earlier")
         self.tree.run("sh", "-c", "chown lynx-node:lynx /var/lib/lynx/server/jobs && chmod 2750 /var/lib/lynx/server/jobs")
-        self.install(self.packages)
+        self.assertIn("gpt-bytes", self.type(INSTALL) + self.tree.run("lynxctl", "list"))
         for service in SERVICES:
             self.wait(lambda: self.tree.succeeds("systemctl", "is-active", service), f"{service} to be active")
             self.assertTrue(self.tree.succeeds("systemctl", "is-enabled", service))
@@ -141,6 +161,9 @@ class CleanTreeTest(unittest.TestCase):
         self.assertEqual(users, {"lynx-server": "lynx", "lynx-agent": "lynx-node", "lynx-worker": "lynx-node"})
         for attached in ('"agentAttached": true', '"workerAttached": true'):
             self.wait(lambda: attached in self.tree.run("lynxctl", "nodes", "-o", "json"), f"{attached}, with no configuration")
+        self.wait(lambda: self.steps("gpt-bytes") >= 1, "the example to train")
+        self.tree.run("lynxctl", "cancel", "gpt-bytes")
+        self.wait(lambda: self.job("gpt-bytes")["state"] == "JOB_STATE_CANCELLED", "the example to end")
 
     def units_are_sound(self):
         said = self.tree.run("systemd-analyze", "verify", "--man=no", *(f"/lib/systemd/system/{service}.service" for service in SERVICES))
@@ -167,10 +190,19 @@ class CleanTreeTest(unittest.TestCase):
             self.assert_trains_on(ranks, f"{service} was restarted")
         return ranks
 
+    def trains_while_the_server_is_backed_up(self, ranks):
+        self.tree.path("/backup").mkdir()
+        self.type(BACKUP)
+        self.wait(lambda: self.tree.succeeds("lynxctl", "get", "long"), "the server to answer")
+        self.assert_trains_on(ranks, "the backup")
+        kept = self.tree.run("tar", "-tzf", "/backup/lynx-server.tar.gz").split()
+        self.assertIn("server/lynx.db", kept)
+        self.assertEqual([path for path in kept if path.startswith("server/jobs")], [])
+
     def trains_while_it_is_upgraded(self, ranks):
         before = {service: self.pid_of(service) for service in SERVICES}
         options = self.tree.path("/etc/default/lynx-agent").read_text()
-        self.install(self.later)
+        self.type(UPGRADE, "/root/later")
         for package in PACKAGES:
             self.assertEqual(self.tree.run("dpkg-query", "--show", "--showformat=${Version} ${db:Status-Status}", package), "99.0 installed")
         for service in SERVICES:
@@ -198,9 +230,20 @@ class CleanTreeTest(unittest.TestCase):
         self.submit("last", ENDLESS)
         self.wait(lambda: self.steps("last") >= 1, "steps of a job whose worker is removed")
         self.assertEqual(len(self.ranks()), 2)
-        self.tree.run("apt-get", "remove", "--yes", "lynx-worker")
+        drain, remove, purge = lines_of(REMOVE)
+        self.type(drain)
+        self.wait(lambda: not self.ranks(), "the ranks to leave")
+        self.type(drain.replace(" drain ", " uncordon "))
+        self.wait(lambda: len(self.ranks()) == 2, "ranks that are left")
+        self.type(remove)
         self.assertEqual(self.ranks(), set(), "nobody looks after ranks without a worker daemon")
-        said = self.tree.run("apt-get", "purge", "--yes", *PACKAGES)
+        said = self.type(purge)
+        # All depend on what was purged. Of those that were only removed the configuration is left.
+        states = dict(line.split() for line in self.tree.run("dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n", "lynx*").splitlines())
+        left = [package for package, state in states.items() if state != "not-installed"]
+        self.assertEqual({states[package] for package in left}, {"config-files"}, states)
+        self.assertTrue(self.tree.path("/etc/default/lynx-agent").exists())
+        said += self.tree.run("apt-get", "purge", *left)
         self.assertIn("checkpoints are left in /var/lib/lynx/server/jobs", said)
         self.assertTrue(self.checkpoint.is_dir(), "checkpoints are people's work")
         left = {str(path.relative_to(self.tree.path("/var/lib/lynx"))) for path in self.tree.path("/var/lib/lynx").glob("*/*")}

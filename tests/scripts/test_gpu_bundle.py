@@ -4,10 +4,15 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/docs"))
+
+from pages import commands_of, lines_of
+
 MOST_BYTES = 60 << 20
 
 
@@ -26,8 +31,9 @@ class GpuBundleTest(unittest.TestCase):
         return text
 
     def test_is_small_and_builds_without_this_machines_libraries(self):
+        pack, = lines_of(commands_of("scripts.gpu_bundle")["docs/gpu.md"][0])
         bundle = self.folder / "bundle.tar.gz"
-        self.assertIn("MiB, of commit ", self.succeed(ROOT / "scripts/gpu_bundle.sh", bundle))
+        self.assertIn("MiB, of commit ", self.succeed(*(ROOT / pack).as_posix().split(), cwd=self.folder))
         self.assertLess(bundle.stat().st_size, MOST_BYTES)
         self.succeed("tar", "-C", self.folder, "-xzf", bundle)
         tree = self.folder / "lynx-gpu-check"
