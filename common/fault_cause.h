@@ -20,12 +20,13 @@ enum class FaultCause : uint8_t {
   kProgram,  // the job or its program: it would fail anywhere
   kCheck,    // the check before a generation found that the device computes or keeps what it should not
   kLink,     // that check found a link to another rank to be bad, or that rank does not answer
+  kPath,     // of the job: it names one that the node does not let jobs use
 };
-inline constexpr int kFaultCauseCount = 8;
+inline constexpr int kFaultCauseCount = 9;
 
 namespace internal {
 inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory",  "data",  "disk",
-                                                                               "device",  "program", "check", "link"};
+                                                                               "device",  "program", "check", "link", "path"};
 }  // namespace internal
 
 inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }

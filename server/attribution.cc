@@ -41,6 +41,8 @@ Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
       return {Attribution::kNode, "the check before the start found it bad"};
     case FaultCause::kProgram:
       return {Attribution::kCode, "what it was to run cannot be run", alike_before};
+    case FaultCause::kPath:
+      return {Attribution::kJob, "it names a path that the node does not let jobs use"};
     case FaultCause::kUnknown:
       break;
   }
@@ -50,7 +52,7 @@ Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
 }  // namespace
 
 const char* AttributionName(Attribution attribution) {
-  constexpr std::array<const char*, 5> kNames = {"unknown", "memory", "data", "node", "code"};
+  constexpr std::array<const char*, 6> kNames = {"unknown", "memory", "data", "node", "code", "the job"};
   return kNames.at(static_cast<size_t>(attribution));
 }
 

@@ -13,8 +13,8 @@
 
 namespace lynx {
 
-enum class Attribution : uint8_t { kUnknown, kMemory, kData, kNode, kCode };
-const char* AttributionName(Attribution attribution);  // "unknown", "memory", "data", "node", "code"
+enum class Attribution : uint8_t { kUnknown, kMemory, kData, kNode, kCode, kJob };
+const char* AttributionName(Attribution attribution);  // "unknown", "memory", "data", "node", "code", "the job"
 
 // One rank's failure: of the rank that explains those of its peers.
 struct RankFailureFacts {

@@ -40,7 +40,8 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
                                         attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
                                         ": ", attributed.why));
   }
-  Remember(std::move(facts));
+  // What a job names says nothing of the node that refuses it, neither now nor later.
+  if (attributed.to != Attribution::kJob) Remember(std::move(facts));
   return attributed;
 }
 

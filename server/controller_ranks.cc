@@ -424,9 +424,12 @@ void Controller::EndFailed(Job& job) {
 bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason) {
   const JobRecord& record = job.record;
   const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
-  // A rank that refuses its data or its program before it ever trained would refuse it again.
-  const bool hopeless = rule == nullptr && culprit != nullptr && culprit->fault_reported && !culprit->started &&
-                        culprit->cause != FaultCause::kMemory && !IsOfCheck(culprit->cause) && record.generation == Generation(1) && record.best_steps == 0;
+  // A rank that refuses its data or its program before it ever trained would refuse it again, and a node a path.
+  const auto would_again = [&] {
+    if (culprit->cause == FaultCause::kPath) return true;
+    return culprit->fault_reported && culprit->cause != FaultCause::kMemory && !IsOfCheck(culprit->cause) && record.generation == Generation(1);
+  };
+  const bool hopeless = rule == nullptr && culprit != nullptr && !culprit->started && record.best_steps == 0 && would_again();
   const bool refused = rule != nullptr && rule->action == FailureAction::kFail;
   const bool again = rule == nullptr && attributed.again;
   if (hopeless || refused || again) {

@@ -212,9 +212,16 @@ class JobRightsTest(SecureClusterTest):
         for path, why in (("/etc/hostname", "data.path /etc/hostname is not allowed on this node"),
                           (self.directory / "data/link", "it leads to /etc/hostname"),
                           (self.directory / "data/../server.log", "it leads to")):
-            bad = self.ctl("submit", "-f", self.job_file(name="bad", data=path, ranks=2, pp=1, max_restarts=0), "--wait", timeout=180)
+            bad = self.ctl("submit", "-f", self.job_file(name="bad", data=path, ranks=2, pp=1), "--wait", timeout=180)
             self.assertEqual(bad.code, 1, bad)
             self.assertIn(why, bad.out + bad.err)
+            page = json.loads(self.ok("get", bad.out.split()[1], "-o", "json", "--events"))
+            self.assertEqual(int(page.get("restarts", 0)), 0)
+            self.assertIn("on node n0: data.path", page["reason"])
+            self.assertIn("(lynx-worker --data-root, --checkpoint-root)", page["reason"])
+            faults = [event["reason"] for event in page["events"] if event["kind"] == "fault"]
+            self.assertEqual(len(faults), 1)
+            self.assertIn("is attributed to the job", faults[0])
 
     @unittest.skipIf(os.geteuid() != 0, "not root")
     def test_a_node_does_not_run_peoples_jobs_as_root_unless_told_so(self):

@@ -26,7 +26,8 @@ Attribution Of(const RankFailureFacts& failure, const std::deque<RankFailureFact
 TEST(Attribution, ACauseThatIsKnownDecides) {
   const std::pair<FaultCause, Attribution> cases[] = {
       {FaultCause::kMemory, Attribution::kMemory}, {FaultCause::kData, Attribution::kData},   {FaultCause::kDisk, Attribution::kNode},
-      {FaultCause::kDevice, Attribution::kNode},   {FaultCause::kProgram, Attribution::kCode}, {FaultCause::kUnknown, Attribution::kUnknown}};
+      {FaultCause::kDevice, Attribution::kNode},   {FaultCause::kProgram, Attribution::kCode}, {FaultCause::kPath, Attribution::kJob},
+      {FaultCause::kUnknown, Attribution::kUnknown}};
   for (const auto& [cause, expected] : cases) {
     RankFailureFacts failure = Kill("n0");
     failure.cause = cause;

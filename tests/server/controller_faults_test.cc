@@ -73,6 +73,64 @@ TEST(ControllerFaults, ARuleOfTheJobComesBeforeAttribution) {
   }
 }
 
+constexpr char kRefused[] = "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
+
+// As n1's daemon does, whose roots may be others than n0's.
+void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
+  cluster.RankOf(job, rank)->seen.cause = FaultCause::kPath;
+  cluster.Exit(job, rank, 1, kRefused);
+}
+
+TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceAndIsNotTheNodesFault) {
+  Cluster cluster;
+  for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
+  for (int i = 0; i < 2; ++i) {
+    const JobId job = cluster.Submit(MakeSpec("wrong", 4, 4));
+    cluster.MeasureAll();
+    cluster.AnswerPlans(kFour);
+    ASSERT_EQ(cluster.NodeOfRank(job, 2), "n1");
+    RefusePath(cluster, job, 2);
+    EXPECT_EQ(cluster.State(job), JobState::kFailed);
+    EXPECT_EQ(cluster.Record(job).restarts, 0);
+    EXPECT_EQ(cluster.Record(job).reason, std::string("rank 2 on node n1: ") + kRefused);
+    EXPECT_THAT(cluster.Kinds(job), EndsWith("rank-lost fault failed"));
+    EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
+              "the failure of rank 2 is attributed to the job: it names a path that the node does not let jobs use");
+  }
+  // The next job that fails there is alone with that.
+  JobSpec spec = MakeSpec("gpt", 4, 4);
+  const JobId job = cluster.Run(spec, kFour);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 2, 137);
+  EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost restarting"));
+}
+
+TEST(ControllerFaults, APathThatIsRefusedBeforeAnyStepFailsAJobOfALaterGenerationToo) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.Exit(job, 0, 137);
+  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+  RefusePath(cluster, job, 2);
+  EXPECT_EQ(cluster.State(job), JobState::kFailed);
+  EXPECT_EQ(cluster.Record(job).restarts, 1);
+}
+
+// Its roots were changed under it, or it moved to a node that has others.
+TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 0, 137);
+  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+  RefusePath(cluster, job, 2);
+  cluster.Advance(3);
+  EXPECT_EQ(cluster.State(job), JobState::kStarting);
+  EXPECT_EQ(cluster.Record(job).generation, Generation(3));
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("is not allowed on this node"));
+}
+
 // Each node that a job does not use says so, until the job ends.
 TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   Cluster cluster;

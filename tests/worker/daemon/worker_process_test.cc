@@ -254,6 +254,23 @@ TEST_F(WorkerTest, AnAssignmentThatMakesNoSenseIsRefusedWithTheField) {
   EXPECT_NE(status.reason().find("plan_digest"), std::string::npos) << status.reason();
 }
 
+TEST_F(WorkerTest, APathThatIsNotAllowedIsRefusedAsTheJobsFault) {
+  const std::string root = folder_ + "/data";
+  std::filesystem::create_directory(root);
+  StartDaemon({"--data-root", root});
+  v1::RankAssignment assignment = MakeAssignment("j1", 1, 0);
+  assignment.mutable_spec()->mutable_data()->set_path("/etc/hostname");
+  WantOnly({assignment});
+  cluster_.WaitUntil("LISTENING", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_LISTENING); });
+  SetPeers(assignment, StatusOf(cluster_.told(), 1, 0)->port());
+  WantOnly({assignment});
+  cluster_.WaitUntil("EXITED", [](const Told& told) { return InPhase(told, 1, 0, v1::RANK_PHASE_EXITED); });
+  const v1::RankStatus status = *StatusOf(cluster_.told(), 1, 0);
+  EXPECT_EQ(status.cause(), v1::FAULT_CAUSE_PATH);
+  EXPECT_NE(status.reason().find("data.path /etc/hostname is not allowed on this node: jobs may use " + root), std::string::npos) << status.reason();
+  EXPECT_TRUE(StartedPids(0).empty());
+}
+
 TEST_F(WorkerTest, AMissingRankBinaryIsSaidAtTheStart) {
   StartDaemon({"--rank-binary", "/no/such/lynx-rank"});
   EXPECT_EQ(WaitForDaemon().code, 1);
