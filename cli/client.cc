@@ -18,6 +18,7 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kProbeLimit{2'000'000'000};
+constexpr Nanos kTick{1'000'000'000};
 constexpr Nanos kShortestRetry{50'000'000};
 constexpr Nanos kLongestRetry{60'000'000'000};
 
@@ -53,6 +54,14 @@ bool Await(grpc::CompletionQueue& queue, grpc::ClientContext& context, Deadline 
   context.TryCancel();
   queue.Next(&tag, &ok);
   return false;
+}
+
+// The same without a deadline; calls `silent` once a second meanwhile.
+bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent) {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue.AsyncNext(&tag, &ok, DeadlineIn(kTick)) == grpc::CompletionQueue::TIMEOUT) silent();
+  return ok;
 }
 
 // gRPC does not tell why a connection was not made: this looks again.
@@ -207,7 +216,8 @@ absl::StatusOr<v1::ListNodesResponse> Client::Nodes() {
 }
 
 grpc::Status Client::WatchOnce(const std::string& job_id,
-                               const std::function<bool(const v1::WatchJobResponse&)>& each) {
+                               const std::function<bool(const v1::WatchJobResponse&)>& each,
+                               const std::function<void()>& silent) {
   if (!server_.status.ok()) {
     return grpc::Status(static_cast<grpc::StatusCode>(server_.status.code()), std::string(server_.status.message()));
   }
@@ -224,7 +234,7 @@ grpc::Status Client::WatchOnce(const std::string& job_id,
   v1::WatchJobResponse response;
   while (going) {
     stream->Read(&response, nullptr);
-    if (!Await(queue, context, heard ? Deadline::max() : first)) break;
+    if (!(heard ? AwaitLong(queue, silent) : Await(queue, context, first))) break;
     heard = true;
     stopped = !each(response);
     if (stopped) context.TryCancel();
@@ -243,19 +253,20 @@ grpc::Status Client::WatchOnce(const std::string& job_id,
 
 absl::Status Client::Watch(const std::string& job_id, Nanos patience,
                            const std::function<bool(const v1::WatchJobResponse&)>& each,
-                           const std::function<void()>& lost) {
+                           const std::function<void()>& lost, const std::function<void()>& silent) {
   const RealClock clock;
   const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // while the server is away
   bool heard = false;
   bool stopped = false;
   while (true) {
-    const grpc::Status status = WatchOnce(job_id, [&](const v1::WatchJobResponse& response) {
+    const auto hear = [&](const v1::WatchJobResponse& response) {
       heard = true;
       lost_at.reset();
       stopped = !each(response);
       return !stopped;
-    });
+    };
+    const grpc::Status status = WatchOnce(job_id, hear, silent);
     if (status.ok() || stopped) return absl::OkStatus();
     if (const std::optional<Nanos> later = RetryDelay(status); later.has_value() && clock.Monotonic() - began < timeout_) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));

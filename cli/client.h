@@ -66,13 +66,15 @@ class Client {
   const ServerAddress& server() const { return server_; }
   // Calls `each` for every message until the job has ended or `each` returns false. A server that does not begin to answer
   // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away
-  // for `patience` without a message between, and meanwhile `lost` is called once a second.
+  // for `patience` without a message between, and meanwhile `lost` is called once a second. So is `silent`, while there is a
+  // server that has nothing to say.
   absl::Status Watch(const std::string& job_id, Nanos patience, const std::function<bool(const v1::WatchJobResponse&)>& each,
-                     const std::function<void()>& lost);
+                     const std::function<void()>& lost, const std::function<void()>& silent = [] {});
 
  private:
   // One call of WatchJob, to its end; Cancelled when `each` returned false.
-  grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each);
+  grpc::Status WatchOnce(const std::string& job_id, const std::function<bool(const v1::WatchJobResponse&)>& each,
+                         const std::function<void()>& silent);
   absl::Status Error(const grpc::Status& status) const;
   void Prepare(grpc::ClientContext& context) const;
   // One call with a deadline. Where the server says that it will take it later, it is made again, until the time is over.

@@ -19,6 +19,7 @@
 #include "cli/render.h"
 #include "cli/scalar_text.h"
 #include "cli/submission.h"
+#include "cli/waiting_reason.h"
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
@@ -87,12 +88,20 @@ class ProgressPrinter {
       if (event.sequence() <= last_event_) continue;
       last_event_ = event.sequence();
       if (event.kind() == "checkpoint") continue;  // in the page at the end; too many to show
-      ClearLine();
-      std::printf("%s  %s\n", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style_).c_str(),
-                  event.reason().c_str());
+      PrintState(event.state(), event.reason());
+      why_.Said(event.reason());
     }
     const v1::Job& job = update.job();
     if (job.state() == v1::JOB_STATE_RUNNING && job.progress().steps_done() > 0) Draw(job);
+    std::fflush(stdout);
+    Wait(job);
+  }
+
+  // Nothing has come for a second.
+  void Wait(const v1::Job& job) {
+    const std::string why = why_.Due(job, clock_.Monotonic());
+    if (why.empty()) return;
+    PrintState(job.state(), why);
     std::fflush(stdout);
   }
 
@@ -109,6 +118,11 @@ class ProgressPrinter {
   }
 
  private:
+  void PrintState(v1::JobState state, const std::string& reason) {
+    ClearLine();
+    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(), reason.c_str());
+  }
+
   void ClearLine() {
     if (drawn_) std::printf("\r\033[K");
     drawn_ = false;
@@ -139,6 +153,7 @@ class ProgressPrinter {
   bool drawn_ = false;
   bool lost_ = false;
   int64_t last_event_ = 0;
+  WaitingReason why_;
   Nanos last_plain_;
 };
 
@@ -165,6 +180,9 @@ int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& 
       },
       [&] {
         if (IsTable(global)) printer.Lost();
+      },
+      [&] {
+        if (IsTable(global)) printer.Wait(last);
       });
   if (!watched.ok()) return Fail(watched);
   if (IsTable(global)) {

@@ -172,6 +172,25 @@ TEST(ClientTest, PatienceCountsFromTheLossAndNotFromTheLastMessage) {
   EXPECT_EQ(watched.lost, 1);
 }
 
+TEST(ClientTest, ASilentServerIsToldFromOneThatIsAway) {
+  FakeJobs jobs;
+  std::atomic<int> silent = 0;
+  jobs.on_watch = [&](int, FakeJobs::Writer& writer) {
+    writer.Write(Message(v1::JOB_STATE_QUEUED));
+    for (int i = 0; i < 3000 && silent < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    writer.Write(Message(v1::JOB_STATE_SUCCEEDED));
+    return grpc::Status::OK;
+  };
+  int lost = 0, seen = 0;
+  const absl::Status status = Client({jobs.address(), "the test"}, kSecond * 20)
+                                  .Watch(
+                                      "job", kSecond, [&](const auto&) { return ++seen < 100; }, [&] { ++lost; }, [&] { ++silent; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(silent, 2);
+  EXPECT_EQ(seen, 2);
+  EXPECT_EQ(lost, 0);
+}
+
 TEST(ClientTest, AServerThatStaysAwayIsGivenUp) {
   FakeJobs jobs;
   jobs.on_watch = [&](int call, FakeJobs::Writer& writer) {

@@ -1,5 +1,8 @@
 """Who runs when, with real daemons and ranks: jobs make room, are held, come after others; nodes are drained."""
 
+import subprocess
+import threading
+
 from cluster import ClusterTest
 
 
@@ -36,6 +39,26 @@ class ScheduleTest(ClusterTest):
         page = self.get(low)
         self.assertEqual(page["preemptions"], 1)
         self.assertIn("gave way 1 time", self.ctl("get", low).out)
+
+    def test_who_waits_for_a_job_is_told_why_it_waits(self):
+        """It fits in no node, so it never begins; an event says only that it waits for its turn."""
+        job = self.job_file(name="never", ranks=2, tp=2, pp=1)
+        with subprocess.Popen([str(self.binaries / "lynxctl"), "submit", "-f", str(job), "--wait"], env=self.env, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waits:
+            watchdog = threading.Timer(120, waits.kill)
+            watchdog.start()
+            try:
+                lines = [waits.stdout.readline() for _ in range(3)]
+                job = lines[0].split()[1]
+                reason = self.get(job)["reason"]
+                self.assertIn("waits for 2 devices with its tensor-parallel groups inside nodes; of 2 devices 2 are free", reason)
+                self.assertEqual(lines[1:], ["QUEUED     waits for its turn\n", f"QUEUED     {reason}\n"])
+                self.assertEqual(self.ctl("cancel", job).code, 0)
+                rest = waits.stdout.read()
+            finally:
+                watchdog.cancel()
+            self.assertEqual(waits.wait(), 1, rest)
+        self.assertNotIn("QUEUED", rest.partition("CANCELLED")[0], "no line is repeated")
 
     def test_held_and_released(self):
         job = self.start("job")
