@@ -84,10 +84,11 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
 }
 
-// See AdminOptions: by the first name that it was told, else by this machine's.
+// See AdminOptions: by the first name that it was told, else by what it listens on, else by this machine's name.
 std::string ReachedAt(const ServerOptions& options, const ListenAddress& address) {
   if (address.loopback || address.port == 0) return "";
-  const std::string name = options.tls_names.empty() ? NamesOf(address.host).back() : options.tls_names.front();
+  const bool everywhere = address.host == "0.0.0.0" || address.host == "::";
+  const std::string name = !options.tls_names.empty() ? options.tls_names.front() : everywhere ? NamesOf(address.host).back() : address.host;
   return absl::StrContains(name, ':') ? absl::StrCat("[", name, "]:", address.port) : absl::StrCat(name, ":", address.port);
 }
 

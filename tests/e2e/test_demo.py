@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.request
@@ -110,7 +111,7 @@ class DashboardsTest(DemoFolder):
 
     @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
     def test_they_stay_until_the_interrupt(self):
-        self.stay_until_the_interrupt(self.command)
+        self.stay_until_the_interrupt(self.command, "stay until Ctrl-C")
 
     @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
     def test_so_do_those_of_a_cluster_that_is_up(self):
@@ -120,26 +121,35 @@ class DashboardsTest(DemoFolder):
 
         local("up", "--nodes", "2", "--devices", "1")
         self.addCleanup(local, "down")
-        self.stay_until_the_interrupt([ROOT / DASHBOARDS], left=True)
+        self.stay_until_the_interrupt([ROOT / DASHBOARDS], "Grafana", left=True)
 
-    def stay_until_the_interrupt(self, command, left=False):
-        """`left`: the cluster is not theirs, and stays."""
+    def stay_until_the_interrupt(self, command, ready, left=False):
+        """`ready`: in the line that says so. `left`: the cluster is not theirs, and stays."""
         demo = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(demo.stdout.close)
         self.addCleanup(self.kill_session, demo.pid)
+        watchdog = threading.Timer(300, self.kill_session, (demo.pid,))
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
         said = ""
         for line in demo.stdout:
             said += line
-            if "stay until Ctrl-C" in line:
+            if ready in line:
                 break
         url = re.search(r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph", said).group(1)
-        with urllib.request.urlopen(f"{url}/api/v1/targets", timeout=30) as response:
-            self.assertEqual(len(json.loads(response.read())["data"]["activeTargets"]), 5, said)
+        deadline = time.monotonic() + 60
+        while (found := self.targets(url)) < 5 and time.monotonic() < deadline:  # it reads the list some seconds after it is ready
+            time.sleep(0.2)
+        self.assertEqual(found, 5, said)
         self.assertRegex(said, "Grafana (shows the dashboards|is not installed)")
         self.assertIsNone(demo.poll())
         os.killpg(demo.pid, signal.SIGINT)
         self.assertIn(demo.wait(timeout=60), (0, 130))
         self.assertEqual((session_processes(demo.pid), len(processes(self.home)) > 0), ({}, left))
+
+    def targets(self, url):
+        with urllib.request.urlopen(f"{url}/api/v1/targets", timeout=30) as response:
+            return len(json.loads(response.read())["data"]["activeTargets"])
 
     def test_without_prometheus_it_says_what_to_install(self):
         programs = pathlib.Path(self.home) / "programs"

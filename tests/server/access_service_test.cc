@@ -1,4 +1,6 @@
 // Nodes that join, people with roles, and what is recorded of them: over TLS, with a server in this process.
+#include <unistd.h>
+
 #include <fstream>
 #include <sstream>
 
@@ -269,6 +271,36 @@ TEST_F(PeopleTest, TheFirstAdminsTokenIsMadeOnceAndAgainWhenAsked) {
   v1::WhoAmIResponse who;
   EXPECT_TRUE(Admin(admin_token_, &v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest(), &who).ok());
   EXPECT_TRUE(Admin(first, &v1::Admin::Stub::WhoAmI, v1::WhoAmIRequest(), &who).ok());
+}
+
+TEST_F(PeopleTest, ATokenComesWithTheAddressThatOtherMachinesReach) {
+  StartServer();
+  const std::string here = server_->address();
+  const std::string port = here.substr(here.rfind(':'));
+  int users = 0;
+  const auto told = [&](const std::string& listen, const std::vector<std::string>& names) {
+    options_.listen = listen + port;
+    options_.tls_names = names;
+    StartServer();
+    people_ = grpc::CreateChannel(here, AuthorityChannelCredentials(authority_));
+    v1::AddUserRequest request;
+    request.set_name("user" + std::to_string(++users));
+    request.set_role(v1::ROLE_VIEWER);
+    v1::AddUserResponse added;
+    EXPECT_TRUE(Admin(admin_token_, &v1::Admin::Stub::AddUser, request, &added).ok());
+    v1::AddTokenRequest second;
+    second.set_user(request.name());
+    v1::AddTokenResponse token;
+    EXPECT_TRUE(Admin(admin_token_, &v1::Admin::Stub::AddToken, second, &token).ok());
+    EXPECT_EQ(added.server(), token.server());
+    return added.server();
+  };
+  char host[256] = "";
+  ASSERT_EQ(::gethostname(host, sizeof(host) - 1), 0);
+  EXPECT_EQ(told("127.0.0.1", {"lynx.example.org"}), "") << "no other machine does";
+  EXPECT_EQ(told("0.0.0.0", {}), host + port);
+  EXPECT_EQ(told("0.0.0.0", {"lynx.example.org", "other"}), "lynx.example.org" + port);
+  EXPECT_EQ(told("0.0.0.0", {"2001:db8::1"}), "[2001:db8::1]" + port);
 }
 
 TEST_F(PeopleTest, PlainTextIsRefused) {
