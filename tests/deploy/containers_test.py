@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/packages")]
 
 from container_engine import Engine, check_machine
-from debian_tree import Unavailable, end_with_parent, make_packages
+from debian_tree import build_folder, end_with_parent, make_packages, run_tests
 from pages import commands_of, lines_of
 
 COMPOSE = yaml.safe_load((ROOT / "deploy/docker/compose.yaml").read_text())["services"]
@@ -37,11 +37,12 @@ checkpoint: {{everySteps: 50}}
 """
 ENDLESS = 100_000_000
 PATIENCE = 120  # seconds for anything that must come
-BUILD = None
+BUILD = build_folder()
 
 
 class ContainersTest(unittest.TestCase):
     def setUp(self):
+        check_machine()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-containers-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.engine = Engine(self.folder)
@@ -163,15 +164,4 @@ class ContainersTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: containers_test.py BUILD_FOLDER")
-    BUILD = pathlib.Path(sys.argv.pop()).absolute()
-    try:
-        check_machine()
-    except Unavailable as reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    result = unittest.main(exit=False, verbosity=2).result
-    for _, reason in result.skipped:
-        print(f"skipped: {reason}")
-    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)
+    run_tests()

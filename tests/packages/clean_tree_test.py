@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
 
-from debian_tree import PATIENCE, Tree, Unavailable, check_machine, make_packages, run
+from debian_tree import PATIENCE, Tree, build_folder, check_machine, make_packages, run, run_tests
 from pages import commands_of, lines_of
 
 SERVICES = ("lynx-server", "lynx-agent", "lynx-worker")
@@ -33,7 +33,7 @@ resources: {{ranks: 2}}
 ENDLESS = 100_000_000
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 (MAKE, INSTALL, UPGRADE, REMOVE), (BACKUP,) = (commands_of("packages.clean_tree")[page] for page in ("docs/install.md", "docs/operating.md"))
-BUILD = None
+BUILD = build_folder()
 
 
 def packages_of_this_build(folder):
@@ -60,6 +60,7 @@ def with_version(package, version, folder):
 
 class CleanTreeTest(unittest.TestCase):
     def setUp(self):
+        check_machine()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-packages-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.tree = Tree(self.folder)
@@ -256,15 +257,4 @@ class CleanTreeTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: clean_tree_test.py BUILD_FOLDER")
-    BUILD = pathlib.Path(sys.argv.pop()).absolute()
-    try:
-        check_machine()
-    except Unavailable as reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
-    result = unittest.main(exit=False, verbosity=2).result
-    for _, reason in result.skipped:
-        print(f"skipped: {reason}")
-    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)
+    run_tests()

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -25,6 +26,21 @@ def end_with_parent():
 
 class Unavailable(unittest.SkipTest):
     pass
+
+
+def build_folder():
+    """The calling program's only argument."""
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: {sys.argv[0]} BUILD_FOLDER")
+    return pathlib.Path(sys.argv[1]).absolute()
+
+
+def run_tests():
+    """The calling program's; it ends with 77, which CTest takes for a skip, where something is Unavailable."""
+    result = unittest.main(argv=sys.argv[:1], exit=False, verbosity=2).result
+    for _, reason in result.skipped:
+        print(f"skipped: {reason}")
+    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)
 
 
 def check_machine():
