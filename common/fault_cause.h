@@ -20,7 +20,7 @@ enum class FaultCause : uint8_t {
   kProgram,  // the job or its program: it would fail anywhere
   kCheck,    // the check before a generation found that the device computes or keeps what it should not
   kLink,     // that check found a link to another rank to be bad, or that rank does not answer
-  kPath,     // of the job: it names one that the node does not let jobs use
+  kPath,     // the node does not let jobs use one that the job needs
 };
 inline constexpr int kFaultCauseCount = 9;
 

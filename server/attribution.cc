@@ -42,7 +42,7 @@ Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
     case FaultCause::kProgram:
       return {Attribution::kCode, "what it was to run cannot be run", alike_before};
     case FaultCause::kPath:
-      return {Attribution::kJob, "it names a path that the node does not let jobs use"};
+      return {Attribution::kJob, "it needs a path that the node does not let jobs use"};
     case FaultCause::kUnknown:
       break;
   }

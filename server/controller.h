@@ -430,6 +430,8 @@ class Controller {
   // controller_faults.cc: whose fault a failure was
   RankFailureFacts FactsOf(const Job& job, int32_t rank) const;
   Attributed Blame(Job& job, int32_t rank);
+  bool WouldRefuseAgain(const Job& job, const LiveRank& culprit) const;
+  bool MayAllow(const Job& job, int32_t rank) const;
   void Remember(RankFailureFacts facts);
   const FailureRule* RuleFor(const Job& job, int32_t rank) const;
   bool ExcludeNode(Job& job, const NodeId& node, const std::string& why);

@@ -40,9 +40,25 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
                                         attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
                                         ": ", attributed.why));
   }
-  // What a job names says nothing of the node that refuses it, neither now nor later.
+  // It says nothing of the node for other jobs.
   if (attributed.to != Attribution::kJob) Remember(std::move(facts));
   return attributed;
+}
+
+// A rank's data or program before it ever trained, or a node's refusal of a path.
+bool Controller::WouldRefuseAgain(const Job& job, const LiveRank& culprit) const {
+  if (culprit.started || job.record.best_steps > 0) return false;
+  if (culprit.cause == FaultCause::kPath) return true;
+  return culprit.fault_reported && culprit.cause != FaultCause::kMemory && !IsOfCheck(culprit.cause) && job.record.generation == Generation(1);
+}
+
+// Whether nodes without the one that refuses a path to this rank could serve the job. The path may be wrong or that node's roots may: the
+// second node to refuse one tells which.
+bool Controller::MayAllow(const Job& job, int32_t rank) const {
+  if (job.record.best_steps == 0 && !job.record.excluded.empty()) return false;
+  std::vector<NodeId> without = job.record.excluded;
+  without.push_back(job.record.ranks[static_cast<size_t>(rank)].where.node);
+  return Fits(job, WithoutNodes(AttachedDevices(KindOf(job), {}), without)).has_value();
 }
 
 void Controller::Remember(RankFailureFacts facts) {

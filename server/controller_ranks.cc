@@ -424,12 +424,8 @@ void Controller::EndFailed(Job& job) {
 bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const Attributed& attributed, const std::string& reason) {
   const JobRecord& record = job.record;
   const FailureRule* rule = culprit == nullptr ? nullptr : RuleFor(job, rank);
-  // A rank that refuses its data or its program before it ever trained would refuse it again, and a node a path.
-  const auto would_again = [&] {
-    if (culprit->cause == FaultCause::kPath) return true;
-    return culprit->fault_reported && culprit->cause != FaultCause::kMemory && !IsOfCheck(culprit->cause) && record.generation == Generation(1);
-  };
-  const bool hopeless = rule == nullptr && culprit != nullptr && !culprit->started && record.best_steps == 0 && would_again();
+  const bool elsewhere = rule == nullptr && culprit != nullptr && culprit->cause == FaultCause::kPath && MayAllow(job, rank);
+  const bool hopeless = rule == nullptr && culprit != nullptr && !elsewhere && WouldRefuseAgain(job, *culprit);
   const bool refused = rule != nullptr && rule->action == FailureAction::kFail;
   const bool again = rule == nullptr && attributed.again;
   if (hopeless || refused || again) {
@@ -439,7 +435,9 @@ bool Controller::MayGoOn(Job& job, int32_t rank, const LiveRank* culprit, const 
     EndJob(job, JobState::kFailed, "failed", absl::StrCat(reason, why));
     return false;
   }
-  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node, ", as onFailure says");
+  const auto exclude = [&](const std::string& why) { ExcludeNode(job, record.ranks[static_cast<size_t>(rank)].where.node, why); };
+  if (rule != nullptr && rule->action == FailureAction::kExcludeNode) exclude(", as onFailure says");
+  if (elsewhere) exclude(": another may let it use that path");
   return true;
 }
 

@@ -81,7 +81,7 @@ void RefusePath(Cluster& cluster, const JobId& job, int32_t rank) {
   cluster.Exit(job, rank, 1, kRefused);
 }
 
-TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceAndIsNotTheNodesFault) {
+TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceWhereNoOthersCouldServe) {
   Cluster cluster;
   for (const char* node : {"n0", "n1"}) cluster.AddNode(node);
   for (int i = 0; i < 2; ++i) {
@@ -95,7 +95,7 @@ TEST(ControllerFaults, APathThatANodeRefusesFailsTheJobAtOnceAndIsNotTheNodesFau
     EXPECT_EQ(cluster.Record(job).reason, std::string("rank 2 on node n1: ") + kRefused);
     EXPECT_THAT(cluster.Kinds(job), EndsWith("rank-lost fault failed"));
     EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
-              "the failure of rank 2 is attributed to the job: it names a path that the node does not let jobs use");
+              "the failure of rank 2 is attributed to the job: it needs a path that the node does not let jobs use");
   }
   // The next job that fails there is alone with that.
   JobSpec spec = MakeSpec("gpt", 4, 4);
@@ -116,19 +116,42 @@ TEST(ControllerFaults, APathThatIsRefusedBeforeAnyStepFailsAJobOfALaterGeneratio
   EXPECT_EQ(cluster.Record(job).restarts, 1);
 }
 
+// One node whose roots are wrong must not fail all jobs that come to it.
+TEST(ControllerFaults, AJobWhosePathIsRefusedTriesOtherNodesOnce) {
+  Cluster cluster;
+  for (const char* node : {"n0", "n1", "n2"}) cluster.AddNode(node);
+  const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.MeasureAll();
+  cluster.AnswerPlans({.pp = 2});
+  const std::string first = cluster.NodeOfRank(job, 0);
+  RefusePath(cluster, job, 0);
+  EXPECT_THAT(cluster.Kinds(job), EndsWith("rank-lost fault node-excluded restarting"));
+  ASSERT_EQ(cluster.State(job), JobState::kStarting);
+  const std::string second = cluster.NodeOfRank(job, 0);
+  EXPECT_NE(second, first);
+  RefusePath(cluster, job, 0);
+  EXPECT_EQ(cluster.State(job), JobState::kFailed) << "two of two: the path is wrong";
+  EXPECT_EQ(cluster.Record(job).restarts, 1);
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr(std::string("rank 0 on node ") + second + ": " + kRefused));
+}
+
 // Its roots were changed under it, or it moved to a node that has others.
 TEST(ControllerFaults, APathThatIsRefusedAfterTrainingIsARestart) {
-  Cluster cluster;
-  JobId job;
-  FourRanks(cluster, job);
-  cluster.StepAll(job, 0);
-  cluster.Exit(job, 0, 137);
-  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
-  RefusePath(cluster, job, 2);
-  cluster.Advance(3);
-  EXPECT_EQ(cluster.State(job), JobState::kStarting);
-  EXPECT_EQ(cluster.Record(job).generation, Generation(3));
-  EXPECT_THAT(cluster.Record(job).reason, HasSubstr("is not allowed on this node"));
+  for (const int nodes : {2, 3}) {
+    Cluster cluster;
+    JobId job;
+    FourRanks(cluster, job);
+    if (nodes == 3) cluster.AddNode("n2");
+    cluster.StepAll(job, 0);
+    cluster.Exit(job, 0, 137);
+    ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+    RefusePath(cluster, job, 2);
+    cluster.Advance(3);
+    EXPECT_EQ(cluster.State(job), JobState::kStarting);
+    EXPECT_EQ(cluster.Record(job).generation, Generation(3));
+    EXPECT_THAT(cluster.Record(job).reason, HasSubstr("is not allowed on this node"));
+    EXPECT_EQ(cluster.NodeOfRank(job, 2), nodes == 3 ? "n2" : "n1");
+  }
 }
 
 // Each node that a job does not use says so, until the job ends.

@@ -48,9 +48,13 @@ absl::Status CheckWithin(const std::vector<std::string>& roots, const std::strin
   std::error_code error;
   // Links are followed as far as there is something; what is not there yet has none.
   const fs::path target = fs::weakly_canonical(path, error);
-  const bool below = !error && !HasDanglingLink(path) && std::any_of(roots.begin(), roots.end(), [&](const std::string& root) { return IsBelow(target, root); });
+  if (error) return absl::UnavailableError(absl::StrCat(field, " ", path, " cannot be followed on this node: ", error.message()));
+  if (HasDanglingLink(path)) {
+    return absl::UnavailableError(absl::StrCat(field, " ", path, " has a link to something that is not there on this node, so that nobody knows whether jobs may use it"));
+  }
+  const bool below = std::any_of(roots.begin(), roots.end(), [&](const std::string& root) { return IsBelow(target, root); });
   if (below) return absl::OkStatus();
-  const std::string leads = error ? error.message() : target.string() == path ? "" : absl::StrCat("it leads to ", target.string(), ", and ");
+  const std::string leads = target.string() == path ? "" : absl::StrCat("it leads to ", target.string(), ", and ");
   return absl::PermissionDeniedError(absl::StrCat(field, " ", path, " is not allowed on this node: ", leads, "jobs may use ",
                                                   absl::StrJoin(roots, ", "), " (lynx-worker --data-root, --checkpoint-root)"));
 }

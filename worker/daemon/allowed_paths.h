@@ -22,7 +22,7 @@ struct AllowedPaths {
 absl::StatusOr<std::vector<std::string>> RootsOf(const std::string& flag, const std::string& text);
 
 // PermissionDenied where the path leads below none of the roots; names field, path, where it leads and the roots. What is at its
-// end need not be there yet.
+// end need not be there yet. Unavailable where it cannot be followed now: a file system that fails, or a link to what is not there.
 absl::Status CheckWithin(const std::vector<std::string>& roots, const std::string& field, const std::string& path);
 
 // All of the job's paths. What is in the roots is trusted: a link that is made there later is followed.

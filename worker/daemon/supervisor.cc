@@ -317,7 +317,7 @@ void RankSupervisor::Start(const RankKey& key) {
   absl::StatusOr<RankConfig> config = ConfigFor(wanted_->at(key).assignment, options_.pacing_bytes_per_second);
   if (!config.ok()) return Refuse(key, std::string(config.status().message()));
   if (const absl::Status allowed = CheckPaths(options_.allowed, *config); !allowed.ok()) {
-    return Refuse(key, std::string(allowed.message()), FaultCause::kPath);
+    return Refuse(key, std::string(allowed.message()), absl::IsPermissionDenied(allowed) ? FaultCause::kPath : FaultCause::kUnknown);
   }
   config->copies_directory = options_.copies_directory;
   config->copies_limit = options_.copies_limit;

@@ -65,6 +65,18 @@ TEST_F(AllowedPathsTest, LinksAreFollowed) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("--data-root"));
 }
 
+// Another time or on another node it may be there: that is not the job's fault.
+TEST_F(AllowedPathsTest, APathThatCannotBeFollowedIsNotOneThatIsRefused) {
+  fs::create_symlink(folder_ + "/outside/nothing-yet", folder_ + "/data/dangling");
+  fs::create_symlink(folder_ + "/data/loop", folder_ + "/data/loop");
+  for (const auto& [path, why] : {std::pair("/data/dangling", "has a link to something that is not there on this node"),
+                                  {"/data/loop/text", "cannot be followed on this node: Too many levels of symbolic links"}}) {
+    const absl::Status refused = CheckWithin(roots_, "data.path", folder_ + path);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << path;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("data.path " + folder_ + path + " " + why));
+  }
+}
+
 TEST_F(AllowedPathsTest, RootsMayBeLinksAndMany) {
   fs::create_symlink(folder_ + "/data-too", folder_ + "/link");
   roots_ = RootsOf("--data-root", folder_ + "/data," + folder_ + "/link").value();
