@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -17,8 +18,9 @@ class TestFolder {
  public:
   TestFolder() {
     const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::path(testing::TempDir()) /
-            ("lynx-" + std::to_string(getpid()) + "-" + test->test_suite_name() + "." + test->name());
+    std::string name = "lynx-" + std::to_string(getpid()) + "-" + test->test_suite_name() + "." + test->name();
+    std::replace(name.begin(), name.end(), '/', '-');  // a parameter's name comes after one
+    path_ = std::filesystem::path(testing::TempDir()) / name;
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
