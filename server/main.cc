@@ -135,7 +135,7 @@ int Main(int argc, char** argv) {
        {"keep-jobs", &flags.keep_jobs, "ended jobs to remember; older ones are forgotten, what they wrote stays"},
        {"log-level", &flags.log_level, "trace, debug, info, warn or error"},
        {"tls", &flags.tls, "TLS and tokens on a loopback address, too; on all others it is so unless --insecure is given"},
-       {"tls-names", &flags.tls_names, "names and addresses by which clients reach this server, with commas, besides its own"},
+       {"tls-names", &flags.tls_names, "names and addresses by which clients reach this server, with commas, besides its own; people's context files name the first"},
        {"certificate-life", &flags.certificate_life, "of certificates of nodes and the server; renewed after two thirds of it"},
        {"new-admin", &flags.new_admin, "write a new token for the first admin into --data-dir, as at the first start with TLS"},
        {"read-rate", &flags.read_rate, "calls that read, a second, of each user; 0: any; -1: 100 with TLS, without it any"},

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import resource
-import shutil
 import subprocess
 import sys
 import time
@@ -12,9 +11,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/packages"))
 
-from debian_tree import PATIENCE, Unavailable, acquire_options, codename, end_with_parent, from_mirror, run, sources
+from debian_tree import PATIENCE, PROGRAMS, Unavailable, acquire_options, codename, end_with_parent, from_mirror, run, sources
 
-NEEDED = ("podman", "runc", "docker-compose", "catatonit", "mmdebstrap", "iptables", "ip", "nsenter", "unshare")
+NEEDED = ("podman", "runc", "docker-compose", "catatonit", "/usr/lib/podman/netavark", "/usr/lib/podman/aardvark-dns", "prometheus", "mmdebstrap", "iptables", "ip",
+          "nsenter", "unshare")
 COMPOSE = """#!/bin/sh
 # 'docker compose' is Debian's docker-compose here. What it would build (--build) is built already.
 [ "$1" = compose ] || exit 64
@@ -27,16 +27,6 @@ exec docker-compose "$@"
 """
 
 
-def check_machine():
-    if os.geteuid() != 0:
-        raise Unavailable("containers with networks of their own are made by root")
-    missing = [name for name in NEEDED if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
-    if missing:
-        raise Unavailable(f"not installed: {', '.join(missing)}")
-    if codename() is None:
-        raise Unavailable("this is not Debian")
-
-
 class Engine:
     """Of one test, in its folder."""
 
@@ -44,7 +34,7 @@ class Engine:
         self.folder = folder
         self.service = None
         self.env = dict(os.environ, CONTAINERS_CONF=str(folder / "containers.conf"), DOCKER_HOST=f"unix://{folder}/podman.sock",
-                        PATH=f"{folder}/programs:{os.environ['PATH']}:/usr/sbin:/sbin")
+                        PATH=f"{folder}/programs:{PROGRAMS}")
         # No more than this machine may have itself: a container engine asks for a million otherwise.
         files, processes = (min(resource.getrlimit(which)[1] & 0xffffffff, 32768) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
         (folder / "containers.conf").write_text(
@@ -97,21 +87,29 @@ class Engine:
     def within(self, *command):
         return ["nsenter", f"--target={self.leader()}", "--net", "--mount", "--pid", f"--wd={ROOT}", *map(str, command)]
 
-    def run(self, *command, **more):
-        return run(*self.within(*command), env=self.env, timeout=PATIENCE, **more)
+    def run(self, *command):
+        return run(*self.within(*command), env=self.env, timeout=PATIENCE)
+
+    def json(self, *command):
+        """What a command prints as JSON, whatever it says besides; AssertionError with that if it fails."""
+        done = subprocess.run(self.within(*command), env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode != 0:
+            raise AssertionError(f"{command}: exit {done.returncode}\n{done.stderr}")
+        return json.loads(done.stdout)
 
     def podman(self, *words):
         return self.run(*self.command(*words))
 
     def containers(self):
         """Name -> whether it runs."""
-        return {found["Names"][0]: found["State"] == "running" for found in json.loads(self.podman("ps", "--all", "--format=json"))}
+        return {found["Names"][0]: found["State"] == "running" for found in self.json(*self.command("ps", "--all", "--format=json"))}
 
     def end(self):
-        if self.service is None:
-            return
-        if self.service.poll() is None:
-            subprocess.run(self.within(*self.command("rm", "--all", "--force", "--time=0")), env=self.env, capture_output=True, timeout=PATIENCE)
-        self.service.kill()  # and with it whatever is left in its namespaces
-        self.service.wait(PATIENCE)
-        subprocess.run(["umount", "--recursive", self.folder / "store/overlay"], capture_output=True)
+        try:
+            if self.service is not None and self.service.poll() is None:
+                subprocess.run(self.within(*self.command("rm", "--all", "--force", "--time=0")), env=self.env, capture_output=True, timeout=PATIENCE)
+        finally:
+            if self.service is not None:
+                self.service.kill()  # and with it whatever is left in its namespaces
+                self.service.wait(PATIENCE)
+            subprocess.run(["umount", "--recursive", self.folder / "store/overlay"], capture_output=True)

@@ -6,6 +6,7 @@ Exit code 77 and a reason where this machine cannot do it."""
 
 import json
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/docs"), str(ROOT / "tests/packages")]
 
-from container_engine import Engine, check_machine
-from debian_tree import build_folder, end_with_parent, make_packages, run_tests
+from container_engine import NEEDED, Engine
+from debian_tree import build_folder, check_machine, end_with_parent, make_packages, run_tests
 from pages import commands_of, lines_of
 
 COMPOSE = yaml.safe_load((ROOT / "deploy/docker/compose.yaml").read_text())["services"]
@@ -42,7 +43,7 @@ BUILD = build_folder()
 
 class ContainersTest(unittest.TestCase):
     def setUp(self):
-        check_machine()
+        check_machine(NEEDED)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-containers-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.engine = Engine(self.folder)
@@ -101,16 +102,18 @@ class ContainersTest(unittest.TestCase):
         self.engine.run("lynxctl", "submit", "-f", job)
 
     def job(self, name):
-        return json.loads(self.engine.run("lynxctl", "get", name, "-o", "json"))
+        return self.engine.json("lynxctl", "get", name, "-o", "json")
 
     def steps(self, name):
         page = self.job(name)
         self.assertNotIn(page["state"], ("JOB_STATE_FAILED", "JOB_STATE_CANCELLED"), page["reason"])
         return int(page["progress"]["stepsDone"])
 
-    def ask_prometheus(self, path):
+    def ask_prometheus(self, path, field):
+        """Empty while it does not answer."""
         reader = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())"
-        return json.loads(self.engine.run(sys.executable, "-c", reader, f"http://127.0.0.1:9090/api/v1/{path}"))["data"]
+        said = self.asked(shlex.join([sys.executable, "-c", reader, f"http://127.0.0.1:9090/api/v1/{path}"]))
+        return json.loads(said)["data"][field] if said else []
 
     def test_the_cluster_of_the_compose_file(self):
         (up, nodes), = [lines_of(text) for text in commands_of("deploy.containers")["docs/install.md"]]
@@ -118,7 +121,7 @@ class ContainersTest(unittest.TestCase):
         said = self.wait(lambda: (said := self.asked(nodes)).count(" ready ") == 2 and said or cluster.poll() is not None, "two nodes that are ready")
         self.assertIsNone(cluster.poll(), (self.folder / "up.log").read_text())
         self.assertIn("node1", said)
-        self.assertEqual(self.engine.containers(), {f"lynx_{name}_1": True for name in COMPOSE})
+        self.wait(lambda: self.engine.containers() == {f"lynx_{name}_1": True for name in COMPOSE}, "all containers to run")
         self.nothing_has_rights()
         self.submit("short", 20)
         self.wait(lambda: self.job("short")["state"] == "JOB_STATE_SUCCEEDED", "a job of one rank in each of two nodes")
@@ -134,12 +137,12 @@ class ContainersTest(unittest.TestCase):
             self.assertIn("Read-only file system", self.inside(name, "sh", "-c", "touch /usr/x 2>&1 || true"), name)
 
     def has_dashboards_with_data(self):
-        targets = self.wait(lambda: (found := self.ask_prometheus("targets")["activeTargets"]) and all(one["health"] == "up" for one in found) and found,
+        targets = self.wait(lambda: (found := self.ask_prometheus("targets", "activeTargets")) and all(one["health"] == "up" for one in found) and found,
                             "every daemon to be scraped")
         self.assertEqual(sorted(one["labels"]["job"] for one in targets), ["lynx-agent"] * 2 + ["lynx-server"] + ["lynx-worker"] * 2)
         query = urllib.parse.quote('lynx_job_steps_total{job_name="short"} >= 20')
-        self.wait(lambda: self.ask_prometheus(f"query?query={query}")["result"], "the job's steps in Prometheus")
-        self.assertEqual(len(self.ask_prometheus("rules")["groups"]) > 0, True)
+        self.wait(lambda: self.ask_prometheus(f"query?query={query}", "result"), "the job's steps in Prometheus")
+        self.assertNotEqual(self.ask_prometheus("rules", "groups"), [])
         # From where Grafana would be: its provisioning, the dashboards, and Prometheus at the address that it is told.
         said = self.inside("grafana", "bash", "-c", "cd $GF_PATHS_PROVISIONING && ls */*.yml $LYNX_DASHBOARDS/*.json; url=${LYNX_PROMETHEUS_URL#http://}; "
                            "exec 3<>/dev/tcp/${url/://} && printf 'GET /-/ready HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3")

@@ -158,7 +158,9 @@ class ManifestsTest(unittest.TestCase):
             if "--listen" in flags:
                 self.assertEqual(flags["--listen"], f"0.0.0.0:{ports['grpc']}")
                 service = workload["spec"]["serviceName"]
-                self.assertIn(f"{service}.lynx.svc", flags["--tls-names"].split(","))
+                names = flags["--tls-names"].split(",")
+                self.assertEqual(names[0], f"{service}.lynx", "context files have it")
+                self.assertIn(f"{service}.lynx.svc", names)
             if "--server" in flags:
                 host, _, port = flags["--server"].partition(":")
                 self.assertIn(int(port), [p["port"] for p in self.by_kind["Service"][host]["spec"]["ports"]])

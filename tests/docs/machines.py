@@ -3,15 +3,13 @@ shared file system in /srv. Nothing of it is left when the test ends, in whateve
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "packages"))
 
-from debian_tree import end_with_parent
+from debian_tree import Unavailable, check_namespaces, end_with_parent, run_tests
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 PATIENCE = 120  # seconds for anything that must come
@@ -26,6 +24,7 @@ done
 cat "$2/hosts" >>/etc/hosts
 echo "lynx:x:%(user)d:%(user)d::/nonexistent:/usr/sbin/nologin" >>/etc/passwd
 echo "lynx:x:%(user)d:" >>/etc/group
+sed -i 's/^root:[^:]*/root:*/' /etc/shadow  # sshd lets nobody in whose password is locked
 hostname "$1"
 mount -t tmpfs tmpfs /run
 mount -t tmpfs -o mode=0755 tmpfs /opt
@@ -41,10 +40,16 @@ def outside(*command):
     subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
-def check_machine():
-    missing = [name for name in ("unshare", "nsenter", "ip", "hostname") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None]
-    if os.geteuid() != 0 or missing:
-        raise unittest.SkipTest(f"machines are made by root, with namespaces{'; not installed: ' + ', '.join(missing) if missing else ''}")
+def check_machine(folder):
+    """`folder`: where its files are to be."""
+    check_namespaces(("unshare", "nsenter", "ip", "hostname"))
+    places = [folder / "tried" / name for name in ("upper", "work")]
+    for place in places:
+        place.mkdir(parents=True)
+    overlay = f"lowerdir=/etc,upperdir={places[0]},workdir={places[1]}"
+    tried = subprocess.run(["unshare", "--mount", "mount", "-t", "overlay", "overlay", "-o", overlay, "/etc"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise Unavailable(f"no overlay can be mounted here: {tried.stderr.strip()}")
 
 
 class Namespaces:
@@ -53,19 +58,25 @@ class Namespaces:
     def __init__(self, *kinds, script, arguments=()):
         self.held = subprocess.Popen(["unshare", *kinds, "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", *map(str, arguments)],
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
-        self.leader = None
         deadline = time.monotonic() + PATIENCE
-        while self.leader is None or pathlib.Path(f"/proc/{self.leader}/comm").read_text().strip() != "sleep":
+        while (leader := self.sleeping()) is None:
             if self.held.poll() is not None or time.monotonic() > deadline:
-                raise unittest.SkipTest(f"no namespaces can be made here: {self.held.stdout.read().decode()}")
-            children = pathlib.Path(f"/proc/{self.held.pid}/task/{self.held.pid}/children").read_text().split()
-            self.leader = int(children[0]) if children else None
+                raise AssertionError(f"{kinds}: {self.end()}")
             time.sleep(0.02)
+        self.leader = leader
+
+    def sleeping(self):
+        """Process 1 in there, as the machine numbers it, once its script has come to its end; else None."""
+        try:
+            child, = pathlib.Path(f"/proc/{self.held.pid}/task/{self.held.pid}/children").read_text().split()
+            return child if pathlib.Path(f"/proc/{child}/comm").read_text().strip() == "sleep" else None
+        except (OSError, ValueError):
+            return None
 
     def end(self):
+        """What the script said."""
         self.held.kill()
-        self.held.wait()
-        self.held.stdout.close()
+        return self.held.communicate()[0].decode()
 
 
 class Machine:
@@ -76,6 +87,13 @@ class Machine:
         (self.folder / "hosts").write_text(hosts)
         self.exports = []
         self.namespaces = Namespaces("--net", "--mount", "--uts", "--mount-proc", script=SETUP, arguments=(name, self.folder, shared, BIN))
+        try:
+            self.connect(address, switch)
+        except BaseException:
+            self.namespaces.end()
+            raise
+
+    def connect(self, address, switch):
         leader = self.namespaces.leader
         port = f"p{address.rpartition('.')[2]}"
         outside("nsenter", f"--target={switch.leader}", "--net", "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", leader)
@@ -113,7 +131,7 @@ class Machines:
     """On one switch: name -> address. The folder has what they write."""
 
     def __init__(self, folder, addresses):
-        check_machine()
+        check_machine(folder)
         shared = folder / "shared"
         shared.mkdir(parents=True)
         folder.chmod(0o755)

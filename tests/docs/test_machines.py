@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-from machines import PATIENCE, USER, Machines
+from machines import PATIENCE, USER, Machines, run_tests
 from pages import commands_of, lines_of
 
 ADDRESSES = {"head": "10.0.0.1", "n0": "10.0.0.10", "laptop": "10.0.0.20"}
@@ -167,4 +167,4 @@ class MachinesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -17,6 +17,7 @@ from pages import commands_of, lines_of
 class ChaosTest(unittest.TestCase):
     def test_a_few_faults_do_no_harm(self):
         command, = lines_of(commands_of("e2e.chaos")["docs/promises.md"][0])
+        self.assertIn("--faults 300", command)
         result = subprocess.run([*command.replace("300", "6").split(), "--seed", "3", "--steps", "400"], cwd=ROOT,
                                 env=dict(os.environ, LYNX_BIN=str(BIN)), capture_output=True, text=True, timeout=800,
                                 stdin=subprocess.DEVNULL)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "tests/docs"))
 from pages import commands_of, lines_of
 
 (DEMO, ALL_TESTS), (WITH_DASHBOARDS, DASHBOARDS) = map(lines_of, commands_of("e2e.demo")["README.md"])
+PROMETHEUS = r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph"
 
 
 def session_processes(session):
@@ -111,7 +112,7 @@ class DashboardsTest(DemoFolder):
 
     @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
     def test_they_stay_until_the_interrupt(self):
-        self.stay_until_the_interrupt(self.command, "stay until Ctrl-C")
+        self.stay_until_the_interrupt(self.command, "stay until Ctrl-C", 130)
 
     @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
     def test_so_do_those_of_a_cluster_that_is_up(self):
@@ -121,10 +122,10 @@ class DashboardsTest(DemoFolder):
 
         local("up", "--nodes", "2", "--devices", "1")
         self.addCleanup(local, "down")
-        self.stay_until_the_interrupt([ROOT / DASHBOARDS], "Grafana", left=True)
+        self.stay_until_the_interrupt([ROOT / DASHBOARDS], "Grafana", 0, left=True)
 
-    def stay_until_the_interrupt(self, command, ready, left=False):
-        """`ready`: in the line that says so. `left`: the cluster is not theirs, and stays."""
+    def stay_until_the_interrupt(self, command, ready, code, left=False):
+        """`ready`: in the line that says so. `code`: what it ends with. `left`: the cluster is not theirs, and stays."""
         demo = subprocess.Popen(command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.addCleanup(demo.stdout.close)
         self.addCleanup(self.kill_session, demo.pid)
@@ -136,7 +137,8 @@ class DashboardsTest(DemoFolder):
             said += line
             if ready in line:
                 break
-        url = re.search(r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph", said).group(1)
+        self.assertRegex(said, PROMETHEUS)
+        url = re.search(PROMETHEUS, said).group(1)
         deadline = time.monotonic() + 60
         while (found := self.targets(url)) < 5 and time.monotonic() < deadline:  # it reads the list some seconds after it is ready
             time.sleep(0.2)
@@ -144,7 +146,7 @@ class DashboardsTest(DemoFolder):
         self.assertRegex(said, "Grafana (shows the dashboards|is not installed)")
         self.assertIsNone(demo.poll())
         os.killpg(demo.pid, signal.SIGINT)
-        self.assertIn(demo.wait(timeout=60), (0, 130))
+        self.assertEqual(demo.wait(timeout=60), code)
         self.assertEqual((session_processes(demo.pid), len(processes(self.home)) > 0), ({}, left))
 
     def targets(self, url):

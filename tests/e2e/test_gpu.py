@@ -81,7 +81,6 @@ class GpuTest(ClusterTest):
         listed = self.ctl("list").out
         self.assertIn("waits for 1 device, but the attached nodes have 0", listed)
 
-
     def test_the_commands_of_the_page(self):
         """The agents with a server and a folder of their own, the cluster in its folder."""
         *agents, cluster_up = lines_of(commands_of("e2e.gpu")["docs/gpu.md"][0])
@@ -89,9 +88,9 @@ class GpuTest(ClusterTest):
         server = next(self.home.rglob("server.address")).read_text().strip()
         for n, line in enumerate(agents):
             program, *words = line.split()
-            agent = subprocess.Popen([self.binaries / program, *words, "--node", f"by-hand{n}", "--server", server, "--data-dir",
-                                      self.directory / f"by-hand{n}"], env=self.env, stdin=subprocess.DEVNULL,
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(self.directory / f"by-hand{n}.log", "wb") as log:
+                agent = subprocess.Popen([self.binaries / program, *words, "--node", f"by-hand{n}", "--server", server, "--data-dir",
+                                          self.directory / f"by-hand{n}"], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             self.addCleanup(agent.wait)
             self.addCleanup(agent.kill)
             self.await_on_disk(lambda: re.search(rf"by-hand{n} .* cuda +2 ", self.ctl("nodes").out), f"{line} to be attached", 60)

@@ -47,16 +47,14 @@ class ScheduleTest(ClusterTest):
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as waits:
             watchdog = threading.Timer(120, waits.kill)
             watchdog.start()
-            try:
-                lines = [waits.stdout.readline() for _ in range(3)]
-                job = lines[0].split()[1]
-                reason = self.get(job)["reason"]
-                self.assertIn("waits for 2 devices with its tensor-parallel groups inside nodes; of 2 devices 2 are free", reason)
-                self.assertEqual(lines[1:], ["QUEUED     waits for its turn\n", f"QUEUED     {reason}\n"])
-                self.assertEqual(self.ctl("cancel", job).code, 0)
-                rest = waits.stdout.read()
-            finally:
-                watchdog.cancel()
+            self.addCleanup(watchdog.cancel)
+            lines = [waits.stdout.readline() for _ in range(3)]
+            job = lines[0].split()[1]
+            reason = self.get(job)["reason"]
+            self.assertIn("waits for 2 devices with its tensor-parallel groups inside nodes; of 2 devices 2 are free", reason)
+            self.assertEqual(lines[1:], ["QUEUED     waits for its turn\n", f"QUEUED     {reason}\n"])
+            self.assertEqual(self.ctl("cancel", job).code, 0)
+            rest = waits.stdout.read()
             self.assertEqual(waits.wait(), 1, rest)
         self.assertNotIn("QUEUED", rest.partition("CANCELLED")[0], "no line is repeated")
 

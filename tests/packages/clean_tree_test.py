@@ -198,6 +198,7 @@ class CleanTreeTest(unittest.TestCase):
         self.assert_trains_on(ranks, "the backup")
         kept = self.tree.run("tar", "-tzf", "/backup/lynx-server.tar.gz").split()
         self.assertIn("server/lynx.db", kept)
+        self.assertEqual(self.tree.path("/backup/lynx-server.tar.gz").stat().st_mode & 0o777, 0o600, "the cluster's keys are in it")
         self.assertEqual([path for path in kept if path.startswith("server/jobs")], [])
 
     def trains_while_it_is_upgraded(self, ranks):

@@ -12,6 +12,7 @@ import sys
 import time
 import unittest
 
+PROGRAMS = os.environ["PATH"] + ":/usr/sbin:/sbin"
 NEEDED = ("mmdebstrap", "systemd-nspawn", "nsenter", "dpkg-deb", "dpkg-shlibdeps", "cpack")
 PATIENCE = 300  # seconds for anything that must come
 FETCHED = 900  # seconds for what a mirror must send
@@ -43,17 +44,22 @@ def run_tests():
     sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)
 
 
-def check_machine():
+def check_namespaces(needed):
+    """Whether root is here, who may make namespaces, and these programs."""
     if os.geteuid() != 0:
-        raise Unavailable("a tree of another system is made and entered by root")
-    missing = [name for name in NEEDED if shutil.which(name) is None]
+        raise Unavailable("systems of their own are made and entered by root")
+    missing = [name for name in needed if shutil.which(name, path=PROGRAMS) is None]
     if missing:
         raise Unavailable(f"not installed: {', '.join(missing)}")
-    if codename() is None:
-        raise Unavailable("this is not Debian")
     tried = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "true"], capture_output=True, text=True)
     if tried.returncode != 0:
         raise Unavailable(f"no namespaces can be made here: {tried.stderr.strip()}")
+
+
+def check_machine(needed=NEEDED):
+    if codename() is None:
+        raise Unavailable("this is not Debian")
+    check_namespaces(needed)
 
 
 def codename():
