@@ -7,9 +7,9 @@ if [ $# -gt 1 ] || [[ ${1:-0} != [0-9]* ]]; then
   echo "usage: package.sh [VERSION], and a version begins with a digit" >&2
   exit 2
 fi
-for program in dpkg-deb dpkg-shlibdeps; do
+for program in dpkg-deb dpkg-shlibdeps file; do
   if ! command -v "$program" >/dev/null; then
-    echo "error: there is no $program, with which packages are made: apt-get install dpkg-dev" >&2
+    echo "error: there is no $program, with which packages are made: apt-get install dpkg-dev file" >&2
     exit 1
   fi
 done
