@@ -88,7 +88,7 @@ std::vector<std::string> NodeRow(const v1::Node& node, const CellText& cells) {
 
 std::string NodeState(const v1::Node& node) {
   const bool ready = node.agent_attached() && node.worker_attached();
-  std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "lost";
+  std::string state = ready ? "ready" : node.agent_attached() ? "no worker" : node.worker_attached() ? "no agent" : "away";
   if (node.has_cordon()) {
     const bool leaves = node.cordon().drain() && !node.jobs().empty();
     absl::StrAppend(&state, ",", leaves ? "draining" : node.cordon().drain() ? "drained" : "cordoned");

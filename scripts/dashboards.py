@@ -49,7 +49,7 @@ def write_configuration(home, folder, interval):
     """Prometheus' files, for the cluster in `home`; returns the path of its configuration."""
     cluster_file = home / "local" / "cluster.json"
     if not cluster_file.exists():
-        sys.exit(f"error: there is no local cluster in {home}: start one with 'lynxctl local up'")
+        sys.exit(f"error: there is no local cluster in {home}: start one with 'lynxctl local up', or name the folder of another with --home or LYNX_HOME")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "dashboards" / "prometheus", folder / "prometheus")
     (folder / "prometheus" / "targets").mkdir()
@@ -119,8 +119,8 @@ def grafana():
 def start_grafana(folder, prometheus_url):
     found = grafana()
     if found is None:
-        print("Grafana is not installed; where it is, the dashboards are shown at once: https://grafana.com/grafana/download. "
-              f"An existing one takes the files in {ROOT / 'dashboards' / 'grafana'}.", flush=True)
+        print("Grafana is not installed (https://grafana.com/grafana/download); where it is, this shows the dashboards in it. "
+              f"One that runs elsewhere takes the files in {ROOT / 'dashboards' / 'grafana'}", flush=True)
         return None
     program, home = found
     url = f"http://127.0.0.1:{port_near(GRAFANA_PORT)}"

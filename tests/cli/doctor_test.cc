@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"FarClock", [](MachineFacts& f) { f.server->clock_ahead_ns = 90'000'000'000; }, "problem clock: the server's is 1m30s ahead of this machine's, give or take 1.0 ms"},
         Case{"SlowCall", [](MachineFacts& f) { f.server->clock_ahead_ns = 5'000'000'000, f.server->clock_error_ns = 4'500'000'000, f.server->version = "2"; f.server->nodes.clear(); },
              "warning versions: lynxctl 1.0, lynx-server 2"},
-        Case{"Lost", [](MachineFacts& f) { f.server->nodes[0].state = "lost"; }, "warning node: n0 is lost"},
+        Case{"Away", [](MachineFacts& f) { f.server->nodes[0].state = "away"; }, "warning node: n0 is away"},
         Case{"OldWorker", [](MachineFacts& f) { f.server->nodes[0].worker_version = "0.9"; }, "warning versions: lynx-worker 0.9 on n0, lynx-server 1.0"}),
     [](const auto& info) { return info.param.name; });
 

@@ -114,14 +114,14 @@ TEST(NodeListing, ShowsDomainsWhereThereAreAny) {
   near.set_network_domain("row2/rack7");
   const std::string table = NodesText({near, unknown});
   EXPECT_THAT(table, HasSubstr("NODE  STATE  DOMAIN      KIND"));
-  EXPECT_THAT(table, HasSubstr("n0    lost   row2/rack7  -"));
-  EXPECT_THAT(table, HasSubstr("n1    lost   -           -"));
+  EXPECT_THAT(table, HasSubstr("n0    away   row2/rack7  -"));
+  EXPECT_THAT(table, HasSubstr("n1    away   -           -"));
 }
 
 TEST(NodeListing, ShowsTheKindOfDevicesAndTheConditions) {
   v1::Node node;
   node.set_name("n1");
-  EXPECT_THAT(NodesText({node}), HasSubstr("n1    lost   -     0"));
+  EXPECT_THAT(NodesText({node}), HasSubstr("n1    away   -     0"));
   node.set_worker_version("1.2");
   v1::Device& device = *node.add_devices();
   device.set_kind("cuda");
@@ -133,11 +133,11 @@ TEST(NodeListing, ShowsTheKindOfDevicesAndTheConditions) {
   condition.set_message("GPU 0 had Xid 79");
   condition.set_since_unix_ns(1'000'000'000);
   const std::string table = NodesText({node});
-  EXPECT_THAT(table, HasSubstr("n1    lost   cuda  1"));
+  EXPECT_THAT(table, HasSubstr("n1    away   cuda  1"));
   EXPECT_THAT(table, HasSubstr("\nn1: xid: GPU 0 had Xid 79 (for 2m)"));
   EXPECT_THAT(NodesText({node}, OutputFormat::kWide), HasSubstr("cuda  H200   1"));
   EXPECT_THAT(NodesText({node}, OutputFormat::kWide), HasSubstr("1.2"));
-  EXPECT_THAT(NodesText({node}, OutputFormat::kCsv), HasSubstr("\nn1,lost,,cuda,H200,1,0,1073741824,,,,,,1.2,,\n"));
+  EXPECT_THAT(NodesText({node}, OutputFormat::kCsv), HasSubstr("\nn1,away,,cuda,H200,1,0,1073741824,,,,,,1.2,,\n"));
   EXPECT_EQ(NodesText({node}, OutputFormat::kName), "n1\n");
 }
 
@@ -147,10 +147,10 @@ TEST(NodeListing, SaysWhoIsCordonedAndWhy) {
   node.mutable_cordon()->set_drain(true);
   node.mutable_cordon()->set_reason("new fans");
   node.mutable_cordon()->set_since_unix_ns(1'000'000'000);
-  EXPECT_THAT(NodesText({node}), HasSubstr("lost,drained"));
+  EXPECT_THAT(NodesText({node}), HasSubstr("away,drained"));
   EXPECT_THAT(NodesText({node}), HasSubstr("\nn1: drained: new fans (for 2m)\n"));
   node.add_jobs("j1");
-  EXPECT_THAT(NodesText({node}), HasSubstr("lost,draining"));
+  EXPECT_THAT(NodesText({node}), HasSubstr("away,draining"));
 }
 
 TEST(QueueListing, NoQuotaIsNoNumber) {
