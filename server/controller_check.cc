@@ -19,7 +19,7 @@ void Controller::NoteFailure(Job& job, Attribution attribution) {
 
 void Controller::FoldCheck(Job& job, const RanksChecked& checked) {
   job.record.check_due = false;
-  std::string text = absl::StrCat("passed in ", FormatDuration(checked.duration), ": ", checked.devices,
+  std::string text = absl::StrCat("the check passed in ", FormatDuration(checked.duration), ": ", checked.devices,
                                   checked.devices == 1 ? " device, " : " devices, ", checked.links, checked.links == 1 ? " link" : " links");
   if (checked.links > 0) absl::StrAppend(&text, ", the slowest ", FormatBytes(Bytes(checked.slowest_bytes_per_second)), "/s");
   AddEvent(job, "node-check", text);

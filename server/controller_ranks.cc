@@ -285,7 +285,7 @@ void Controller::CheckRunning(Job& job) {
   job.replanning.not_before = now_ + options_.replan_after;
   const int64_t first_step = job.first_step >= 0 ? job.first_step : record.resume_step;
   if (job.from_copies) {
-    AddEvent(job, "resumed", absl::StrCat("at step ", first_step, ", from copies of the states in the memory of nodes"));
+    AddEvent(job, "resumed", absl::StrCat("goes on at step ", first_step, ", from copies of the states in the memory of nodes"));
   }
   SetState(job, JobState::kRunning, "running",
            job.from_copies                       ? absl::StrCat("all ranks run, from copies of step ", first_step, " in memory")

@@ -159,7 +159,7 @@ std::string Controller::WhyNot(const Job& job, const Plan& plan, Nanos beside) c
   const JobRecord& record = job.record;
   const double now = beside > Nanos(0) ? static_cast<double>(beside.value) : static_cast<double>(job.plan->step.value) * SlowedSincePlanned(job);
   const double then = static_cast<double>(plan.step.value);
-  const std::string text = absl::StrCat(SummaryOf(plan), " beside ", SummaryOf(*job.plan), NowText(beside));
+  const std::string text = absl::StrCat("the best found now is ", SummaryOf(plan), ", beside its own ", SummaryOf(*job.plan), NowText(beside));
   if (then * 100 > now * (100 - kLeastGainPercent)) {
     return absl::StrCat(text, ": a step would not become ", kLeastGainPercent, "% shorter");
   }

@@ -68,7 +68,7 @@ class CheckTest(ClusterTest):
                          rf"^the failure of rank \d is attributed to node {self.bad}: the check of a device there has failed")
         self.assertEqual(self.reasons(page, "node-excluded"),
                          [f"node {self.bad} is not used for this job any more: the check of a device there has failed"])
-        self.assertRegex(self.reasons(page, "node-check")[-1], r"^passed in .*s: 2 devices, 1 link, the slowest .*/s$")
+        self.assertRegex(self.reasons(page, "node-check")[-1], r"^the check passed in .*s: 2 devices, 1 link, the slowest .*/s$")
         self.assertEqual(page["restarts"], 2, "of which one was paid for")
         print("\n" + self.reasons(page, "node-check")[-1])
 

@@ -25,7 +25,7 @@ class CopiesTest(ClusterTest):
         page = self.await_job(job, lambda p: "resumed" in self.event_kinds(p), "resumed from copies")
         reason = [e["reason"] for e in page["events"] if e["kind"] == "resumed"][-1]
         step = int(reason.split("at step ")[1].split(",")[0])
-        self.assertEqual(reason, f"at step {step}, from copies of the states in the memory of nodes")
+        self.assertEqual(reason, f"goes on at step {step}, from copies of the states in the memory of nodes")
         done = int(page["progress"]["stepsDone"])
         self.await_steps(job, done + 1)
         print(f"\nfrom the loss to the next step: {time.monotonic() - killed:.1f} s, resumed at step {step}")

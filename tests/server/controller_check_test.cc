@@ -63,7 +63,7 @@ TEST(ControllerCheck, RanksCheckAfterAFailureThatMayBeANodes) {
   EXPECT_TRUE(cluster.Stored(job).check_due);
   cluster.Say(job, 0, RanksChecked{Nanos(200'000'000), 4, 6, 900'000'000});
   EXPECT_FALSE(cluster.Stored(job).check_due);
-  EXPECT_EQ(LastOf(cluster, job, "node-check"), "passed in 200.0 ms: 4 devices, 6 links, the slowest 858.3 MiB/s");
+  EXPECT_EQ(LastOf(cluster, job, "node-check"), "the check passed in 200.0 ms: 4 devices, 6 links, the slowest 858.3 MiB/s");
   cluster.AllReady(job);
   EXPECT_EQ(cluster.Record(job).restart_charge, 1) << "a check that has passed costs nothing";
 }

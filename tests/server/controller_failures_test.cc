@@ -450,7 +450,7 @@ TEST(ControllerFailuresTest, ResumingFromCopiesInMemoryIsAnEventAndSoAreTheirTro
   const auto events = cluster.Events(job);
   EXPECT_EQ(events.back().reason, "all ranks run, from copies of step 17 in memory");
   EXPECT_EQ(events[events.size() - 2].kind, "resumed");
-  EXPECT_EQ(events[events.size() - 2].reason, "at step 17, from copies of the states in the memory of nodes");
+  EXPECT_EQ(events[events.size() - 2].reason, "goes on at step 17, from copies of the states in the memory of nodes");
   cluster.Say(job, 0, RankCopiesNotice{"a node has no room for them"});
   EXPECT_EQ(cluster.Events(job).back().kind, "copies");
   EXPECT_EQ(cluster.Events(job).back().reason, "a node has no room for them");
