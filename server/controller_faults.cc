@@ -53,7 +53,7 @@ bool Controller::WouldRefuseAgain(const Job& job, const LiveRank& culprit) const
 }
 
 // Whether nodes without the one that refuses a path to this rank could serve the job. The path may be wrong or that node's roots may: the
-// second node to refuse one tells which.
+// second node to refuse one tells which. A job that does without a node already, for whatever reason, has had its second try.
 bool Controller::MayAllow(const Job& job, int32_t rank) const {
   if (job.record.best_steps == 0 && !job.record.excluded.empty()) return false;
   std::vector<NodeId> without = job.record.excluded;
