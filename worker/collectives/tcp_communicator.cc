@@ -56,7 +56,12 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
     return;
   }
   thread_ = std::make_unique<CommunicationThread>(
-      CommunicationThreadOptions{options.layout, options.rank, options.idle_timeout, RanksElsewhere(options)}, std::move(links), &board_);
+      CommunicationThreadOptions{.layout = options.layout,
+                                 .rank = options.rank,
+                                 .idle_timeout = options.idle_timeout,
+                                 .silence_limit = options.silence_limit,
+                                 .elsewhere = RanksElsewhere(options)},
+      std::move(links), &board_);
 }
 
 absl::StatusOr<TransferTicket> TcpCommunicator::StartRing(const Route& route, OperationKind kind, Elements data,

@@ -169,10 +169,10 @@ std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes&
 }
 
 std::string EncodeNotice(const Notice& notice) {
-  const std::string text = notice.leaves ? "" : Shortened(std::string(notice.reason.message()));
+  const std::string text = Shortened(std::string(notice.reason.message()));
   std::string bytes(kNoticeHeadBytes, '\0');
   Put<uint16_t>(bytes.data(), kNoticeMark);
-  Put<uint8_t>(bytes.data() + 2, notice.leaves ? 1 : 0);
+  Put<uint8_t>(bytes.data() + 2, static_cast<uint8_t>(notice.kind));
   Put<uint8_t>(bytes.data() + 3, static_cast<uint8_t>(notice.reason.code()));
   Put<uint32_t>(bytes.data() + 4, static_cast<uint32_t>(text.size()));
   return bytes + text;
@@ -190,8 +190,10 @@ std::optional<Notice> DecodeNotice(std::string_view bytes) {
   const std::optional<size_t> length = DecodeNoticeHead(bytes);
   if (!length || bytes.size() != kNoticeHeadBytes + *length) return std::nullopt;
   Notice notice;
-  notice.leaves = Get<uint8_t>(bytes.data() + 2) == 1;
-  if (notice.leaves) return notice;
+  const uint8_t kind = Get<uint8_t>(bytes.data() + 2);
+  if (kind > static_cast<uint8_t>(NoticeKind::kLives)) return std::nullopt;
+  notice.kind = static_cast<NoticeKind>(kind);
+  if (notice.kind != NoticeKind::kGivesUp) return notice;
   const uint8_t code = Get<uint8_t>(bytes.data() + 3);
   if (code == 0 || code > static_cast<uint8_t>(absl::StatusCode::kUnauthenticated)) return std::nullopt;
   notice.reason = absl::Status(static_cast<absl::StatusCode>(code), std::string(bytes.substr(kNoticeHeadBytes)));

@@ -3,7 +3,7 @@
 //
 //   connecting rank -> Hello            accepting rank -> Challenge (peer_proof.h)
 //   connecting rank -> its proof        accepting rank -> HelloReply      then, on data channels, per operation:
-//   OperationHeader payload             and on the control channel at most one Notice in each direction.
+//   OperationHeader payload             and on the control channel Notices, of which the last may be a last word.
 //
 // A Hello of another version is answered with a HelloReply at once, in the form that versions before 5 read.
 //
@@ -27,7 +27,7 @@
 
 namespace lynx {
 
-inline constexpr uint32_t kWireVersion = 5;
+inline constexpr uint32_t kWireVersion = 6;
 inline constexpr size_t kMaxJobIdBytes = 128;
 inline constexpr size_t kMaxWireTextBytes = 1024;
 
@@ -78,10 +78,15 @@ OperationHeaderBytes EncodeOperationHeader(const OperationHeader& header);
 // nullopt: not an operation header.
 std::optional<OperationHeader> DecodeOperationHeader(const OperationHeaderBytes& bytes);
 
-// The last word of a rank on a control connection: it is done, or it gives up because of `reason`.
+// What a rank says of itself on a control connection: a sign of life, now and then, or its last word.
+enum class NoticeKind : uint8_t {
+  kGivesUp = 0,  // because of `reason`; the last word
+  kLeaves = 1,   // all is well, it needs nobody any more; the last word
+  kLives = 2,
+};
 struct Notice {
-  bool leaves = false;  // all is well, it needs nobody any more
-  absl::Status reason;  // else
+  NoticeKind kind = NoticeKind::kGivesUp;
+  absl::Status reason;  // OK unless it gives up
 };
 std::string EncodeNotice(const Notice& notice);
 inline constexpr size_t kNoticeHeadBytes = 8;

@@ -2,7 +2,12 @@
 // closes its connections, which is noticed at once; this is for one that is frozen or cut off. Once some steps have
 // shown how long one takes, it is three of these and at least ten seconds: a neighbour's work is no longer than a
 // step. Before that it is long, since first steps wait for much, and while checkpoints are written or loaded it is
-// longer by the time that a slow disk takes for all of one. Owned by the rank's compute thread.
+// longer by the time that a slow disk takes for all of one.
+//
+// A peer of which only the disk or the compute thread is slow gives signs of life all the while. So whatever the idle
+// limit, one whose process is frozen, or its machine cut off, is lost after kSilenceLimit without any.
+//
+// Owned by the rank's compute thread.
 #ifndef LYNX_WORKER_RANK_IDLE_LIMIT_H_
 #define LYNX_WORKER_RANK_IDLE_LIMIT_H_
 
@@ -16,6 +21,7 @@ namespace lynx {
 
 inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the steps are known
 inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
+inline constexpr Nanos kSilenceLimit{20'000'000'000};
 // Of a disk that is written and read back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 

@@ -58,6 +58,7 @@ CommunicatorOptions OptionsOf(const RankConfig& config, int listen_fd) {
   options.listen_fd = listen_fd;
   options.peers = config.peers;
   options.idle_timeout = kIdleLimit;
+  options.silence_limit = kSilenceLimit;
   options.pacing_bytes_per_second = config.pacing_bytes_per_second;
   return options;
 }

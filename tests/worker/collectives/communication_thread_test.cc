@@ -46,7 +46,7 @@ TEST(CommunicationThread, EndsWhenItIsToldToInTheMomentOfAFailure) {
       ASSERT_EQ(send(link.fd.get(), garbage.data(), garbage.size(), 0), static_cast<ssize_t>(garbage.size()));
     }
     TransferBoard board;
-    auto thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{kPair, 0, Nanos(0)},
+    auto thread = std::make_unique<CommunicationThread>(CommunicationThreadOptions{.layout = kPair},
                                                         std::move(ends.own), &board);
     ASSERT_TRUE(board.Post({0, lane, OperationKind::kAllReduce, &value, 1}).ok());
     // A different moment in every round.
@@ -85,7 +85,7 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   }
   std::vector<float> values(kCount, 1.0f);
   TransferBoard board;
-  CommunicationThread thread({kPair, 0, kIdle}, std::move(ends.own), &board);
+  CommunicationThread thread({.layout = kPair, .idle_timeout = kIdle}, std::move(ends.own), &board);
   const absl::StatusOr<TransferTicket> ticket =
       board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce,
                   values.data(), kCount});
@@ -109,6 +109,57 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
   ASSERT_TRUE(board.Await(*ticket).ok());
   EXPECT_EQ(values.front(), 2.0f);  // as the other member said: rank 0 ends with the sum of the other half only
   EXPECT_EQ(values.back(), 3.0f);
+}
+
+// The other end's control connection, and a thread that waits for an all-reduce in which no byte moves.
+struct Waiting {
+  explicit Waiting(Nanos silence_limit) : ends(MakeEnds()) {
+    for (const Link& link : ends.other) {
+      if (link.key.channel == Channel::kControl) control = link.fd.get();
+    }
+    thread = std::make_unique<CommunicationThread>(
+        CommunicationThreadOptions{.layout = kPair, .silence_limit = silence_limit}, std::move(ends.own), &board);
+    const auto posted = board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce, &value, 1});
+    EXPECT_TRUE(posted.ok());
+    ticket = *posted;
+  }
+  void Send(const std::string& bytes) const {
+    EXPECT_EQ(send(control, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+
+  Ends ends;
+  int control = -1;
+  float value = 0;
+  TransferBoard board;
+  std::unique_ptr<CommunicationThread> thread;
+  TransferTicket ticket;
+};
+
+const std::string kSign = EncodeNotice({.kind = NoticeKind::kLives});
+
+// No time is measured here: a slow machine makes the test longer, and nothing else.
+TEST(CommunicationThread, APeerWhoseSignsOfLifeEndIsLost) {
+  Waiting waiting(Nanos(200'000'000));
+  waiting.Send(kSign.substr(0, 3));  // whatever the pieces that they come in
+  waiting.Send(kSign.substr(3) + kSign + kSign);
+  EXPECT_EQ(waiting.board.Await(waiting.ticket).status(),
+            absl::DeadlineExceededError("rank 1 (stage 0, tp 1) has given no sign of life for 200.0 ms during "
+                                        "all-reduce 0 of the tensor group"));
+}
+
+TEST(CommunicationThread, APeerThatHasGivenNoSignYetIsWaitedFor) {
+  Waiting waiting(Nanos(50'000'000));
+  // Its signs come, so time passes for this thread; what it waits for is the other's.
+  std::string signs(20 * kSign.size(), '\0');
+  size_t got = 0;
+  while (got < signs.size()) {
+    const ssize_t more = recv(waiting.control, signs.data() + got, signs.size() - got, 0);
+    if (more > 0) got += static_cast<size_t>(more);
+    else usleep(1000);
+  }
+  for (size_t i = 0; i < signs.size(); i += kSign.size()) EXPECT_EQ(signs.substr(i, kSign.size()), kSign);
+  waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));
+  EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough"));
 }
 
 }  // namespace

@@ -85,15 +85,20 @@ TEST(WireTest, OperationHeadersComeBack) {
 }
 
 TEST(WireTest, NoticesComeBack) {
-  const std::string leaves = EncodeNotice({true, absl::OkStatus()});
+  const std::string leaves = EncodeNotice({.kind = NoticeKind::kLeaves});
   ASSERT_TRUE(DecodeNotice(leaves).has_value());
-  EXPECT_TRUE(DecodeNotice(leaves)->leaves);
+  EXPECT_EQ(DecodeNotice(leaves)->kind, NoticeKind::kLeaves);
   const absl::Status reason = absl::UnavailableError("rank 3 is gone");
-  const std::string failed = EncodeNotice({false, reason});
+  const std::string failed = EncodeNotice({NoticeKind::kGivesUp, reason});
   ASSERT_TRUE(DecodeNotice(failed).has_value());
-  EXPECT_FALSE(DecodeNotice(failed)->leaves);
+  EXPECT_EQ(DecodeNotice(failed)->kind, NoticeKind::kGivesUp);
   EXPECT_EQ(DecodeNotice(failed)->reason, reason);
   EXPECT_FALSE(DecodeNotice(failed.substr(0, failed.size() - 1)).has_value());
+  std::string lives = EncodeNotice({.kind = NoticeKind::kLives});
+  ASSERT_TRUE(DecodeNotice(lives).has_value());
+  EXPECT_EQ(DecodeNotice(lives)->kind, NoticeKind::kLives);
+  lives[2] = 3;  // no kind
+  EXPECT_FALSE(DecodeNotice(lives).has_value());
 }
 
 TEST(WireTest, RandomBytesAreNeverMisread) {

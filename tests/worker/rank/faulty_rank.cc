@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -44,7 +45,9 @@ enum class Fault : uint8_t {
   kKillBeforePublish,  // killed before the checkpoint becomes visible
   kKillAfterPublish,   // killed when it is visible and nobody has been told
   kSlowShard,          // takes a second to make its shard of the checkpoint durable
+  kSlowUncopiedShard,  // takes longer than ranks wait for each other in a step, and has no memory to write it beside the steps
   kStopForward,        // stopped (SIGSTOP) where kKillForward is killed
+  kStopBeforePublish,  // stopped where kKillBeforePublish is killed
   kNanLoss,            // the loss that it finds is not a number
   kInfiniteGradient,   // one of its gradients is infinite
   kExhaustMemory,      // allocates more than the process may have
@@ -57,9 +60,11 @@ enum class Fault : uint8_t {
 };
 constexpr std::array kFaultNames = {"kill-forward", "kill-backward",       "kill-collective",    "kill-optimizer",
                                     "kill-shard",   "kill-before-publish", "kill-after-publish", "slow-shard",
-                                    "stop-forward",
+                                    "slow-uncopied-shard", "stop-forward", "stop-before-publish",
                                     "nan-loss",     "infinite-gradient",  "exhaust-memory",      "refuse-memory",
                                     "refuse-stack", "refuse-thread",      "wrong-product",       "corrupt-link",  "slow-link"};
+// Ten of them a step may go without a byte.
+constexpr unsigned kSlowUncopiedShardSeconds = 12;
 
 Fault fault;
 int64_t fault_step = 0;
@@ -223,13 +228,27 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return lynx::threads_are_refused ? EAGAIN : next(thread, attributes, run, argument);
 }
 
+// What C++ streams open files with.
+FILE* fopen64(const char* path, const char* mode) {
+  static auto* const next = lynx::Next<FILE*(const char*, const char*)>("fopen64");
+  if (lynx::fault == lynx::Fault::kSlowUncopiedShard && std::string_view(path) == "/proc/meminfo") return nullptr;
+  return next(path, mode);
+}
+
 int fsync(int fd) {
   static auto* const next = lynx::Next<int(int)>("fsync");
-  if (lynx::fault != lynx::Fault::kKillShard && lynx::fault != lynx::Fault::kSlowShard) return next(fd);
+  using lynx::Fault;
+  const bool slow = lynx::fault == Fault::kSlowShard || lynx::fault == Fault::kSlowUncopiedShard;
+  if (!slow && lynx::fault != Fault::kKillShard) return next(fd);
   const std::string path = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd));
   if (path.find(lynx::CheckpointName()) != std::string::npos && path.find("/shard-") != std::string::npos) {
-    if (lynx::fault == lynx::Fault::kKillShard) lynx::Die();
-    sleep(1);
+    if (!slow) lynx::Die();
+    static std::atomic<bool> slept = false;
+    if (lynx::fault == Fault::kSlowShard) {
+      sleep(1);
+    } else if (!slept.exchange(true)) {
+      sleep(lynx::kSlowUncopiedShardSeconds);
+    }
   }
   return next(fd);
 }
@@ -238,6 +257,7 @@ int rename(const char* from, const char* to) {
   static auto* const next = lynx::Next<int(const char*, const char*)>("rename");
   const bool publishes = std::string_view(to).ends_with("/" + lynx::CheckpointName());
   if (publishes && lynx::fault == lynx::Fault::kKillBeforePublish) lynx::Die();
+  if (publishes && lynx::fault == lynx::Fault::kStopBeforePublish) kill(getpid(), SIGSTOP);
   const int result = next(from, to);
   if (publishes && lynx::fault == lynx::Fault::kKillAfterPublish) lynx::Die();
   return result;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -113,6 +114,45 @@ TEST(RankFaults, AStoppedRankEndsTheOthersAndIsTheOneThatSaysNothing) {
   }
   EXPECT_TRUE(Only<RankFailure>(ranks.Reports(3)).empty());
   EXPECT_EQ(Only<StepReport>(ranks.Reports(3)).size(), 5u);
+}
+
+// As a batch system suspends a job, or a host its machine: for longer than the ranks wait for each other.
+TEST(RankFaults, RanksThatAreAllStoppedAndContinuedGoOn) {
+  const TestFolder folder;
+  const RankProcesses ranks(folder, Configs(folder, kEndless));
+  ranks.WaitForSteps(0, 5);
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) ranks.Signal(rank, SIGSTOP);
+  sleep(12);
+  const auto steps = static_cast<int64_t>(Only<StepReport>(ranks.Reports(0)).size());
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) ranks.Signal(rank, SIGCONT);
+  ranks.WaitForSteps(0, steps + 20);
+  for (int rank = 0; rank < RankProcesses::kRanks; ++rank) EXPECT_TRUE(Only<RankFailure>(ranks.Reports(rank)).empty());
+}
+
+// Others wait minutes for what a rank does with a disk, but only while it lives.
+TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kEndless, EveryThree), /*generation=*/1, /*absent=*/{},
+                      {{0, {"stop-before-publish", 6}}});
+  int own = 0;
+  for (int rank = 1; rank < RankProcesses::kRanks; ++rank) {
+    EXPECT_EQ(ranks.ExitCode(rank), kRankExitPeerLost) << ranks.Log(rank);
+    const auto failures = Only<RankFailure>(ranks.Reports(rank));
+    ASSERT_EQ(failures.size(), 1u);
+    EXPECT_TRUE(failures[0].peer_lost);
+    EXPECT_THAT(failures[0].reason, HasSubstr("rank 0 (stage 0, tp 0) has given no sign of life for 20.00 s"));
+    own += failures[0].reason.find("gave up") == std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(own, 1);
+  EXPECT_TRUE(Only<RankFailure>(ranks.Reports(0)).empty());
+}
+
+TEST(RankFaults, AShardThatIsWrittenForLongWhileTrainingWaitsLosesNobody) {
+  const TestFolder folder;
+  RankProcesses ranks(folder, Configs(folder, kSteps, EveryThree), /*generation=*/1, /*absent=*/{},
+                      {{1, {"slow-uncopied-shard", 3}}});
+  ranks.ExpectAllExit(kRankExitOk);
+  EXPECT_THAT(ranks.Log(1), HasSubstr("checkpoints are written while training waits"));
 }
 
 TEST(RankFaults, ALossThatIsNotANumberEndsTheRunAndNamesStepAndRank) {
