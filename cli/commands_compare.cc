@@ -218,7 +218,11 @@ int Explain(const PlanOptions& options) {
   if (!explanation.ok()) return Fail(explanation.status());
   Rows rows{kHeader, BaseRow(*request, explanation->plan, "chosen")};
   AddAlternatives(*request, explanation->rejected, explanation->plan, rows);
-  std::printf("REJECTED LAYOUTS, the fastest plan of each\n%s", TableText(rows).c_str());
+  if (explanation->rejected.empty()) {
+    std::printf("NO OTHER LAYOUT: parallel and resources of the job leave no other tensor- and pipeline-parallel sizes on these devices\n");
+  } else {
+    std::printf("REJECTED LAYOUTS, the fastest plan of each\n%s", TableText(rows).c_str());
+  }
   rows = {kHeader, BaseRow(*request, explanation->plan, "chosen")};
   AddAlternatives(*request, explanation->sensitivities, explanation->plan, rows);
   std::printf("\nWHAT MORE WOULD BRING\n%s", TableText(rows).c_str());

@@ -250,6 +250,7 @@ int PrintDryRun(const GlobalOptions& global, const std::vector<v1::SubmitJobRequ
   for (const v1::SubmitJobRequest& request : requests) {
     const absl::StatusOr<JobSpec> spec = FromProto(request.spec());
     if (!spec.ok()) return Fail(spec.status());
+    if (requests.size() > 1 && global.output != kJson) std::printf("---\n");
     std::fputs((global.output == kJson ? JsonText(request.spec()) : JobFileText(*spec)).c_str(), stdout);
   }
   std::fprintf(stderr, "nothing was submitted; 'lynxctl plan' tells what would be planned\n");
@@ -326,12 +327,13 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   if (options.dry_run) return PrintDryRun(global, requests);
   Client client = Connect(global);
   int code = kExitOk;
+  std::vector<v1::Job> rows;  // of a csv, which has one head
   for (size_t i = 0; i < requests.size(); ++i) {
     auto response = client.Submit(requests[i]);
     if (!response.ok()) {
       const int failed = Fail(several ? Annotate(response.status(), options.files[i]) : response.status());
       if (code == kExitOk) code = failed;
-      if (code == kExitUnreachable) return code;
+      if (code == kExitUnreachable) break;
       continue;
     }
     const v1::Job& job = response->job();
@@ -340,10 +342,17 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
       std::fflush(stdout);
       return options.follow ? FollowWithLogs(global, client, job.id()) : FollowToEnd(global, client, job.id());
     }
+    if (global.output == OutputFormat::kCsv) {
+      rows.push_back(job);
+      continue;
+    }
+    if (several && global.output == OutputFormat::kYaml) std::printf("---\n");
     const int printed = PrintLine(global, job, SubmittedText(job.id(), response->existed()));
     if (code == kExitOk) code = printed;
   }
-  return code;
+  if (rows.empty()) return code;
+  const int printed = Show(global.output, rows.front(), JobListing(rows, Cells(global)));
+  return code == kExitOk ? printed : code;
 }
 
 int List(const GlobalOptions& global, const ListOptions& options) {

@@ -47,6 +47,7 @@ class Page {
   explicit Page(const JobReport& report) : report_(report), job_(*report.job), curves_(*report.curves), plan_(report.plan) {
     for (const v1::StageMeasurement& m : job_.measured()) {
       if (m.steps() == 0) continue;
+      measured_steps_ = std::max(measured_steps_, m.steps());
       measured_.hidden += m.recompute_hidden_ns();
       measured_.exposed += m.recompute_exposed_ns();
       measured_step_ = std::max(measured_step_, m.step_ns());
@@ -121,10 +122,12 @@ class Page {
     const v1::Progress& progress = job_.progress();
     const bool known = measured_step_ > 0 && plan_ != nullptr;
     std::string html = Figure("Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
-                              plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step), known ? ", " : "",
-                                                                          known ? Difference(plan_->step.value, measured_step_) : ""));
+                              absl::StrCat(measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, "; ") : "",
+                                           plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
+                                           known ? Difference(plan_->step.value, measured_step_) : ""));
     absl::StrAppend(&html, Figure("Throughput", progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
-                                  absl::StrCat(progress.steps_done(), " of ", job_.spec().train().steps(), " steps")));
+                                  absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(), " of ",
+                                               job_.spec().train().steps(), " steps done")));
     const Recomputed& shown = measured_step_ > 0 ? measured_ : predicted_;
     const auto share = [](const Recomputed& r) { return r.sum() == 0 ? std::string("none needed") : PercentText(r.hidden, r.sum()); };
     absl::StrAppend(&html, Figure("Recomputation hidden", share(shown), absl::StrCat(measured_step_ > 0 ? "measured; predicted " : "predicted ", share(predicted_))));
@@ -295,6 +298,7 @@ class Page {
   const Plan* plan_;
   Recomputed predicted_, measured_;  // summed over the stages
   int64_t measured_step_ = 0;        // 0: nothing measured
+  int64_t measured_steps_ = 0;       // over so many
   int64_t measured_peak_ = 0, planned_peak_ = 0;
 };
 

@@ -55,7 +55,7 @@ std::string_view ReportStyle() {
 .c-packing { fill: var(--packing); } .c-total { fill: var(--ink3); }
 .swatch.k-wait { background: var(--wait); opacity: .5; } .swatch.k-stall { background: var(--stall); opacity: .45; } .swatch.k-copywait { background: var(--copywait); opacity: .5; }
 .columns.inner.compared { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); } .compared td:last-child { white-space: normal; min-width: 120px; }
-@media (max-width: 1100px) { .columns.inner.compared { grid-template-columns: minmax(0, 1fr); } }
+@media (max-width: 1400px) { .columns.inner.compared { grid-template-columns: minmax(0, 1fr); } }
 figure + figure { margin-top: 18px; }
 .reasons td:last-child { white-space: normal; min-width: 320px; }
 h1 { font-size: 22px; font-weight: 660; letter-spacing: -.01em; }

@@ -1,4 +1,4 @@
-"""What `lynxctl plan` writes into files, and what it says when it cannot."""
+"""What `lynxctl plan` writes into files, what it says when it cannot, and what `explain` says of other layouts."""
 
 import json
 import os
@@ -11,8 +11,8 @@ BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().p
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
 
 
-def plan(*arguments):
-    return subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), *map(str, arguments)], capture_output=True,
+def plan(*arguments, verb="plan"):
+    return subprocess.run([str(BIN / "lynxctl"), verb, "-f", str(EXAMPLE), *map(str, arguments)], capture_output=True,
                           text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
@@ -42,6 +42,14 @@ class ReportsTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(result.stdout.startswith("0"))
         self.assertTrue(page.exists())
+
+    def test_explain_has_a_table_of_other_layouts_only_where_there_are_some(self):
+        pinned, free = (plan(*changes, verb="explain") for changes in ((), ("--set", "parallel.tp=auto", "--set", "parallel.pp=auto")))
+        for result, first in ((pinned, "NO OTHER LAYOUT: "), (free, "REJECTED LAYOUTS")):
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue(result.stdout.startswith(first), result.stdout)
+            self.assertIn("WHAT MORE WOULD BRING", result.stdout)
+        self.assertIn("\ntp ", free.stdout.split("WHAT MORE")[0])
 
     def refused(self, option, path, *words):
         result = plan(option, path)

@@ -110,6 +110,15 @@ class CliTest(ClusterTest):
         self.assertEqual((refused.code, "--follow: -o csv" in refused.err), (2, True), refused)
         self.assertEqual(self.ctl("events", "nobody").code, 4)
 
+    def test_several_files_are_one_document_or_a_row_of_documents(self):
+        both = ("-f", self.job_file("one"), "-f", self.job_file("two"), "--set", "scheduling.hold=true")
+        self.assertEqual([one["name"] for one in yaml.safe_load_all(self.ok("submit", *both, "--dry-run"))], ["one", "two"])
+        self.assertEqual(self.ok("list"), "no jobs\n")
+        rows = list(csv.DictReader(self.ok("submit", *both, "-o", "csv", "--idempotency-key", "pair").splitlines()))
+        self.assertEqual([row["name"] for row in rows], ["one", "two"], "one head, whatever the number of files")
+        documents = list(yaml.safe_load_all(self.ok("submit", *both, "-o", "yaml", "--idempotency-key", "pair")))
+        self.assertEqual([document["id"] for document in documents], [row["id"] for row in rows])
+
     def test_logs_begin_with_the_rank_that_failed_first(self):
         job = self.submit(self.job_file(steps=100000, every=5))
         for wrong, code, words in ((("--rank", 0, "--stage", 0), 2, "give one of them"), (("--stage", 9), 2, "the plan has stages 0 to 1"),

@@ -151,6 +151,11 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   EXPECT_THAT(page(), HasSubstr("it did not go on"));
   run.job.clear_ended_unix_ns();
   EXPECT_THAT(page(), HasSubstr("not training again yet"));
+  EXPECT_THAT(page(), HasSubstr(">no plan<"));
+  v1::StageMeasurement& measured = *run.job.add_measured();
+  measured.set_steps(3);
+  measured.set_step_ns(5'000'000);
+  EXPECT_THAT(page(), HasSubstr("mean of 3; no plan"));
   EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
 
@@ -173,6 +178,7 @@ TEST(JobReport, StandsAloneAndSaysAll) {
   EXPECT_EQ(CountOf(page, "role=\"img\""), 6u);
   EXPECT_GE(CountOf(page, "<desc>"), 6u);
   EXPECT_GE(CountOf(page, "<summary>As a table</summary>"), 3u);
+  EXPECT_THAT(page, HasSubstr("over its last steps; 10 of 10 steps done"));
   EXPECT_THAT(page, HasSubstr("store everything"));
   EXPECT_THAT(page, HasSubstr("What it saved is memory: "));
   EXPECT_THAT(page, HasSubstr("7.00 s without training, 2 steps done again"));
