@@ -18,6 +18,7 @@ class AgentMetrics {
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
   void SetAttached(bool attached);
+  const prometheus::Gauge& attached() const { return attached_; }
   void Count(MeasureSubject subject, MeasureOutcome outcome, Nanos duration);
 
  private:

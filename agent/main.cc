@@ -202,7 +202,8 @@ absl::Status Run(const AgentFlags& flags, StopSignals& signals) {
   const RealClock clock;
   AgentMetrics metrics;
   if (!flags.metrics_address.empty()) {
-    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(), {}));
+    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
+                                                         ReadyWhileAttached(metrics.registry(), metrics.attached())));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-agent {} of node {}, server {}", kVersion, flags.node, flags.server);

@@ -72,6 +72,12 @@ int AnswerPage(mg_connection* connection) {
 
 }  // namespace
 
+HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, const prometheus::Gauge& attached) {
+  return {.ready = [owner = std::move(owner), &attached] {
+    return std::string(attached.Value() != 0 ? "" : "no server is attached; the log says why");
+  }};
+}
+
 absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks) {
   try {
     const std::vector<std::string> options = {"listening_ports", address, "num_threads", "2"};

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "prometheus/collectable.h"
+#include "prometheus/gauge.h"
 
 namespace lynx {
 
@@ -18,6 +19,9 @@ struct HealthChecks {
   std::function<std::string()> alive;  // /healthz: starting the daemon again would not help against what is wrong elsewhere
   std::function<std::string()> ready;  // /readyz
 };
+
+// Of a node's daemon: not ready while `attached` is 0. Keeps `owner`, whose gauge it is.
+HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, const prometheus::Gauge& attached);
 
 // Serves ADDRESS/metrics with `metrics`, and the two pages, until the process ends; returns the port. ADDRESS is "host:port"
 // with a numeric host; port 0 takes a free one. Unavailable when the address is in use or not of this machine. The server is

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
@@ -185,6 +186,13 @@ class ClusterTest(unittest.TestCase):
         address = self.daemon(name)["metricsAddress"]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
             return response.read().decode()
+
+    def page_status(self, name, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.daemon(name)['metricsAddress']}{path}", timeout=10) as response:
+                return response.status
+        except urllib.error.HTTPError as refused:
+            return refused.code
 
     def event_kinds(self, page):
         return [event["kind"] for event in page["events"]]

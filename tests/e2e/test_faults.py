@@ -31,7 +31,11 @@ class KillTest(ClusterTest):
         self.kill_daemon("server")
         time.sleep(1)
         self.assertEqual(self.rank_pids(), pids, "ranks train on without a server")
+        for daemon in ("node0.agent", "node1.worker"):
+            self.assertEqual((self.page_status(daemon, "/healthz"), self.page_status(daemon, "/readyz")), (200, 503), daemon)
         self.up()
+        for daemon in ("node0.agent", "node1.worker"):
+            self.await_on_disk(lambda: self.page_status(daemon, "/readyz") == 200, f"{daemon} ready again")
         page = self.assert_undisturbed(job, pids)
         self.assertIn("server-restarted", self.event_kinds(page))
         self.assertEqual(len(json.loads(self.ctl("list", "-o", "json").out)["jobs"]), 1)

@@ -9,6 +9,7 @@
 #include "node/metrics_endpoint.h"
 #include "prometheus/registry.h"
 #include "prometheus/counter.h"
+#include "prometheus/gauge.h"
 #include "tests/node/http_get.h"
 
 namespace lynx {
@@ -52,6 +53,17 @@ TEST(MetricsEndpointTest, EachServerHasItsOwnPages) {
   EXPECT_THAT(HttpGet(ill, "/readyz"), EndsWith("\r\n\r\nnot yet\n"));
   EXPECT_THAT(HttpGet(ill, "/metrics"), HasSubstr("lynx_test_total 1"));
   EXPECT_THAT(HttpGet(ill, "/healthz/x"), HasSubstr(" 404 Not Found"));
+}
+
+TEST(MetricsEndpointTest, ANodesDaemonIsReadyWhileAServerIsAttached) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::Gauge& attached = prometheus::BuildGauge().Name("lynx_test_attached").Register(*registry).Add({});
+  const int port = ServeMetrics("127.0.0.1:0", registry, ReadyWhileAttached(registry, attached)).value();
+  EXPECT_THAT(HttpGet(port, "/readyz"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(HttpGet(port, "/readyz"), EndsWith("\r\n\r\nno server is attached; the log says why\n"));
+  EXPECT_THAT(HttpGet(port, "/healthz"), StartsWith("HTTP/1.1 200 "));
+  attached.Set(1);
+  EXPECT_THAT(HttpGet(port, "/readyz"), StartsWith("HTTP/1.1 200 "));
 }
 
 }  // namespace

@@ -156,7 +156,8 @@ absl::Status Run(const WorkerFlags& flags, StopSignals& signals) {
   options.credentials = CredentialsOf(identity.get());
   options.peers = PeerCredentialsOf(identity.get());
   if (!flags.metrics_address.empty()) {
-    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(), {}));
+    LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(flags.metrics_address, metrics.registry(),
+                                                         ReadyWhileAttached(metrics.registry(), metrics.attached())));
     spdlog::info("metrics on port {}", port);
   }
   spdlog::info("lynx-worker {} of node {}, server {}", kVersion, options.node, options.server);

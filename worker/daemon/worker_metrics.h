@@ -20,6 +20,7 @@ class WorkerMetrics {
   const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
   void SetAttached(bool attached);
+  const prometheus::Gauge& attached() const { return attached_; }
   void SetRanksRunning(int count);
   void CountExit(RankOutcome outcome);
 
