@@ -369,6 +369,16 @@ void CommunicationThread::TellPeers(const Notice& notice) {
   }
 }
 
+// Signs of life that are unread when a connection is closed make the kernel reset it, and what is lost on the way is then not sent again.
+void CommunicationThread::TellLastWord(const Notice& notice) {
+  TellPeers(notice);
+  char unread[256];
+  for (const Peer& peer : peers_) {
+    while (recv(links_[peer.control].fd.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {
+    }
+  }
+}
+
 void CommunicationThread::PeerClosed(Peer& peer, int error) {
   const std::string text = peer.suspect_since.value != 0 ? peer.suspicion : LossText(peer, error);
   const absl::Status lost =
@@ -431,7 +441,7 @@ void CommunicationThread::FailHere(const absl::Status& here, const absl::Status&
 
 void CommunicationThread::CloseAfterFailure(const absl::Status& told) {
   failed_ = true;
-  TellPeers({NoticeKind::kGivesUp, told});
+  TellLastWord({NoticeKind::kGivesUp, told});
   for (Lane& lane : lanes_) {
     lane.exchange.reset();
     lane.queue.clear();
@@ -448,7 +458,7 @@ void CommunicationThread::SayFarewell() {
         absl::StrCat(Name(options_.rank), " ended its communication during ", OperationText(lane)));
     return FailHere(abandoned, absl::UnavailableError(std::string(abandoned.message())));
   }
-  TellPeers({.kind = NoticeKind::kLeaves});
+  TellLastWord({.kind = NoticeKind::kLeaves});
 }
 
 CommunicationThread::Peer& CommunicationThread::PeerOf(int32_t rank) {

@@ -102,6 +102,7 @@ class CommunicationThread {
   void ReadControl(Peer& peer);
   void Heed(Peer& peer, const Notice& notice);
   void TellPeers(const Notice& notice);
+  void TellLastWord(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
   void CheckDeadlines();
