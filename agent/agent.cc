@@ -106,7 +106,7 @@ class Loop {
 
   void Report() {
     const int64_t attachment = stream_.attachment();
-    metrics_.SetAttached(attachment != 0);
+    metrics_.SetAttached(stream_.accepted());
     if (attachment != 0 && attachment != attachment_) {
       spdlog::info("attached to the server at {}", options_.server);
       heartbeat_.Attached();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -327,7 +328,7 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   if (options.dry_run) return PrintDryRun(global, requests);
   Client client = Connect(global);
   int code = kExitOk;
-  std::vector<v1::Job> rows;  // of a csv, which has one head
+  bool headed = false;  // a csv has one head
   for (size_t i = 0; i < requests.size(); ++i) {
     auto response = client.Submit(requests[i]);
     if (!response.ok()) {
@@ -342,17 +343,17 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
       std::fflush(stdout);
       return options.follow ? FollowWithLogs(global, client, job.id()) : FollowToEnd(global, client, job.id());
     }
+    if (several && global.output == OutputFormat::kYaml) std::printf("---\n");
     if (global.output == OutputFormat::kCsv) {
-      rows.push_back(job);
+      const absl::StatusOr<std::string> csv = ListingText(JobListing({job}, Cells(global)), global.output);
+      LYNX_CHECK(csv.ok());
+      std::fputs(csv->c_str() + (std::exchange(headed, true) ? csv->find('\n') + 1 : 0), stdout);
       continue;
     }
-    if (several && global.output == OutputFormat::kYaml) std::printf("---\n");
     const int printed = PrintLine(global, job, SubmittedText(job.id(), response->existed()));
     if (code == kExitOk) code = printed;
   }
-  if (rows.empty()) return code;
-  const int printed = Show(global.output, rows.front(), JobListing(rows, Cells(global)));
-  return code == kExitOk ? printed : code;
+  return code;
 }
 
 int List(const GlobalOptions& global, const ListOptions& options) {

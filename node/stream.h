@@ -59,6 +59,12 @@ class NodeStream {
     return attached_ ? attachments_ : 0;
   }
 
+  // Whether there is a stream that the server has taken: it has sent something.
+  bool accepted() const {
+    std::lock_guard lock(mutex_);
+    return attached_ && accepted_;
+  }
+
   // Whether TrySend would take a report now.
   bool CanSend() const {
     std::lock_guard lock(mutex_);

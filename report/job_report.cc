@@ -47,9 +47,9 @@ class Page {
   explicit Page(const JobReport& report) : report_(report), job_(*report.job), curves_(*report.curves), plan_(report.plan) {
     for (const v1::StageMeasurement& m : job_.measured()) {
       if (m.steps() == 0) continue;
-      measured_steps_ = std::max(measured_steps_, m.steps());
       measured_.hidden += m.recompute_hidden_ns();
       measured_.exposed += m.recompute_exposed_ns();
+      if (m.step_ns() > measured_step_) measured_steps_ = m.steps();
       measured_step_ = std::max(measured_step_, m.step_ns());
       measured_peak_ = std::max(measured_peak_, m.arena_peak_bytes());
     }
@@ -122,7 +122,7 @@ class Page {
     const v1::Progress& progress = job_.progress();
     const bool known = measured_step_ > 0 && plan_ != nullptr;
     std::string html = Figure("Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
-                              absl::StrCat(measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, "; ") : "",
+                              absl::StrCat(measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
                                            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
                                            known ? Difference(plan_->step.value, measured_step_) : ""));
     absl::StrAppend(&html, Figure("Throughput", progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",

@@ -32,7 +32,8 @@ class KillTest(ClusterTest):
         time.sleep(1)
         self.assertEqual(self.rank_pids(), pids, "ranks train on without a server")
         for daemon in ("node0.agent", "node1.worker"):
-            self.assertEqual((self.page_status(daemon, "/healthz"), self.page_status(daemon, "/readyz")), (200, 503), daemon)
+            self.await_on_disk(lambda: self.page_status(daemon, "/readyz") == 503, f"{daemon} not ready")
+            self.assertEqual(self.page_status(daemon, "/healthz"), 200, daemon)
         self.up()
         for daemon in ("node0.agent", "node1.worker"):
             self.await_on_disk(lambda: self.page_status(daemon, "/readyz") == 200, f"{daemon} ready again")

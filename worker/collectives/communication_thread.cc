@@ -59,6 +59,7 @@ CommunicationThread::CommunicationThread(const CommunicationThreadOptions& optio
     Peer peer;
     peer.rank = links_[i].key.peer;
     peer.control = static_cast<int32_t>(i);
+    peer.heard = MonotonicNow() + options.connect_timeout;  // it may still wait for others before it gives signs
     peers_.push_back(peer);
   }
   const LaneTable table(options.layout, options.rank);
@@ -234,7 +235,9 @@ void CommunicationThread::PollOnce() {
     LYNX_CHECK(errno == EINTR || errno == ENOMEM);
     return;
   }
-  if (!failed_ && options_.silence_limit != Nanos(0)) GiveSignOfLife();
+  // A process that is stopped and continued from here on does not see it before the next turn, which excuses it.
+  const Nanos now = MonotonicNow();
+  if (!failed_ && options_.silence_limit != Nanos(0)) GiveSignOfLife(now);
   // What a peer says about its end comes before what its data connections look like.
   for (Peer& peer : peers_) {
     if (!failed_ && polled_[1 + peer.control].revents != 0) ReadControl(peer);
@@ -245,7 +248,7 @@ void CommunicationThread::PollOnce() {
     const bool in_ready = lane.in >= 0 && polled_[1 + lane.in].revents != 0;
     if (lane.exchange.has_value() && (out_ready || in_ready)) Progress(lane);
   }
-  if (!failed_) CheckDeadlines();
+  if (!failed_) CheckDeadlines(now);
 }
 
 void CommunicationThread::AwaitBytes(int32_t link, int64_t bytes) {
@@ -275,8 +278,7 @@ int CommunicationThread::PollTimeoutMs() const {
   return static_cast<int>(std::clamp<int64_t>(left_ms, 0, 60'000));
 }
 
-void CommunicationThread::CheckDeadlines() {
-  const Nanos now = MonotonicNow();
+void CommunicationThread::CheckDeadlines(Nanos now) {
   for (Peer& peer : peers_) {
     if (peer.suspect_since.value != 0 && now - peer.suspect_since >= kSuspicionLimit) {
       const absl::Status lost = absl::UnavailableError(peer.suspicion);
@@ -284,7 +286,7 @@ void CommunicationThread::CheckDeadlines() {
     }
   }
   for (const Peer& peer : peers_) {
-    if (peer.left || peer.heard == Nanos(0) || now - peer.heard < options_.silence_limit) continue;
+    if (options_.silence_limit == Nanos(0) || peer.left || now - peer.heard < options_.silence_limit) continue;
     const absl::Status silent = absl::DeadlineExceededError(absl::StrCat(
         Name(peer.rank), " has given no sign of life for ", FormatDuration(options_.silence_limit), DuringText(peer)));
     return FailHere(silent, absl::UnavailableError(std::string(silent.message())));
@@ -307,8 +309,7 @@ void CommunicationThread::CheckDeadlines() {
   }
 }
 
-void CommunicationThread::GiveSignOfLife() {
-  const Nanos now = MonotonicNow();
+void CommunicationThread::GiveSignOfLife(Nanos now) {
   if (now < next_sign_) return;
   const Nanos late = next_sign_ == Nanos(0) ? Nanos(0) : now - next_sign_;
   const Nanos interval = options_.silence_limit / kSignsPerSilenceLimit;
@@ -318,9 +319,7 @@ void CommunicationThread::GiveSignOfLife() {
 }
 
 void CommunicationThread::Excuse(Nanos gap, Nanos now) {
-  for (Peer& peer : peers_) {
-    if (peer.heard != Nanos(0)) peer.heard = std::min(peer.heard + gap, now);
-  }
+  for (Peer& peer : peers_) peer.heard += gap;
   for (Lane& lane : lanes_) lane.last_progress = std::min(lane.last_progress + gap, now);
 }
 
@@ -369,7 +368,8 @@ void CommunicationThread::TellPeers(const Notice& notice) {
   }
 }
 
-// Signs of life that are unread when a connection is closed make the kernel reset it, and what is lost on the way is then not sent again.
+// Signs of life that are unread when a connection is closed make the kernel reset it, and so do those that come later: a last
+// word that is lost on the way is then not sent again, and its peer sees only that the connection was closed.
 void CommunicationThread::TellLastWord(const Notice& notice) {
   TellPeers(notice);
   char unread[256];

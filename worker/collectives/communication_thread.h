@@ -41,6 +41,7 @@ struct CommunicationThreadOptions {
   int32_t rank = 0;
   Nanos idle_timeout;   // 0 = never
   Nanos silence_limit;  // 0 = never
+  Nanos connect_timeout;
   std::vector<int32_t> elsewhere;  // ranks on other hosts, ascending: see Communicator::LinkUses
 };
 
@@ -77,7 +78,7 @@ class CommunicationThread {
     int32_t control = -1;  // index into links_
     std::string received;  // of a notice
     bool left = false;
-    Nanos heard{0};          // its last sign of life; 0: none yet
+    Nanos heard{0};          // its last sign of life, or when the first is due
     Nanos suspect_since{0};  // 0: not suspect
     std::string suspicion;   // what became of its data connection
   };
@@ -96,7 +97,7 @@ class CommunicationThread {
   void PollOnce();
   void AwaitBytes(int32_t link, int64_t bytes);  // before it counts as readable
   int PollTimeoutMs() const;
-  void GiveSignOfLife();
+  void GiveSignOfLife(Nanos now);
   // This process did not run for so long: whoever was silent meanwhile may have moved.
   void Excuse(Nanos gap, Nanos now);
   void ReadControl(Peer& peer);
@@ -105,7 +106,7 @@ class CommunicationThread {
   void TellLastWord(const Notice& notice);
   void PeerClosed(Peer& peer, int error);
   void DataLinkLost(Lane& lane, int32_t link, int error);
-  void CheckDeadlines();
+  void CheckDeadlines(Nanos now);  // `now`: before this turn's bytes were moved
   void Mismatch(const Lane& lane, int32_t link, const IoResult& result);
 
   void FailHere(const absl::Status& here, const absl::Status& told);

@@ -91,8 +91,9 @@ struct CommunicatorOptions {
   std::vector<PeerAddress> peers;  // by rank, including this one
   Nanos connect_timeout{30'000'000'000};
   Nanos idle_timeout{0};  // a pending transfer without a byte of progress for so long is an error; 0 = never
-  // A peer's process gives a sign of life twenty times in so long, whatever its threads wait for: one that has given
-  // some, and then none for so long, is frozen or cut off, and that is an error. 0 = no signs, and never.
+  // A peer's process gives a sign of life twenty times in so long, from connect_timeout on at the latest, whatever its
+  // threads wait for: one that gives none for so long is frozen or cut off, and that is an error. Where this process
+  // itself did not run meanwhile, that is no peer's silence. 0 = no signs, and never; the same on all ranks.
   Nanos silence_limit{0};
   int64_t pacing_bytes_per_second =
       0;  // SO_MAX_PACING_RATE on every connection, to stand for a slower network; 0 = off

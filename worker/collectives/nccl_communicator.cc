@@ -29,6 +29,7 @@ namespace lynx {
 namespace {
 
 constexpr auto kWatchPeriod = std::chrono::milliseconds(10);
+constexpr Nanos kStandstill{2'000'000'000};  // between two looks: the whole process was stopped
 constexpr auto kPollPeriod = std::chrono::microseconds(100);
 constexpr Nanos kShortWait{100'000};  // what NCCL takes to issue a transfer is mostly less than what a sleep does
 constexpr Nanos kFarewellLimit{10'000'000'000};  // for the peers to have had all that was sent
@@ -157,6 +158,7 @@ class NcclCommunicator : public Communicator {
   void StartWatch();
   void Watch();
   absl::Status LookLocked();
+  void ExcuseLocked(Nanos gap);
   absl::Status LookAtLineLocked(Line& line, Nanos idle_timeout);
   absl::Status BeginLocked(Line& line);
   void AbortLocked();
@@ -519,14 +521,27 @@ bool NcclCommunicator::SayFarewellLocked() {
 void NcclCommunicator::Watch() {
   cudaSetDevice(device_);  // else the first question would set up another one for this thread
   std::unique_lock lock(mutex_);
+  Nanos looked = clock_.Monotonic();
   while (!stop_ && !aborted_) {
     changed_.wait_for(lock, kWatchPeriod);
     if (stop_ || aborted_) return;
+    // This process did not run, and a transfer that waits for a peer may have been about to go on.
+    const Nanos now = clock_.Monotonic();
+    if (now - looked > kStandstill) ExcuseLocked(now - looked);
+    looked = now;
     const absl::Status failure = host_.Failure();
     const absl::Status status = failure.ok() ? LookLocked() : failure;
     if (status.ok()) continue;
     if (failure.ok()) host_.Abort(status);
     AbortLocked();
+  }
+}
+
+void NcclCommunicator::ExcuseLocked(Nanos gap) {
+  for (const auto& line : lines_) {
+    for (Line::Transfer& transfer : line->issued) {
+      if (transfer.under_way_since.value != 0) transfer.under_way_since += gap;
+    }
   }
 }
 

@@ -92,9 +92,9 @@ int ConnectResult(int fd) {
 
 absl::Status ConfigureLink(int fd, int64_t pacing_bytes_per_second) {
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
-  // A machine that vanishes without a word is noticed within about 20 seconds, on its control connection: nothing
-  // ever queues up there. TCP_USER_TIMEOUT would also end data connections whose receiver merely has not come to it
-  // yet.
+  // A machine that vanishes without a word is noticed within about 20 seconds on a connection on which nothing is under
+  // way; signs of life (communicator.h) find it where something is. TCP_USER_TIMEOUT would also end data connections whose
+  // receiver merely has not come to it yet.
   LYNX_RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10, "TCP_KEEPIDLE"));
   LYNX_RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3, "TCP_KEEPINTVL"));

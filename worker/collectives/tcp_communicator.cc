@@ -60,6 +60,7 @@ TcpCommunicator::TcpCommunicator(const CommunicatorOptions& options, std::vector
                                  .rank = options.rank,
                                  .idle_timeout = options.idle_timeout,
                                  .silence_limit = options.silence_limit,
+                                 .connect_timeout = options.connect_timeout,
                                  .elsewhere = RanksElsewhere(options)},
       std::move(links), &board_);
 }

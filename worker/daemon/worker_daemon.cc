@@ -75,7 +75,7 @@ class Loop {
  private:
   void Report() {
     const int64_t attachment = stream_.attachment();
-    metrics_.SetAttached(attachment != 0);
+    metrics_.SetAttached(stream_.accepted());
     if (attachment != 0 && attachment != attachment_) {
       spdlog::info("attached to the server at {}", options_.server);
       supervisor_.Rewind();

@@ -40,7 +40,7 @@ absl::Status CheckpointWriter::Write(int64_t steps_done) {
   LYNX_RETURN_IF_ERROR(ConcludePending());
   StartOwnShard(IdentityAt(steps_done));
   pending_ = steps_done;
-  // A copy takes its time, and a shard that is written without one much more: nobody waits for it in a step.
+  // A copy takes its time, and a shard that is written without one much more: nobody is to wait for it in a step.
   return seat_.communicator.Barrier();
 }
 
@@ -102,7 +102,10 @@ absl::StatusOr<CheckpointWriter::Outcome> CheckpointWriter::Conclude(const Check
     LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> published, GatherStatuses(own, seat_));
     failure = published[0];
   }
-  if (!failure.ok() && seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
+  if (!failure.ok()) {
+    if (seat_.rank == 0) DiscardCheckpoint(config_.checkpoint_directory, identity);
+    LYNX_RETURN_IF_ERROR(seat_.communicator.Barrier());  // nobody writes there again before, nor waits in a step
+  }
   if (absl::IsAlreadyExists(failure)) return ReplacedError(config_, failure);
   if (absl::IsFailedPrecondition(failure)) return failure;
   return Outcome{failure};

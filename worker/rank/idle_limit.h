@@ -21,7 +21,8 @@ namespace lynx {
 
 inline constexpr Nanos kIdleLimit{600'000'000'000};  // before the steps are known
 inline constexpr Nanos kShortestIdleLimit{10'000'000'000};
-inline constexpr Nanos kSilenceLimit{20'000'000'000};
+// TCP sends again what is lost after 0.2, 0.6, ... 12.6 and 25.4 s: after a cut of twenty seconds the signs arrive in time.
+inline constexpr Nanos kSilenceLimit{30'000'000'000};
 // Of a disk that is written and read back.
 inline constexpr Bytes kSlowDiskPerSecond = kMiB * 32;
 

@@ -113,12 +113,13 @@ TEST(CommunicationThread, ALinkThatTricklesIsNotIdle) {
 
 // The other end's control connection, and a thread that waits for an all-reduce in which no byte moves.
 struct Waiting {
-  explicit Waiting(Nanos silence_limit) : ends(MakeEnds()) {
+  explicit Waiting(Nanos silence_limit, Nanos connect_timeout = Nanos(0)) : ends(MakeEnds()) {
     for (const Link& link : ends.other) {
       if (link.key.channel == Channel::kControl) control = link.fd.get();
     }
     thread = std::make_unique<CommunicationThread>(
-        CommunicationThreadOptions{.layout = kPair, .silence_limit = silence_limit}, std::move(ends.own), &board);
+        CommunicationThreadOptions{.layout = kPair, .silence_limit = silence_limit, .connect_timeout = connect_timeout},
+        std::move(ends.own), &board);
     const auto posted = board.Post({0, LaneTable(kPair, 0).Ring(Group::kTensor), OperationKind::kAllReduce, &value, 1});
     EXPECT_TRUE(posted.ok());
     ticket = *posted;
@@ -147,13 +148,26 @@ TEST(CommunicationThread, APeerWhoseSignsOfLifeEndIsLost) {
                                         "all-reduce 0 of the tensor group"));
 }
 
-TEST(CommunicationThread, APeerThatHasGivenNoSignYetIsWaitedFor) {
-  Waiting waiting(Nanos(50'000'000));
+TEST(CommunicationThread, APeerThatNeverGivesASignIsLostToo) {
+  Waiting waiting(Nanos(100'000'000), Nanos(100'000'000));
+  EXPECT_EQ(waiting.board.Await(waiting.ticket).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(CommunicationThread, WithoutALimitSignsAreHeardAndMeanNothing) {
+  Waiting waiting(Nanos(0));
+  waiting.Send(kSign + kSign);
+  waiting.Send(EncodeNotice({NoticeKind::kGivesUp, absl::CancelledError("enough")}));
+  EXPECT_EQ(waiting.board.Await(waiting.ticket).status(), absl::CancelledError("enough"));
+}
+
+TEST(CommunicationThread, APeerThatMayStillConnectIsWaitedFor) {
+  Waiting waiting(Nanos(50'000'000), Nanos(600'000'000'000));
   // Its signs come, so time passes for this thread; what it waits for is the other's.
   std::string signs(20 * kSign.size(), '\0');
   size_t got = 0;
   while (got < signs.size()) {
     const ssize_t more = recv(waiting.control, signs.data() + got, signs.size() - got, 0);
+    ASSERT_NE(more, 0) << "it gave up";
     if (more > 0) got += static_cast<size_t>(more);
     else usleep(1000);
   }

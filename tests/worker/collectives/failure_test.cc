@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -54,7 +56,8 @@ class RankProcess {
     Kill();
     waitpid(pid_, nullptr, 0);
   }
-  void Kill() const { kill(pid_, SIGKILL); }
+  void Kill() const { Signal(SIGKILL); }
+  void Signal(int signal) const { kill(pid_, signal); }
 
  private:
   pid_t pid_;
@@ -217,6 +220,38 @@ TEST(FailureTest, APeerThatNeverStartsRunsIntoTheIdleTimeout) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(Message(status), HasSubstr("not a byte moved between rank 0"));
   });
+}
+
+// Wherever in its turn a communication thread is when its process is stopped.
+TEST(FailureTest, RanksThatAreAllStoppedAndContinuedGoOn) {
+  struct Shared {
+    std::atomic<int64_t> rounds[2];
+    std::atomic<bool> failed;
+  };
+  auto* const shared = static_cast<Shared*>(
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(shared, MAP_FAILED);
+  std::vector<CommunicatorOptions> options = LoopbackOptions(ParallelLayout{.tp = 2});
+  std::vector<std::unique_ptr<RankProcess>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    options[rank].idle_timeout = options[rank].silence_limit = Nanos(1'000'000'000);
+    ranks.push_back(std::make_unique<RankProcess>(options[rank], [&, rank](Communicator& communicator) {
+      while (AllReduceStatus(communicator, Group::kTensor, 64 << 10).ok()) ++shared->rounds[rank];
+      shared->failed = true;
+    }));
+  }
+  for (int stop = 0; stop < 8; ++stop) {
+    const int64_t before = shared->rounds[0];
+    while (shared->rounds[0] < before + 20 + stop && !shared->failed) usleep(100);
+    for (const auto& rank : ranks) rank->Signal(SIGSTOP);
+    usleep(1'500'000);
+    for (const auto& rank : ranks) rank->Signal(SIGCONT);
+  }
+  const int64_t before = shared->rounds[1];
+  while (shared->rounds[1] < before + 1000 && !shared->failed) usleep(100);
+  EXPECT_FALSE(shared->failed);
+  ranks.clear();
+  munmap(shared, sizeof(Shared));
 }
 
 }  // namespace

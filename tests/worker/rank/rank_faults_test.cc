@@ -140,7 +140,7 @@ TEST(RankFaults, ARankStoppedInACheckpointIsLostForWantOfSignsOfLife) {
     const auto failures = Only<RankFailure>(ranks.Reports(rank));
     ASSERT_EQ(failures.size(), 1u);
     EXPECT_TRUE(failures[0].peer_lost);
-    EXPECT_THAT(failures[0].reason, HasSubstr("rank 0 (stage 0, tp 0) has given no sign of life for 20.00 s"));
+    EXPECT_THAT(failures[0].reason, HasSubstr("rank 0 (stage 0, tp 0) has given no sign of life for 30.00 s"));
     own += failures[0].reason.find("gave up") == std::string::npos ? 1 : 0;
   }
   EXPECT_GE(own, 1);
