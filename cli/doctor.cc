@@ -82,8 +82,13 @@ void DiskFindings(const DiskFacts& disk, std::vector<Finding>& findings) {
 }
 
 void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
+  const auto is_own = [&](const PortFacts& port) {
+    return facts.server.has_value() && facts.server->status.ok() && facts.server->address.ends_with(absl::StrCat(":", port.port));
+  };
+  // Where that server runs here, its pages' ports are its own, too.
+  const bool runs_here = std::any_of(facts.ports.begin(), facts.ports.end(), [&](const PortFacts& port) { return port.taken && is_own(port); });
   for (const PortFacts& port : facts.ports) {
-    const bool own = facts.server.has_value() && facts.server->status.ok() && facts.server->address.ends_with(absl::StrCat(":", port.port));
+    const bool own = is_own(port) || (port.taken && runs_here);
     const bool other = port.taken && !own;
     findings.push_back(Of("port", other ? Verdict::kWarning : Verdict::kOk,
                           absl::StrCat(port.port, " of ", port.purpose, " is ", own ? "the server's that was asked" : port.taken ? "taken" : "free"),

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -123,7 +124,9 @@ MachineFacts LookAtMachine(const std::string& folder) {
   facts.open_files = Limit(RLIMIT_NOFILE);
   facts.locked_bytes = Limit(RLIMIT_MEMLOCK);
   facts.processes = Limit(RLIMIT_NPROC);
-  facts.ports = {{.port = 7470, .purpose = "lynx-server", .taken = IsTaken(7470)}, {.port = 7471, .purpose = "lynx-server's metrics", .taken = IsTaken(7471)}};
+  for (const auto& [port, purpose] : {std::pair(7470, "lynx-server"), {7471, "lynx-server's metrics"}, {7472, "lynx-server's live page"}}) {
+    facts.ports.push_back({.port = port, .purpose = purpose, .taken = IsTaken(port)});
+  }
   facts.disk.folder = folder;
   facts.disk.status = Measure(facts.disk);
   return facts;

@@ -173,7 +173,7 @@ Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells) {
                               {"DEVICES", "devices"},
                               {"USED", "used"},
                               {"MEMORY/DEVICE", "device_memory_bytes"},
-                              {"CORES", "cores"},
+                              {"CPUSET", "cores"},
                               {"GFLOP/S", "flops_per_second"},
                               {"LINK", ""},
                               {"", "link_bytes_per_second", ColumnIn::kNoTable},

@@ -84,7 +84,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Doctor, TheServersOwnPortIsNoOthers) {
   MachineFacts facts = Fit();
   facts.ports[0].taken = true;
+  facts.ports.push_back({.port = 7472, .purpose = "lynx-server's live page", .taken = true});
   EXPECT_THAT(Wrong(facts), testing::ElementsAre());
+  facts.ports[0].taken = false;  // it runs elsewhere, so what listens on the page's port is another
+  EXPECT_THAT(Wrong(facts), testing::ElementsAre("warning port: 7472 of lynx-server's live page is taken"));
 }
 
 TEST(Doctor, TheWorstCounts) {

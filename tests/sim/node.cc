@@ -228,7 +228,7 @@ void World::StopWorker(SimNode& node) {
 void World::CrashNode(SimNode& node) {
   common_.Tell(absl::StrCat(node.name.value, " dies"));
   for (auto& [key, rank] : node.ranks) {
-    EndProcess(node, key, rank, 1, "ended without a report while the worker daemon was being restarted or after");
+    EndProcess(node, key, rank, 1, "ended without a report; the worker daemon had been away and did not see how");
   }
   StopAgent(node);
   StopWorker(node);

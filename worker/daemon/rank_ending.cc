@@ -53,7 +53,7 @@ RankEnding Yielded(const RankYielded& yielded) {
 RankEnding Silent(const EndingFacts& facts) {
   if (!facts.exit.has_value()) {
     return {.exit_code = kRankExitFailure,
-            .reason = WithLastLine("ended without a report while the worker daemon was being restarted or after",
+            .reason = WithLastLine("ended without a report; the worker daemon had been away and did not see how",
                                    facts.last_line),
             .outcome = RankOutcome::kFailed};
   }
