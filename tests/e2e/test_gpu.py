@@ -68,7 +68,8 @@ class GpuTest(ClusterTest):
         self.await_steps(job, 1)
         self.tell_driver("xid 1 79\n")
         self.await_on_disk(lambda: "Xid 79" in self.ctl("nodes").out, "the Xid among the nodes' conditions")
-        self.assertRegex(self.ctl("nodes").out, r"node0 +ready +cuda +1 ")
+        # The agent has told of it, and attaches anew without that GPU.
+        self.await_on_disk(lambda: re.search(r"node0 +ready +cuda +1 ", self.ctl("nodes").out), "one GPU is left")
         self.assertRegex(self.metrics("node0.agent"), r'DCGM_FI_DEV_XID_ERRORS\{[^}]*UUID="GPU-fake-1"[^}]*\} 79\n')
         os.kill(self.rank_pids()[0], 9)
         page = self.await_job(job, lambda page: "waits for 2 GPUs" in page["reason"], "its wait for GPUs")
