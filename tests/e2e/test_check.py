@@ -53,7 +53,7 @@ class CheckTest(ClusterTest):
         return sorted({rank["node"] for rank in page["placement"]})
 
     def test_a_node_that_computes_wrongly(self):
-        job = self.submit(self.job_file(steps=200, ranks=2, tp=1, pp=2, every=20, max_restarts=1))
+        job = self.submit(self.job_file(steps=800, ranks=2, tp=1, pp=2, every=20, max_restarts=1))
         page = self.await_steps(job, 25)
         self.assertIn(self.bad, self.nodes_of(page))
         self.assertEqual(self.reasons(page, "node-check"), [], "nothing has failed")

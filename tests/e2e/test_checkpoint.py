@@ -81,7 +81,7 @@ class CheckpointTest(ClusterTest):
         self.assertIn("shard-0000-0000.safetensors", page["reason"])
 
     def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(self):
-        job = self.submit(self.job_file(steps=300, every=20, extra=f", keep: 3{NO_COPIES}"))
+        job = self.submit(self.job_file(steps=1000, every=20, extra=f", keep: 3{NO_COPIES}"))
         page = self.await_steps(job, 70)
         directory = pathlib.Path(page["checkpointPath"]).parent
 
@@ -94,12 +94,12 @@ class CheckpointTest(ClusterTest):
         page = self.await_state(job, "SUCCEEDED")
         runs = [e["reason"] for e in page["events"] if e["kind"] == "running"]
         self.assertEqual(runs[1], f"all ranks run, from the checkpoint of step {steps[-2]}")
-        self.assertEqual(page["progress"]["stepsDone"], "300")
+        self.assertEqual(page["progress"]["stepsDone"], "1000")
 
     def test_reports_lost_with_a_machine_lose_no_checkpoint(self):
-        undisturbed = self.submit(self.job_file(steps=400, every=20, extra=NO_COPIES))
+        undisturbed = self.submit(self.job_file(steps=1000, every=20, extra=NO_COPIES))
         expected = self.await_state(undisturbed, "SUCCEEDED")
-        job = self.submit(self.job_file(steps=400, every=20, extra=NO_COPIES))
+        job = self.submit(self.job_file(steps=1000, every=20, extra=NO_COPIES))
         page = self.await_job(job, lambda p: p["checkpointPath"], "a checkpoint")
         directory = pathlib.Path(page["checkpointPath"]).parent
         self.kill_daemon("server")

@@ -8,9 +8,12 @@ import time
 from cluster import ClusterTest, processes
 
 
+STEPS = 1000  # with which a job outlasts what happens in its middle, where a step takes a few milliseconds, too
+
+
 class KillTest(ClusterTest):
     def start(self, **changes):
-        job = self.submit(self.job_file(steps=400, every=20, **changes))
+        job = self.submit(self.job_file(steps=STEPS, every=20, **changes))
         self.await_steps(job, 25)
         pids = self.rank_pids()
         self.assertEqual(len(pids), 4)
@@ -23,7 +26,7 @@ class KillTest(ClusterTest):
             self.assertEqual(seen, pids)
         page = self.await_state(job, "SUCCEEDED", timeout=300)
         self.assertEqual((page["generation"], page["restarts"]), ("1", 0))
-        self.assertEqual(page["progress"]["stepsDone"], "400")
+        self.assertEqual(page["progress"]["stepsDone"], str(STEPS))
         return page
 
     def test_server_killed_and_restarted(self):
