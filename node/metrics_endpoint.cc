@@ -31,6 +31,11 @@ class PagesByContext {
     const std::lock_guard lock(mutex_);
     return pages_[context];
   }
+  // Of a server that is never destroyed: somebody points to it, so it is no leak.
+  void Keep(const prometheus::Exposer* server) {
+    const std::lock_guard lock(mutex_);
+    servers_.push_back(server);
+  }
   static PagesByContext& All() {
     static auto* all = new PagesByContext();
     return *all;
@@ -39,6 +44,7 @@ class PagesByContext {
  private:
   std::mutex mutex_;
   std::map<const mg_context*, Pages> pages_;  // guarded by mutex_
+  std::vector<const prometheus::Exposer*> servers_;  // guarded by mutex_
 };
 
 // Of the server that this thread is starting.
@@ -87,6 +93,7 @@ absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<pro
     Pages pages{std::move(metrics), std::move(checks)};
     starting = &pages;
     auto* exposer = new prometheus::Exposer(options, &callbacks);
+    PagesByContext::All().Keep(exposer);
     const std::vector<int> ports = exposer->GetListeningPorts();
     if (!ports.empty()) return ports.front();
   } catch (const std::exception&) {

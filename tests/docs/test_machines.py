@@ -158,6 +158,7 @@ class MachinesTest(unittest.TestCase):
             self.head.run(f"ssh-keygen -q -t ed25519 -N '' -f {self.folder}/{name}")
         (self.folder / "sshd_config").write_text(SSHD.format(folder=self.folder))
         self.start(self.head, f"/usr/sbin/sshd -D -e -f {self.folder}/sshd_config")
+        self.wait(lambda: "Server listening" in self.head.logs(), "sshd")
         self.laptop.run(f"mkdir -p /etc/ssh && cat >/etc/ssh/ssh_config <<'END'\n{SSH.format(folder=self.folder)}\nEND")
         ssh = self.start(self.laptop, tunnel.replace("SERVER", "head"))
         self.wait(lambda: self.get(self.laptop, "http://localhost:7472/") or ssh.poll() is not None, "the tunnel")
