@@ -17,12 +17,12 @@ class ReportTest(checks.PageChecks, cluster.ClusterTest):
     """One job for all that is looked at: it recomputes, writes checkpoints, and loses a rank on its way."""
 
     def report(self):
-        job = self.submit(self.job_file(steps=400, memory="400KiB", every=50))
+        job = self.submit(self.job_file(steps=2000, memory="400KiB", every=50))
         self.await_steps(job, 20)
         ranks = self.rank_pids()
         self.assertNotEqual(ranks, [], "the job is over before a rank could be killed")
         cluster.kill(ranks[:1])
-        self.await_state(job, "SUCCEEDED")
+        self.await_state(job, "SUCCEEDED", timeout=300)
         page = self.directory / "report.html"
         result = self.ctl("report", job, "--out", page)
         self.assertEqual(result.code, 0, result)

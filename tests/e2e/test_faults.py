@@ -32,7 +32,7 @@ class KillTest(ClusterTest):
     def test_server_killed_and_restarted(self):
         job, pids = self.start()
         self.kill_daemon("server")
-        time.sleep(1)
+        time.sleep(0.5)
         self.assertEqual(self.rank_pids(), pids, "ranks train on without a server")
         for daemon in ("node0.agent", "node1.worker"):
             self.await_on_disk(lambda: self.page_status(daemon, "/readyz") == 503, f"{daemon} not ready")
@@ -54,7 +54,7 @@ class KillTest(ClusterTest):
     def test_worker_daemon_killed_and_restarted(self):
         job, pids = self.start()
         self.kill_daemon("node1.worker")
-        time.sleep(1)
+        time.sleep(0.5)
         self.assertEqual(self.rank_pids(), pids, "ranks survive their daemon")
         self.up()
         self.assert_undisturbed(job, pids)

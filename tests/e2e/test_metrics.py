@@ -161,7 +161,7 @@ class PrometheusTest(ClusterTest):
         self.assertEqual(set(excused) - set(missing), set(), "these have data: they do not belong into metrics_without_data.txt")
         targets = self.ask("targets")["activeTargets"]
         self.assertEqual(sorted(t["labels"]["job"] for t in targets), ["lynx-agent"] * 2 + ["lynx-server"] + ["lynx-worker"] * 2)
-        self.assertEqual({t["health"] for t in targets}, {"up"})
+        self.await_on_disk(lambda: {t["health"] for t in self.ask("targets")["activeTargets"]} == {"up"}, "every daemon scraped")
         rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
         self.assertEqual([rule["name"] for rule in rules if rule["health"] != "ok"], [])
         self.assertIsNone(watcher.poll())

@@ -72,9 +72,10 @@ class ScheduleTest(ClusterTest):
         self.assert_goes_on(job, "held", 2)
 
     def test_after_another(self):
-        first = self.start("first", steps=30)
+        first = self.start("first", "--set", "scheduling.hold=true", steps=30)
         second = self.start("second", "--set", "scheduling.after=first", steps=5)
         self.assertEqual(self.get(second)["waitsFor"], [first])
+        self.assertEqual(self.ctl("release", first).code, 0)
         page = self.await_state(second, "SUCCEEDED")
         self.assertLessEqual(int(self.get(first)["endedUnixNs"]), int(page["startedUnixNs"]))
 

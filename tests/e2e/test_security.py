@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -13,7 +12,7 @@ import threading
 import time
 import unittest
 
-from cluster import BIN, JOB, processes, run
+from cluster import BIN, JOB, kill, processes, run
 
 
 class SecureClusterTest(unittest.TestCase):
@@ -40,8 +39,7 @@ class SecureClusterTest(unittest.TestCase):
         for process in self.daemons.values():
             process.kill()
             process.wait()
-        for pid in processes(self.directory):
-            os.kill(pid, signal.SIGKILL)
+        kill(processes(self.directory))
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self, name, binary, *arguments):
