@@ -41,6 +41,8 @@ inline constexpr Metric kStoreCommitFailures{"lynx_store_commit_failures_total",
                                              "Commits that the store refused."};
 inline constexpr Metric kEventQueue{"lynx_event_queue_length", Type::kGauge, "1", "", Daemon::kServer,
                                     "Events that wait for the server's owner thread."};
+inline constexpr Metric kOutboxLength{"lynx_outbox_length", Type::kGauge, "1", "", Daemon::kServer,
+    "Messages to nodes that wait for the thread which sends them; those that it has taken together count until the last is sent."};
 inline constexpr Metric kJobsPending{"lynx_jobs_pending", Type::kGauge, "1", "reason", Daemon::kServer,
     "Jobs that wait, by reason: held, dependency, structural (there are not enough devices in all), quota, ahead (of it "
     "are others), capacity (devices are taken), near-miss (fewer ranks could begin). A job counts under each of its "
@@ -68,6 +70,11 @@ inline constexpr Metric kFencedReports{"lynx_fenced_reports_total", Type::kCount
     "Reports of ranks that were not taken, since their generation is over or their job is not known."};
 inline constexpr Metric kCallsRefused{"lynx_calls_refused_total", Type::kCounter, "1", "", Daemon::kServer,
     "Calls of somebody who was not known or not allowed."};
+inline constexpr Metric kCalls{"lynx_calls_total", Type::kCounter, "1", "method, code", Daemon::kServer,
+    "Calls that one message answers, so none of streams, by method (Jobs.SubmitJob) and the code of gRPC's status (OK, NOT_FOUND); those "
+    "that were refused, too."};
+inline constexpr Metric kCallSeconds{"lynx_call_duration_seconds", Type::kHistogram, "s", "method", Daemon::kServer,
+    "Time of these calls from their arrival until the answer was handed to gRPC."};
 inline constexpr Metric kDeviceSeconds{"lynx_device_seconds_total", Type::kCounter, "s", "use", Daemon::kServer,
     "Time that jobs held devices, times their number, by use: training (steps that were new), planning, starting, redoing "
     "(steps that were lost), detecting (from the newest step until a loss was noticed), stopping."};

@@ -15,7 +15,7 @@ constexpr const Metric* kAll[] = {
     // lynx-server
     &kJobs, &kJobsPending, &kJobsSubmitted, &kJobsEnded, &kQueueWait, &kFirstStep, &kNodes, &kNodesCordoned, &kAgentsAttached,
     &kWorkersAttached, &kDevices, &kDevicesUsed, &kDeviceSeconds, &kDeviceSecondsLost, &kRecovery, &kPlanSeconds, &kStoreCommitSeconds,
-    &kStoreCommitFailures, &kEventQueue, &kLeasesRenewed, &kFencedReports, &kCallsRefused,
+    &kStoreCommitFailures, &kEventQueue, &kOutboxLength, &kLeasesRenewed, &kFencedReports, &kCalls, &kCallSeconds, &kCallsRefused,
     &kJobInfo, &kJobRanks, &kJobTargetSteps, &kJobDoneSteps, &kJobSteps, &kJobTokens, &kJobModelFlops, &kJobStepsSkipped, &kJobLoss,
     &kJobValidationLoss, &kJobGradientNorm, &kJobLearningRate, &kJobStepSeconds, &kJobStageStepSeconds, &kJobPredictedStep,
     &kJobStepError, &kJobPhaseSeconds, &kJobPredictedPhase, &kJobHiddenRatio, &kJobBubbleRatio, &kJobCommunicationRatio, &kJobMfu,

@@ -222,7 +222,7 @@ void ServerCore::OnTick() {
     metrics_.Counted(controller_.TakeCensus());
     next_census_ = now + kCensusEvery;
   }
-  metrics_.SetQueue(loop_->QueueLength());
+  metrics_.SetQueues(loop_->QueueLength(), courier_.Length());
   metrics_.Prune(clock_.Monotonic());
   curves_.Write(clock_.Monotonic(), [this](const JobId& id) { return controller_.Find(id); });
   watchers_.Tick(clock_.Monotonic(), [this](const JobId& id) {

@@ -1,7 +1,7 @@
 // ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
 // the streams that desired states go to, and the replies that RPCs wait for.
 //
-// Owner thread: store(), controller(), curves(), and all that the loop runs. The rest is thread-safe.
+// Owner thread: store(), controller(), curves(), and all that the loop runs. Of metrics(): as metrics.h says. The rest is thread-safe.
 #ifndef LYNX_SERVER_CORE_H_
 #define LYNX_SERVER_CORE_H_
 
@@ -61,7 +61,7 @@ class ServerCore {
   CurveBook& curves() { return curves_; }
   Courier& courier() { return courier_; }
   const Clock& clock() const { return clock_; }
-  std::shared_ptr<prometheus::Collectable> metrics_page() const { return metrics_.page(); }
+  ServerMetrics& metrics() { return metrics_; }
 
   StreamTable<AgentStream>& agents() { return agents_; }
   StreamTable<WorkerStream>& workers() { return workers_; }

@@ -12,6 +12,11 @@ void Courier::Post(Errand errand) {
   if (errands_.size() == 1) wake_.notify_one();
 }
 
+size_t Courier::Length() const {
+  const std::lock_guard lock(mutex_);
+  return errands_.size() + taken_;
+}
+
 void Courier::Stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -26,9 +31,11 @@ void Courier::Main() {
     std::deque<Errand> errands;
     {
       std::unique_lock lock(mutex_);
+      taken_ = 0;
       wake_.wait(lock, [this] { return stopping_ || !errands_.empty(); });
       if (errands_.empty()) return;
       errands = std::exchange(errands_, {});
+      taken_ = errands.size();
     }
     for (Errand& errand : errands) std::exchange(errand, nullptr)();
   }

@@ -4,6 +4,7 @@
 #define LYNX_SERVER_COURIER_H_
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -22,15 +23,18 @@ class Courier {
 
   // Never blocks. Nothing happens once it stops.
   void Post(Errand errand);
+  // Errands that are not done; those that it has taken together count until the last of them is.
+  size_t Length() const;
   // What is posted is still done. Idempotent; not from an errand.
   void Stop();
 
  private:
   void Main();
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<Errand> errands_;  // guarded by mutex_
+  size_t taken_ = 0;            // guarded by mutex_; of a batch that is being done
   bool stopping_ = false;       // guarded by mutex_
   std::thread thread_;          // the last member: it uses the others
 };

@@ -42,7 +42,9 @@ ServerMetrics::ServerMetrics()
       devices_(Gauges(*registry_, metric::kDevices)),
       devices_used_(Gauges(*registry_, metric::kDevicesUsed)),
       plan_seconds_(Histograms(*registry_, metric::kPlanSeconds)),
-      ended_(Counters(*registry_, metric::kJobsEnded)) {
+      call_seconds_(Histograms(*registry_, metric::kCallSeconds)),
+      ended_(Counters(*registry_, metric::kJobsEnded)),
+      calls_(Counters(*registry_, metric::kCalls)) {
   // Series that exist from the start can be watched for their first increase.
   AddBuildInfo(*registry_);
   CounterFamily& seconds = Counters(*registry_, metric::kDeviceSeconds);
@@ -61,6 +63,7 @@ ServerMetrics::ServerMetrics()
   workers_ = &Gauges(*registry_, metric::kWorkersAttached).Add({});
   cordoned_ = &Gauges(*registry_, metric::kNodesCordoned).Add({});
   queue_ = &Gauges(*registry_, metric::kEventQueue).Add({});
+  outbox_ = &Gauges(*registry_, metric::kOutboxLength).Add({});
   submitted_ = &Counters(*registry_, metric::kJobsSubmitted).Add({});
   commit_failures_ = &Counters(*registry_, metric::kStoreCommitFailures).Add({});
   leases_ = &Counters(*registry_, metric::kLeasesRenewed).Add({});
@@ -99,6 +102,16 @@ void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos 
   static constexpr const char* kResults[] = {"plan", "infeasible", "error"};
   plan_seconds_.Add({{"trigger", kTriggers[static_cast<size_t>(trigger)]}, {"result", kResults[ready.result.index()]}}, kSecondsBuckets)
       .Observe(Seconds(took));
+}
+
+void ServerMetrics::SetQueues(size_t events, size_t errands) {
+  queue_->Set(static_cast<double>(events));
+  outbox_->Set(static_cast<double>(errands));
+}
+
+void ServerMetrics::Called(const std::string& method, const std::string& code, Nanos took) {
+  calls_.Add({{"method", method}, {"code", code}}).Increment();
+  call_seconds_.Add({{"method", method}}, kSecondsBuckets).Observe(Seconds(took));
 }
 
 void ServerMetrics::Committed(Nanos took, bool ok) {

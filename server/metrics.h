@@ -1,5 +1,5 @@
 // ServerMetrics: what lynx-server shows at /metrics; the names are in common/metric_names.h. The page is made of what was written here:
-// whoever asks for it waits for nothing of the server's. PlanMade, Committed and Refused: any thread. The rest: the owner thread.
+// whoever asks for it waits for nothing of the server's. PlanMade, Committed, Called and Refused: any thread. The rest: the owner thread.
 #ifndef LYNX_SERVER_METRICS_H_
 #define LYNX_SERVER_METRICS_H_
 
@@ -27,10 +27,13 @@ class ServerMetrics {
   std::shared_ptr<prometheus::Collectable> page() const;
 
   void Counted(const Census& census);
-  void SetQueue(size_t length) { queue_->Set(static_cast<double>(length)); }
+  // What waits for the owner thread, and for the courier's.
+  void SetQueues(size_t events, size_t errands);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);
   void Committed(Nanos took, bool ok);
   void LeaseRenewed() { leases_->Increment(); }
+  // A call that is answered. `method`: one of server/access_table.h; `code`: of gRPC, by name.
+  void Called(const std::string& method, const std::string& code, Nanos took);
   void Refused() { refused_->Increment(); }
 
   // Of one job. `devices`: that it holds now.
@@ -50,13 +53,13 @@ class ServerMetrics {
   std::map<JobId, JobTimeline> timelines_;  // of jobs that have not ended
 
   GaugeFamily &jobs_, &pending_, &nodes_, &devices_, &devices_used_;
-  HistogramFamily& plan_seconds_;
-  CounterFamily& ended_;
+  HistogramFamily &plan_seconds_, &call_seconds_;
+  CounterFamily &ended_, &calls_;
   std::array<prometheus::Counter*, kDeviceUseCount> device_seconds_;
   std::array<prometheus::Counter*, kLossCauseCount> device_seconds_lost_;
   std::array<prometheus::Histogram*, kRecoveryPhaseCount> recovery_;
   prometheus::Histogram *recovery_total_, *queue_wait_, *first_step_, *commit_seconds_;
-  prometheus::Gauge *agents_, *workers_, *cordoned_, *queue_;
+  prometheus::Gauge *agents_, *workers_, *cordoned_, *queue_, *outbox_;
   prometheus::Counter *submitted_, *commit_failures_, *leases_, *fenced_, *refused_;
 };
 

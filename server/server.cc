@@ -19,6 +19,7 @@
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
 #include "security/context_file.h"
+#include "server/call_meter.h"
 #include "server/listen_address.h"
 #include "spdlog/spdlog.h"
 
@@ -152,7 +153,7 @@ absl::Status Server::ServeMetricsPage(const ServerOptions& options) {
   if (options.metrics_address.empty()) return absl::OkStatus();
   absl::StatusOr<ListenAddress> address = ParseListenAddress(options.metrics_address);
   if (!address.ok()) return Annotate(address.status(), "--metrics-address");
-  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->metrics_page(),
+  LYNX_ASSIGN_OR_RETURN(const int port, ServeMetrics(AddressText(*address, address->port), core_->metrics().page(),
                                                {.alive = [health = health_] { return health->Alive(); },
                                                 .ready = [health = health_] { return health->Ready(); }}));
   metrics_address_ = AddressText(*address, port);
@@ -196,6 +197,9 @@ absl::Status Server::Listen(const ServerOptions& options, const ListenAddress& a
   builder.RegisterService(jobs_front_.get());
   builder.RegisterService(cluster_front_.get());
   builder.RegisterService(admin_front_.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> meters;
+  meters.push_back(std::make_unique<CallMeter>(core_->metrics(), core_->clock()));
+  builder.experimental().SetInterceptorCreators(std::move(meters));
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen, "; choose another with --listen"));

@@ -35,7 +35,7 @@ TEST(MetricTable, NamesSayUnitAndType) {
 
 TEST(MetricTable, LabelsAreOfABoundedKind) {
   const std::set<std::string> known = {"version", "state", "result", "reason", "kind", "outcome", "decision", "phase", "trigger", "use",
-                                       "cause", "job_id", "job_name", "stage", "rank", "queue", "layout", "device",
+                                       "cause", "method", "code", "job_id", "job_name", "stage", "rank", "queue", "layout", "device",
                                        "gpu", "UUID", "modelName", "Hostname"};
   for (const Metric* metric : metric::AllMetrics()) {
     for (const std::string& label : metric::LabelsOf(*metric)) {

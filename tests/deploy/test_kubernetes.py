@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -262,26 +263,34 @@ class ProbesTest(unittest.TestCase):
             return error.code, error.read().decode()
 
     def check(self, program, port):
-        self.assertTrue(self.paths[program])
+        """All of them are well; what no probe asks for is not there."""
+        self.assertEqual(self.paths[program], ["/healthz", "/readyz"])
         for path in self.paths[program]:
-            self.assertEqual(self.get(port, path), (200, "ok\n"), path)
+            self.wait_for(lambda: self.get(port, path) == (200, "ok\n"), f"{program}{path}")
         self.assertEqual(self.get(port, "/nothing")[0], 404)
 
-    def test_the_server_answers_them(self):
-        self.start("lynx-server", "--listen", "127.0.0.1:0")
+    def start_server(self, listen):
+        self.start("lynx-server", "--listen", listen)
         address = self.directory / "lynx-server/server.address"
         self.wait_for(address.exists, "a server that listens")
-        self.assertEqual(self.paths["lynx-server"], ["/healthz", "/readyz"])
-        port = (self.directory / "lynx-server/metrics.address").read_text().strip().rpartition(":")[2]
-        self.wait_for(lambda: self.get(port, "/readyz")[0] == 200, "a server that is ready")
-        self.check("lynx-server", port)
+        return (self.directory / "lynx-server/metrics.address").read_text().strip().rpartition(":")[2]
+
+    def test_the_server_answers_them(self):
+        self.check("lynx-server", self.start_server("127.0.0.1:0"))
 
     def test_the_nodes_programs_answer_them(self):
+        ports = {}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
         for program in ("lynx-agent", "lynx-worker"):
-            # Without a server, of which none can be reached: that is no reason to start a daemon again.
-            self.start(program, "--server", "127.0.0.1:1")
+            self.start(program, "--server", address, "--node", "n0")
             log = self.directory / f"{program}.log"
-            port = self.wait_for(lambda: re.search(r"metrics on port (\d+)", log.read_text()), f"{program}'s pages").group(1)
+            ports[program] = self.wait_for(lambda: re.search(r"metrics on port (\d+)", log.read_text()), f"{program}'s pages").group(1)
+            # A server that cannot be reached is no reason to start a daemon again, only one to say so.
+            self.assertEqual(self.get(ports[program], "/healthz"), (200, "ok\n"))
+            self.assertEqual(self.get(ports[program], "/readyz")[0], 503)
+        self.start_server(address)
+        for program, port in ports.items():
             self.check(program, port)
 
 

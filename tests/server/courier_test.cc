@@ -29,6 +29,22 @@ TEST(Courier, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
   EXPECT_NE(where, std::this_thread::get_id());
 }
 
+TEST(Courier, SaysHowManyErrandsAreNotDone) {
+  Courier courier;
+  EXPECT_EQ(courier.Length(), 0u);
+  std::promise<void> begun, go;
+  courier.Post([&] {
+    begun.set_value();
+    go.get_future().wait();
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(courier.Length(), 1u) << "it is being done";
+  for (int i = 0; i < 3; ++i) courier.Post([] {});
+  EXPECT_EQ(courier.Length(), 4u);
+  go.set_value();
+  while (courier.Length() > 0) std::this_thread::yield();
+}
+
 TEST(Courier, PostersDoNotWaitForAnErrand) {
   Courier courier;
   std::promise<void> go, done;

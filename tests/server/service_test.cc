@@ -1,113 +1,17 @@
 // The whole server in this process, over real channels on loopback. Agents and workers are played by the test.
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
-
-#include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <thread>
 #include <tuple>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "common/version.h"
-#include "lynx/v1/cluster.grpc.pb.h"
-#include "lynx/v1/jobs.grpc.pb.h"
-#include "planner/plan.h"
-#include "proto/convert.h"
-#include "server/server.h"
+#include "tests/server/service_fixture.h"
 
 namespace lynx {
 namespace {
 
 using ::testing::HasSubstr;
-
-v1::JobSpec MakeSpec(const std::string& name = "gpt", int ranks = 2) {
-  JobSpec spec;
-  spec.name = name;
-  spec.model = {.layers = 2, .hidden = 32, .heads = 2, .seq = 16};
-  spec.data.path = "/data/text";
-  spec.train.steps = 3;
-  spec.train.global_batch = 4;
-  spec.train.micro_batch = 2;
-  spec.resources = {.min_ranks = ranks, .max_ranks = ranks};
-  Normalize(spec);
-  return ToProto(spec);
-}
-
-class ServiceTest : public ::testing::Test {
- protected:
-  ServiceTest() {
-    std::string pattern = ::testing::TempDir() + "lynx_server_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    StartServer();
-  }
-  ~ServiceTest() override {
-    server_->Stop();
-    std::filesystem::remove_all(directory_);
-  }
-
-  ServerOptions Options() {
-    ServerOptions options;
-    options.listen = "127.0.0.1:0";
-    options.data_directory = directory_;
-    options.core.controller.wanted_shapes = WantedShapes;
-    options.core.planner = MakePlan;
-    options.core.loop.tick = Nanos(20'000'000);
-    return options;
-  }
-  void StartServer() {
-    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(Options(), clock_);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
-    jobs_ = v1::Jobs::NewStub(channel_);
-    cluster_ = v1::Cluster::NewStub(channel_);
-  }
-
-  static void SetDeadline(grpc::ClientContext& context) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-  }
-  grpc::Status Submit(const v1::JobSpec& spec, const std::string& key, v1::SubmitJobResponse* response) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::SubmitJobRequest request;
-    *request.mutable_spec() = spec;
-    request.set_idempotency_key(key);
-    return jobs_->SubmitJob(&context, request, response);
-  }
-  v1::Job Get(const std::string& id, bool details = false) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::GetJobRequest request;
-    request.set_job_id(id);
-    request.set_include_events(details);
-    request.set_include_programs(details);
-    v1::GetJobResponse response;
-    const grpc::Status status = jobs_->GetJob(&context, request, &response);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return response.job();
-  }
-  grpc::Status Cancel(const std::string& id) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::CancelJobRequest request;
-    request.set_job_id(id);
-    v1::CancelJobResponse response;
-    return jobs_->CancelJob(&context, request, &response);
-  }
-
-  std::string directory_;
-  RealClock clock_;
-  std::unique_ptr<Server> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::Jobs::Stub> jobs_;
-  std::unique_ptr<v1::Cluster::Stub> cluster_;
-};
-
 TEST_F(ServiceTest, SubmitIsIdempotentByKey) {
   v1::SubmitJobResponse first, again, other;
   const grpc::Status status = Submit(MakeSpec(), "key", &first);
@@ -543,77 +447,6 @@ TEST_F(ServiceTest, StoppingEndsWatchesAndStreams) {
   server_->Stop();
   while (reader->Read(&response)) continue;
   EXPECT_EQ(reader->Finish().error_code(), grpc::UNAVAILABLE);
-}
-
-// One request and one answer in wire form, for the services whose messages gRPC does not install.
-std::string CallRaw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                    const std::string& request) {
-  grpc::GenericStub stub(channel);
-  grpc::CompletionQueue queue;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-  const auto call = stub.PrepareCall(&context, method, &queue);
-  const auto wait = [&] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  call->StartCall(nullptr);
-  EXPECT_TRUE(wait());
-  const grpc::Slice slice(request);
-  call->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-  EXPECT_TRUE(wait());
-  grpc::ByteBuffer buffer;
-  call->Read(&buffer, nullptr);
-  EXPECT_TRUE(wait());
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  EXPECT_TRUE(wait());
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  std::vector<grpc::Slice> slices;
-  EXPECT_TRUE(buffer.Dump(&slices).ok());
-  std::string bytes;
-  for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
-  return bytes;
-}
-
-TEST_F(ServiceTest, HealthSaysServing) {
-  // HealthCheckRequest.service = 1; HealthCheckResponse.status = 1, SERVING = 1.
-  const std::string serving("\x08\x01", 2);
-  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", ""), serving);
-  EXPECT_EQ(CallRaw(channel_, "/grpc.health.v1.Health/Check", std::string("\x0A\x0C") + "lynx.v1.Jobs"), serving);
-}
-
-TEST_F(ServiceTest, ReflectionListsTheServices) {
-  // ServerReflectionRequest.list_services = 7.
-  const std::string services = CallRaw(
-      channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", std::string("\x3A\x01*"));
-  EXPECT_THAT(services, HasSubstr("lynx.v1.Jobs"));
-  EXPECT_THAT(services, HasSubstr("lynx.v1.Cluster"));
-}
-
-TEST_F(ServiceTest, TheAddressFileNamesThePort) {
-  std::ifstream file(directory_ + "/" + kAddressFile);
-  std::string line;
-  ASSERT_TRUE(std::getline(file, line));
-  EXPECT_EQ(line, server_->address());
-}
-
-TEST_F(ServiceTest, APortInUseIsSaid) {
-  ServerOptions options = Options();
-  options.data_directory = directory_ + "/second";
-  options.listen = server_->address();
-  const absl::Status status = Server::Start(options, clock_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), "cannot listen on " + server_->address() +
-                                  ": address already in use; choose another with --listen");
-}
-
-TEST_F(ServiceTest, ASecondServerOnTheSameDataIsRefused) {
-  const absl::Status status = Server::Start(Options(), clock_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("in use by another lynx-server"));
-  EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + kAddressFile)) << "the first one's files stay";
 }
 
 }  // namespace
