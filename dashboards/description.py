@@ -1,5 +1,6 @@
 """What Lynx's Grafana dashboards show: one description, from which generate.py writes the JSON files. A panel is
-(kind, title, unit, [(query, legend), ...], {options}); a dashboard has rows of panels, each row a title and a list.
+(kind, title, unit, [(query, legend), ...], {options}); a dashboard has rows of panels, each row a title and a list, in which panels of a
+kind stand together. A query without a legend is the panel's only one.
 
 Queries know $job_id and $job_name where the dashboard has these variables, $server (the instance of lynx-server) and Grafana's
 $__rate_interval. Names of metrics are those of docs/metrics.md; those with colons are recording rules (prometheus/lynx_rules.yml).
@@ -7,17 +8,25 @@ $__rate_interval. Names of metrics are those of docs/metrics.md; those with colo
 
 SERVER = 'instance=~"$server"'
 JOB = f'{SERVER},job_id=~"$job_id"'
+TRAINS = f'{SERVER},use="training"'
 
 
-def rate(metric, labels=SERVER):
-    return f"rate({metric}{{{labels}}}[$__rate_interval])"
+def rate(metric, labels=SERVER, window="$__rate_interval"):
+    return f"rate({metric}{{{labels}}}[{window}])"
 
 
-def quantiles(metric, by="", labels=SERVER):
+def quantile(q, metric, by="", labels=SERVER, window="$__rate_interval"):
+    """Nothing, rather than a line without points, where nothing was observed."""
     group = f"le, {by}" if by else "le"
-    return [(f"histogram_quantile({q}, sum by ({group}) ({rate(metric + '_bucket', labels)}))", f"{name} {{{{{by}}}}}" if by else name)
-            for q, name in ((0.5, "median"), (0.99, "99%"))]
+    return f"histogram_quantile({q}, sum by ({group}) ({rate(metric + '_bucket', labels, window)})) >= 0"
 
+
+def quantiles(metric, by="", labels=SERVER, window="$__rate_interval"):
+    return [(quantile(q, metric, by, labels, window), f"{name} {{{{{by}}}}}" if by else name) for q, name in ((0.5, "median"), (0.99, "99%"))]
+
+
+# Never below 0: the clocks of who writes a checkpoint and of who asks may differ.
+CHECKPOINT_AGE = "clamp_min(time() - {}, 0)"
 
 CLUSTER = dict(
     uid="lynx-cluster", title="Lynx / Cluster", about="What runs, what waits, and what the devices do.", variables=["server"],
@@ -33,8 +42,8 @@ CLUSTER = dict(
         ("Jobs", [
             ("graph", "Jobs by state", "short", [(f"sum by (state) (lynx_jobs{{{SERVER}}})", "{{state}}")], {"stack": True}),
             ("graph", "Why jobs wait", "short", [(f"sum by (reason) (lynx_jobs_pending{{{SERVER}}})", "{{reason}}")], {}),
-            ("graph", "Time in the queue", "s", quantiles("lynx_queue_wait_seconds"), {}),
-            ("graph", "From devices to the first step", "s", quantiles("lynx_time_to_first_step_seconds"), {}),
+            ("graph", "Time in the queue, of an hour's jobs", "s", quantiles("lynx_queue_wait_seconds", window="1h"), {}),
+            ("graph", "From devices to the first step, of an hour's jobs", "s", quantiles("lynx_time_to_first_step_seconds", window="1h"), {}),
             ("graph", "Jobs that ended", "short", [(f"sum by (state) (increase(lynx_jobs_ended_total{{{SERVER}}}[$__rate_interval]))", "{{state}}")], {}),
             ("table", "Running jobs", "short", [(f"sum by (job_id, job_name, queue, layout, device) (lynx_job_info{{{SERVER}}})", "")],
              {"link": "lynx-job"}),
@@ -54,10 +63,10 @@ CLUSTER = dict(
                                                             ("lynx_agent_attached == bool 0", "{{instance}} agent")], {}),
         ]),
         ("GPUs", [
-            ("graph", "GPU utilization", "percent", [("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}")], {}),
-            ("graph", "GPU memory in use", "decmbytes", [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], {}),
-            ("graph", "GPU temperature", "celsius", [("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")], {}),
-            ("graph", "GPU power", "watt", [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], {}),
+            ("graph", "GPU utilization", "percent", [("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
+            ("graph", "GPU memory in use", "decmbytes", [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
+            ("graph", "GPU temperature", "celsius", [("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
+            ("graph", "GPU power", "watt", [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
         ]),
     ])
 
@@ -69,11 +78,14 @@ TRAINING = [
         ("stat", "Tokens per second", "short", [(f"sum({rate('lynx_job_tokens_total', JOB)})", "")], {}),
         ("stat", "MFU", "percentunit", [(f"max(lynx_job_mfu_ratio{{{JOB}}})", "")], {}),
         ("stat", "Recomputation hidden", "percentunit", [(f"max(lynx_job_recompute_hidden_ratio{{{JOB}}})", "")], {}),
+        ("stat", "Age of the checkpoint", "s", [(CHECKPOINT_AGE.format(f"max(lynx_job_checkpoint_timestamp_seconds{{{JOB}}})"), "")], {}),
+        ("stat", "Size of the checkpoint", "bytes", [(f"max(lynx_job_checkpoint_bytes{{{JOB}}})", "")], {}),
     ]),
     ("Training", [
-        ("graph", "Loss", "short", [(f"lynx_job_loss{{{JOB}}}", "training"), (f"lynx_job_validation_loss{{{JOB}}}", "held-out data")], {}),
-        ("graph", "Gradient norm", "short", [(f"lynx_job_gradient_norm{{{JOB}}}", "")], {}),
-        ("graph", "Learning rate", "sci", [(f"lynx_job_learning_rate{{{JOB}}}", "")], {}),
+        ("graph", "Loss", "short", [(f"lynx_job_loss{{{JOB}}}", "training"), (f"lynx_job_validation_loss{{{JOB}}}", "held-out data")],
+         {"free": True}),
+        ("graph", "Gradient norm", "short", [(f"lynx_job_gradient_norm{{{JOB}}}", "{{job_name}} {{job_id}}")], {}),
+        ("graph", "Learning rate", "sci", [(f"lynx_job_learning_rate{{{JOB}}}", "{{job_name}} {{job_id}}")], {"free": True}),
         ("graph", "Updates left out", "short", [(f"sum(increase(lynx_job_steps_skipped_total{{{JOB}}}[$__rate_interval]))", "")], {}),
     ]),
     ("Speed", [
@@ -81,20 +93,22 @@ TRAINING = [
         ("graph", "Step by stage", "s", [(f"lynx_job_stage_step_seconds{{{JOB}}}", "stage {{stage}}")], {}),
         ("graph", "Where the time of all ranks goes", "percentunit",
          [(f"sum by (phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
-           f"sum({rate('lynx_job_phase_seconds_total', JOB)})", "{{phase}}")], {"stack": True}),
+           f"sum({rate('lynx_job_phase_seconds_total', JOB)})", "{{phase}}")], {"stack": True, "many": True}),
         ("graph", "Shares", "percentunit", [(f"lynx_job_recompute_hidden_ratio{{{JOB}}}", "of recomputation: hidden"),
                                             (f"lynx_job_bubble_ratio{{{JOB}}}", "of the step: pipeline stalls"),
                                             (f"lynx_job_communication_exposed_ratio{{{JOB}}}", "of the step: exposed communication")], {}),
         ("graph", "Model FLOPs per second", "flops", [(f"sum({rate('lynx_job_model_flops_total', JOB)})", "")], {}),
     ]),
-    ("Memory and checkpoints", [
-        ("graph", "Memory of a rank: planned", "bytes", [(f"lynx_job_memory_peak_planned_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {}),
-        ("graph", "Memory of a rank: measured peak", "bytes", [(f"lynx_job_memory_peak_measured_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {}),
+    ("Memory of a rank", [
+        ("graph", "Planned", "bytes", [(f"lynx_job_memory_peak_planned_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {"many": True}),
+        ("graph", "Measured peak", "bytes", [(f"lynx_job_memory_peak_measured_bytes{{{JOB}}}", "stage {{stage}} {{kind}}")], {"many": True}),
+    ]),
+    ("Checkpoints", [
         ("graph", "Steps done, and of what is kept", "short", [(f"lynx_job_done_steps{{{JOB}}}", "done"),
                                                                (f"lynx_job_checkpoint_steps{{{JOB}}}", "in a checkpoint"),
                                                                (f"lynx_job_copied_steps{{{JOB}}}", "in copies in memory")], {}),
-        ("stat", "Age of the checkpoint", "s", [(f"time() - max(lynx_job_checkpoint_timestamp_seconds{{{JOB}}})", "")], {}),
-        ("stat", "Size of the checkpoint", "bytes", [(f"max(lynx_job_checkpoint_bytes{{{JOB}}})", "")], {}),
+        ("graph", "Age of the newest checkpoint", "s", [(CHECKPOINT_AGE.format(f"lynx_job_checkpoint_timestamp_seconds{{{JOB}}}"), "{{job_name}} {{job_id}}")],
+         {}),
     ]),
 ]
 JOB_BOARD = dict(uid="lynx-job", title="Lynx / Job", about="One training job: loss, speed, memory, checkpoints.",
@@ -105,25 +119,32 @@ PLANNER = dict(
     variables=["server", "job_name", "job_id"],
     rows=[
         ("Time", [
-            ("graph", "Error of the predicted step", "percentunit", [(f"lynx_job_step_prediction_error_ratio{{{JOB}}}", "{{job_name}}")], {}),
-            ("graph", "Predicted step", "s", [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "{{job_name}}")], {}),
+            ("graph", "Error of the predicted step", "percentunit", [(f"lynx_job_step_prediction_error_ratio{{{JOB}}}", "{{job_name}}")],
+             {"signed": True}),
+            ("graph", "Step", "s", [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "{{job_name}} predicted"),
+                                    (f"sum by (job_name) ({rate('lynx_job_step_seconds_sum', JOB)}) / "
+                                     f"sum by (job_name) ({rate('lynx_job_step_seconds_count', JOB)})", "{{job_name}} measured")], {}),
             ("graph", "Predicted, by stage and phase", "s", [(f"lynx_job_predicted_phase_seconds{{{JOB}}}", "stage {{stage}} {{phase}}")],
-             {"stack": True}),
+             {"stack": True, "many": True}),
             ("graph", "Measured, by stage and phase, of all ranks of the stage", "s",
              [(f"sum by (stage, phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
-               f"sum({rate('lynx_job_steps_total', JOB)})", "stage {{stage}} {{phase}}")], {"stack": True}),
+               f"sum({rate('lynx_job_steps_total', JOB)})", "stage {{stage}} {{phase}}")], {"stack": True, "many": True}),
         ]),
         ("Memory", [
             ("graph", "Error of the planned activation peak", "percentunit",
-             [(f"lynx_job_memory_prediction_error_ratio{{{JOB}}}", "stage {{stage}}")], {}),
+             [(f"lynx_job_memory_prediction_error_ratio{{{JOB}}}", "stage {{stage}}")], {"signed": True}),
+            ("graph", "Activation peak", "bytes",
+             [(f'max by (stage) (lynx_job_memory_peak_planned_bytes{{{JOB},kind="activations"}})', "stage {{stage}} planned"),
+              (f'max by (stage) (lynx_job_memory_peak_measured_bytes{{{JOB},kind="activations"}})', "stage {{stage}} measured")], {}),
         ]),
         ("Plans", [
-            ("graph", "Time to plan", "s", quantiles("lynx_plan_duration_seconds", "trigger"), {}),
-            ("graph", "Plans by trigger and result", "short",
-             [(f"sum by (trigger, result) (increase(lynx_plan_duration_seconds_count{{{SERVER}}}[$__rate_interval]))", "{{trigger}} {{result}}")], {}),
+            ("graph", "Time to plan, of an hour's plans, by trigger", "s", quantiles("lynx_plan_duration_seconds", "trigger", window="1h"), {}),
+            ("graph", "Plans by trigger, and what was not possible", "short",
+             [(f'sum by (trigger) (increase(lynx_plan_duration_seconds_count{{{SERVER},result="plan"}}[$__rate_interval]))', "{{trigger}}"),
+              (f'sum by (result) (increase(lynx_plan_duration_seconds_count{{{SERVER},result!="plan"}}[$__rate_interval]))', "{{result}}")], {}),
             ("graph", "Changes of plans", "short",
              [(f"sum by (decision) (increase(lynx_job_replans_total{{{JOB}}}[$__rate_interval]))", "{{decision}}")], {}),
-            ("graph", "Measurements", "short", [("sum by (kind, result) (rate(lynx_agent_measurements_total[$__rate_interval]))", "{{kind}} {{result}}")], {}),
+            ("graph", "Measurements per second", "short", [("sum by (kind, result) (rate(lynx_agent_measurements_total[$__rate_interval]))", "{{kind}} {{result}}")], {}),
             ("graph", "Share of time spent on measuring", "percentunit",
              [("sum by (instance, kind) (rate(lynx_agent_measurement_seconds_total[$__rate_interval]))", "{{instance}} {{kind}}")], {}),
         ]),
@@ -132,8 +153,14 @@ PLANNER = dict(
 RESILIENCE = dict(
     uid="lynx-resilience", title="Lynx / Resilience", about="What was lost, why, and how long it took to go on.", variables=["server"],
     rows=[
-        ("Goodput", [
+        ("Now", [
             ("stat", "Goodput", "percentunit", [("lynx:goodput:ratio_rate5m", "")], {}),
+            ("stat", "Devices that train", "short", [(f"sum({rate('lynx_device_seconds_total', TRAINS)})", "")], {}),
+            ("stat", "Lost nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="lost"}})', "")], {"red_above": 1}),
+            ("stat", "Age of the oldest checkpoint", "s",
+             [(CHECKPOINT_AGE.format(f"min(lynx_job_checkpoint_timestamp_seconds{{{SERVER}}})"), "")], {}),
+        ]),
+        ("Goodput", [
             ("graph", "Goodput by job", "percentunit", [(f"lynx_job_goodput_ratio{{{SERVER}}}", "{{job_name}}")], {}),
             ("graph", "What devices do", "short", [(f"sum by (use) ({rate('lynx_device_seconds_total')})", "{{use}}")], {"stack": True}),
             ("graph", "Devices that do not train, by cause", "short", [(f"sum by (cause) ({rate('lynx_device_seconds_lost_total')})", "{{cause}}")],
@@ -142,7 +169,7 @@ RESILIENCE = dict(
                                                             "{{job_name}} {{use}}")], {"stack": True}),
         ]),
         ("Recovery", [
-            ("graph", "Time to go on after a loss, by phase", "s", quantiles("lynx_recovery_seconds", "phase"), {}),
+            ("graph", "Time to go on after an hour's losses, by phase", "s", quantiles("lynx_recovery_seconds", "phase", window="1h"), {}),
             ("graph", "Restarts", "short", [(f"sum by (job_name) (increase(lynx_job_restarts_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
             ("graph", "Resumed from copies in memory", "short",
              [(f"sum by (job_name) (increase(lynx_job_resumes_from_copies_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
@@ -152,7 +179,7 @@ RESILIENCE = dict(
             ("graph", "Checkpoints", "short", [(f"sum by (job_name) (increase(lynx_job_checkpoints_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
             ("graph", "Checkpoints that failed", "short",
              [(f"sum by (job_name) (increase(lynx_job_checkpoint_failures_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
-            ("graph", "Age of checkpoints", "s", [(f"time() - lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}", "{{job_name}}")], {}),
+            ("graph", "Age of checkpoints", "s", [(CHECKPOINT_AGE.format(f"lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}"), "{{job_name}}")], {}),
             ("graph", "Copies in memory left out", "short",
              [(f"sum by (job_name) (increase(lynx_job_copies_skipped_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
         ]),
@@ -162,22 +189,31 @@ CONTROL = dict(
     uid="lynx-control", title="Lynx / Control plane", about="The server itself: its store, its queue, and its nodes' streams.",
     variables=["server"],
     rows=[
+        ("Now", [
+            ("stat", "Version", "short", [("count by (version) (lynx_build_info)", "{{version}}")], {"name": True}),
+            ("stat", "Server", "short", [('min(up{job="lynx-server"})', "")], {"words": [(0, "down", "red"), (1, "up", "green")]}),
+            ("stat", "Agents", "short", [(f"sum(lynx_agents_attached{{{SERVER}}})", "")], {}),
+            ("stat", "Worker daemons", "short", [(f"sum(lynx_workers_attached{{{SERVER}}})", "")], {}),
+        ]),
         ("Server", [
-            ("stat", "Version", "short", [("count by (version) (lynx_build_info)", "{{version}}")], {}),
-            ("stat", "Server up", "short", [('min(up{job="lynx-server"})', "")], {}),
-            ("graph", "Events that wait", "short", [(f"lynx_event_queue_length{{{SERVER}}}", "{{instance}}")], {}),
+            ("graph", "What waits", "short", [(f"sum(lynx_event_queue_length{{{SERVER}}})", "events, to be decided"),
+                                              (f"sum(lynx_outbox_length{{{SERVER}}})", "messages to nodes, to be sent")], {}),
             ("graph", "Commit to the store", "s", quantiles("lynx_store_commit_seconds"), {}),
-            ("graph", "Commits per second", "short", [(f"sum({rate('lynx_store_commit_seconds_count')})", "")], {}),
-            ("graph", "Commits that failed", "short", [(f"sum(increase(lynx_store_commit_failures_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
+            ("graph", "Commits per second", "short", [(f"sum({rate('lynx_store_commit_seconds_count')})", "all"),
+                                                      (f"sum({rate('lynx_store_commit_failures_total')})", "failed")], {}),
+        ]),
+        ("Calls", [
+            ("graph", "Calls per second, by method", "short", [(f"sum by (method) ({rate('lynx_calls_total')})", "{{method}}")], {}),
+            ("graph", "99% of calls take less than", "s",
+             [(quantile(0.99, "lynx_call_duration_seconds", "method"), "{{method}}")], {}),
+            ("graph", "Calls per second, by result", "short", [(f"sum by (code) ({rate('lynx_calls_total')})", "{{code}}"),
+                                                               (f"sum({rate('lynx_calls_refused_total')})", "of somebody who may not")], {}),
+            ("graph", "Jobs submitted", "short", [(f"sum(increase(lynx_jobs_submitted_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
         ]),
         ("Nodes", [
             ("graph", "Streams", "short", [(f"lynx_agents_attached{{{SERVER}}}", "agents"), (f"lynx_workers_attached{{{SERVER}}}", "workers")], {}),
             ("graph", "Leases renewed per second", "short", [(f"sum({rate('lynx_leases_renewed_total')})", "")], {}),
             ("graph", "Reports of ranks that are not their job's any more", "short", [(f"sum({rate('lynx_fenced_reports_total')})", "")], {}),
-        ]),
-        ("Calls", [
-            ("graph", "Jobs submitted", "short", [(f"sum(increase(lynx_jobs_submitted_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
-            ("graph", "Calls refused", "short", [(f"sum(increase(lynx_calls_refused_total{{{SERVER}}}[$__rate_interval]))", "")], {}),
         ]),
     ])
 

@@ -2,6 +2,7 @@
 """Writes the Grafana dashboards in grafana/ from description.py: generate.py [--check]. With --check nothing is written, and the
 exit code is 1 where a file is not what would be."""
 
+import itertools
 import json
 import pathlib
 import sys
@@ -11,7 +12,11 @@ from description import DASHBOARDS
 HERE = pathlib.Path(__file__).resolve().parent
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
-SIZES = {"stat": (4, 4), "graph": (8, 8), "table": (16, 8)}
+HEIGHT = {"stat": 4, "graph": 8, "table": 8}
+MOST = {"stat": 8, "graph": 3, "table": 1}  # beside each other
+# Of units whose axis would go to 100 where all values are 0.
+LEAST_TOP = {"short": 1, "percentunit": 0.1}
+COLUMNS = {"job_id": "Job", "job_name": "Name", "queue": "Queue", "layout": "Layout", "device": "Device"}  # of a table, in this order
 VARIABLES = {
     "server": ("Server", "label_values(lynx_jobs, instance)"),
     "job_name": ("Job", 'label_values(lynx_job_target_steps{instance=~"$server"}, job_name)'),
@@ -30,12 +35,27 @@ def target(number, query, legend, kind):
     return dict(made, format="table") if kind == "table" else made
 
 
+def axis(unit, options):
+    """Axes begin at 0, but for `free` ones, of which the form matters alone, and `signed` ones, which have it in their middle."""
+    if options.get("free"):
+        return {}, {}
+    top = {"axisSoftMax": LEAST_TOP[unit]} if unit in LEAST_TOP else {}
+    return ({}, {**top, "axisSoftMin": -LEAST_TOP[unit]}) if options.get("signed") else ({"min": 0}, top)
+
+
 def field_config(kind, unit, options):
     defaults = {"unit": unit, "color": {"mode": "palette-classic"}}
     if kind == "graph":
+        bounds, soft = axis(unit, options)
+        defaults.update(bounds)
         defaults["custom"] = {"drawStyle": "line", "lineWidth": 1, "showPoints": "never", "spanNulls": False,
                               "fillOpacity": 30 if options.get("stack") else 5,
-                              "stacking": {"mode": "normal" if options.get("stack") else "none", "group": "A"}}
+                              "stacking": {"mode": "normal" if options.get("stack") else "none", "group": "A"}, **soft}
+    if "none" in options:
+        defaults["noValue"] = options["none"]
+    if "words" in options:
+        defaults["mappings"] = [{"type": "value", "options": {
+            str(value): {"text": text, "color": color, "index": i} for i, (value, text, color) in enumerate(options["words"])}}]
     if "red_above" in options:
         defaults["color"] = {"mode": "thresholds"}
         defaults["thresholds"] = {"mode": "absolute", "steps": [{"color": "green", "value": None},
@@ -46,22 +66,33 @@ def field_config(kind, unit, options):
     return {"defaults": defaults, "overrides": []}
 
 
-def panel_json(number, panel, x, y):
+def panel_json(number, panel, place):
     kind, title, unit, queries, options = panel
-    width, height = SIZES[kind]
-    made = {"id": number, "type": {"graph": "timeseries"}.get(kind, kind), "title": title, "datasource": DATASOURCE,
-            "gridPos": {"x": x, "y": y, "w": width, "h": height},
-            "targets": [target(i, query, legend, kind) for i, (query, legend) in enumerate(queries)],
+    made = {"id": number, "type": {"graph": "timeseries"}.get(kind, kind), "title": title, "datasource": DATASOURCE, "gridPos": place,
+            # One line without a name of its own has the panel's.
+            "targets": [target(i, query, legend or ("" if kind == "table" else title), kind) for i, (query, legend) in enumerate(queries)],
             "fieldConfig": field_config(kind, unit, options)}
     if kind == "graph":
-        made["options"] = {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        named = any(legend for _, legend in queries)
+        made["options"] = {"legend": {"displayMode": "list", "placement": "right" if options.get("many") else "bottom", "showLegend": named},
                            "tooltip": {"mode": "multi", "sort": "desc"}}
     elif kind == "stat":
         made["options"] = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "value",
-                           "graphMode": "none", "textMode": "auto"}
+                           "graphMode": "none", "textMode": "name" if options.get("name") else "auto"}
     else:
-        made["transformations"] = [{"id": "organize", "options": {"excludeByName": {"Time": True, "Value": True}}}]
+        made["transformations"] = [{"id": "organize", "options": {
+            "excludeByName": {"Time": True, "Value": True}, "indexByName": {name: i for i, name in enumerate(COLUMNS)},
+            "renameByName": COLUMNS}}]
     return made
+
+
+def lines(row):
+    """A row's panels as they stand beside each other: of one kind, and as many in each line as can be."""
+    for kind, same in itertools.groupby(row, key=lambda panel: panel[0]):
+        same = list(same)
+        count = -(-len(same) // MOST[kind])
+        ends = [round(len(same) * i / count) for i in range(count + 1)]
+        yield from (same[begin:end] for begin, end in zip(ends, ends[1:]))
 
 
 def layout(dashboard):
@@ -70,15 +101,14 @@ def layout(dashboard):
         number += 1
         panels.append({"id": number, "type": "row", "title": title, "collapsed": False, "panels": [],
                        "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}})
-        x, y, lowest = 0, y + 1, 0
-        for panel in row:
-            width, height = SIZES[panel[0]]
-            if x + width > WIDTH:
-                x, y, lowest = 0, y + lowest, 0
-            number += 1
-            panels.append(panel_json(number, panel, x, y))
-            x, lowest = x + width, max(lowest, height)
-        y += lowest
+        y += 1
+        for line in lines(row):
+            height = HEIGHT[line[0][0]]
+            for i, panel in enumerate(line):
+                begin, end = WIDTH * i // len(line), WIDTH * (i + 1) // len(line)
+                number += 1
+                panels.append(panel_json(number, panel, {"x": begin, "y": y, "w": end - begin, "h": height}))
+            y += height
     return panels
 
 

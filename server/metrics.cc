@@ -15,6 +15,7 @@ const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.3, 1, 3, 10
 
 constexpr const char* kPresences[kNodePresenceCount] = {"attached", "partial", "absent", "lost"};
 constexpr const char* kTriggers[kPlanTriggerCount] = {"first", "speculation", "loss", "memory", "growth", "drift"};
+constexpr const char* kResults[] = {"plan", "infeasible", "error"};
 constexpr const char* kReasons[] = {"held", "dependency", "structural", "quota", "ahead", "capacity", "near-miss"};
 
 class Joined : public prometheus::Collectable {
@@ -69,6 +70,9 @@ ServerMetrics::ServerMetrics()
   leases_ = &Counters(*registry_, metric::kLeasesRenewed).Add({});
   fenced_ = &Counters(*registry_, metric::kFencedReports).Add({});
   refused_ = &Counters(*registry_, metric::kCallsRefused).Add({});
+  for (const char* trigger : kTriggers) {
+    for (const char* result : kResults) plan_seconds_.Add({{"trigger", trigger}, {"result", result}}, kSecondsBuckets);
+  }
   for (const JobState state : {JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) ended_.Add({{"state", JobStateName(state)}});
   Counted({});
 }
@@ -99,7 +103,6 @@ void ServerMetrics::Counted(const Census& census) {
 }
 
 void ServerMetrics::PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took) {
-  static constexpr const char* kResults[] = {"plan", "infeasible", "error"};
   plan_seconds_.Add({{"trigger", kTriggers[static_cast<size_t>(trigger)]}, {"result", kResults[ready.result.index()]}}, kSecondsBuckets)
       .Observe(Seconds(took));
 }

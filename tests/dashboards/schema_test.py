@@ -5,7 +5,6 @@ import copy
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,26 +13,13 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/packages"))
 
-from debian_tree import Unavailable, run_tests
+from debian_tree import run_tests  # noqa: E402
+
+from libraries import fetch
 
 TYPES = pathlib.Path(__file__).resolve().parent / "schema"
 FETCHED = 240  # seconds in which npm must bring the types
 COMPILER = ("--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "--skipLibCheck")
-
-
-def fetch(folder):
-    """The types and their compiler, into the folder."""
-    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
-    if missing:
-        raise Unavailable(f"not installed: {', '.join(missing)}")
-    shutil.copytree(TYPES, folder, dirs_exist_ok=True)
-    try:
-        done = subprocess.run(["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True,
-                              timeout=FETCHED, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"npm has not brought the types within {FETCHED} s") from None
-    if done.returncode != 0:
-        raise Unavailable(f"npm cannot bring the types here: {done.stderr[-500:]}")
 
 
 def constants(board):
@@ -57,7 +43,7 @@ class SchemaTest(unittest.TestCase):
         directory = tempfile.TemporaryDirectory(prefix="lynx-schema-")
         cls.addClassCleanup(directory.cleanup)
         cls.folder = pathlib.Path(directory.name)
-        fetch(cls.folder)
+        fetch(TYPES, cls.folder, FETCHED)
         cls.boards = {path.name: json.loads(path.read_text()) for path in sorted((ROOT / "dashboards/grafana").glob("*.json"))}
 
     def wrong(self, boards):

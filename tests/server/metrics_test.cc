@@ -278,6 +278,7 @@ TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
   EXPECT_EQ(Value(page, "lynx_devices_used{kind=\"cuda\"}"), 7);
   EXPECT_EQ(Value(page, "lynx_fenced_reports_total"), 9);
   EXPECT_EQ(Value(page, "lynx_plan_duration_seconds_count{result=\"infeasible\",trigger=\"growth\"}"), 1);
+  EXPECT_EQ(Value(page, "lynx_plan_duration_seconds_count{result=\"error\",trigger=\"drift\"}"), 0) << "so that the first one is an increase";
   EXPECT_EQ(Value(page, "lynx_store_commit_failures_total"), 1);
   EXPECT_EQ(Value(page, "lynx_leases_renewed_total"), 1);
   EXPECT_EQ(Value(page, "lynx_calls_refused_total"), 1);
