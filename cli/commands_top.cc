@@ -4,6 +4,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int32_t kMostJobs = 200;
 constexpr size_t kMostCurves = 30;  // of the first that train
+constexpr double kLongestCall = 2;  // seconds of a later look's: keys wait for it
 
 volatile std::sig_atomic_t stopped = 0;
 void OnSignal(int) { stopped = 1; }
@@ -116,8 +118,8 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   if (const absl::Status known = CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}); !known.ok()) {
     return Fail(Annotate(known, "top is for people; 'lynxctl list' and 'lynxctl nodes' are for programs"));
   }
-  Client client = Connect(global);
-  absl::StatusOr<TopView> view = Look(client);
+  Client first = Connect(global);
+  absl::StatusOr<TopView> view = Look(first);
   if (!view.ok()) return Fail(view.status());
   if (options.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
     constexpr size_t kWide = 1000;
@@ -126,6 +128,9 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   }
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
+  GlobalOptions brief = global;
+  brief.timeout_seconds = std::min(global.timeout_seconds, kLongestCall);
+  Client client = Connect(brief);
   const Screen screen;
   do {
     screen.Draw(*view);
