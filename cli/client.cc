@@ -17,6 +17,7 @@
 namespace lynx {
 namespace {
 
+constexpr int32_t kLargestPage = 1000;
 constexpr Nanos kProbeLimit{2'000'000'000};
 constexpr Nanos kTick{1'000'000'000};
 constexpr Nanos kShortestRetry{50'000'000};
@@ -65,10 +66,8 @@ bool AwaitLong(grpc::CompletionQueue& queue, const std::function<void()>& silent
 }
 
 // gRPC does not tell why a connection was not made: this looks again.
-std::string WhyNot(const ServerAddress& server, absl::StatusCode code) {
-  const absl::StatusCode shown = code == absl::StatusCode::kUnavailable
-                                     ? PresentedCertificates(server.address, kProbeLimit).status().code()
-                                     : absl::StatusCode::kUnavailable;
+std::string WhyNot(const ServerAddress& server) {
+  const absl::StatusCode shown = PresentedCertificates(server.address, kProbeLimit).status().code();
   if (shown == absl::StatusCode::kOk && server.authority.empty()) {
     return "; it speaks TLS, and this call was in plain text: give --context FILE, or --ca-file and --token-file (an admin makes "
            "one with 'lynxctl admin user add --context-file'; the first admin's is admin.context in the server's --data-dir)";
@@ -110,9 +109,13 @@ Client::Client(ServerAddress server, Nanos timeout)
 
 absl::Status Client::Error(const grpc::Status& status) const {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
+  if (code == absl::StatusCode::kUnavailable) {
     return absl::Status(code, absl::StrCat("cannot reach lynx-server at ", server_.address, " (from ", server_.source,
-                                           "): ", status.error_message(), WhyNot(server_, code)));
+                                           "): ", status.error_message(), WhyNot(server_)));
+  }
+  if (code == absl::StatusCode::kDeadlineExceeded) {
+    return absl::Status(code, absl::StrCat("lynx-server at ", server_.address, " (from ", server_.source, ") did not answer within ",
+                                           FormatDuration(timeout_), ": it is busy, or nothing answers there; --timeout SECONDS waits longer"));
   }
   return absl::Status(code, status.error_message());
 }
@@ -151,9 +154,45 @@ absl::StatusOr<v1::Job> Client::Get(const v1::GetJobRequest& request) {
   return std::move(*response->mutable_job());
 }
 
-absl::StatusOr<v1::ListJobsResponse> Client::List(const v1::ListJobsRequest& request) {
-  return Call<v1::ListJobsRequest, v1::ListJobsResponse>(
-      [&](auto... a) { return jobs_->ListJobs(a...); }, request);
+absl::StatusOr<v1::Job> Client::GetWithEvents(const std::string& job) {
+  v1::GetJobRequest request;
+  request.set_job_id(job);
+  request.set_include_events(true);
+  auto found = Get(request);
+  if (!found.ok() || found->events().empty()) return found;
+  request.set_job_id(found->id());
+  std::vector<v1::Job> older;  // pages, newest first
+  int64_t first = found->events(0).sequence();
+  while (first > 1) {
+    request.set_events_before(first);
+    auto page = Get(request);
+    if (!page.ok()) return page.status();
+    // Nothing older is kept; an earlier release's server gives the newest again.
+    if (page->events().empty() || page->events(0).sequence() >= first) break;
+    first = page->events(0).sequence();
+    older.push_back(*std::move(page));
+  }
+  google::protobuf::RepeatedPtrField<v1::JobEvent> all;
+  for (auto page = older.rbegin(); page != older.rend(); ++page) all.MergeFrom(page->events());
+  all.MergeFrom(found->events());
+  found->mutable_events()->Swap(&all);
+  return found;
+}
+
+absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
+  const int32_t wanted = request.limit();
+  v1::ListJobsResponse all;
+  while (true) {
+    request.set_limit(std::min(wanted - all.jobs_size(), kLargestPage));
+    auto page = Call<v1::ListJobsRequest, v1::ListJobsResponse>([&](auto... a) { return jobs_->ListJobs(a...); }, request);
+    // The last job so far has been forgotten since it was listed, and so have all that are older.
+    if (page.status().code() == absl::StatusCode::kNotFound && !request.before().empty()) return all;
+    if (!page.ok()) return page.status();
+    all.mutable_jobs()->MergeFrom(page->jobs());
+    all.set_more(page->more());
+    if (!page->more() || page->jobs().empty() || all.jobs_size() >= wanted) return all;
+    request.set_before(all.jobs().rbegin()->id());
+  }
 }
 
 absl::StatusOr<v1::Job> Client::Cancel(const v1::CancelJobRequest& request) {
@@ -210,9 +249,8 @@ absl::StatusOr<v1::TraceJobResponse> Client::Trace(const v1::TraceJobRequest& re
   return Call<v1::TraceJobRequest, v1::TraceJobResponse>([&](auto... a) { return jobs_->TraceJob(a...); }, request);
 }
 
-absl::StatusOr<v1::ListNodesResponse> Client::Nodes() {
-  return Call<v1::ListNodesRequest, v1::ListNodesResponse>(
-      [&](auto... a) { return cluster_->ListNodes(a...); }, v1::ListNodesRequest());
+absl::StatusOr<v1::ListNodesResponse> Client::Nodes(const v1::ListNodesRequest& request) {
+  return Call<v1::ListNodesRequest, v1::ListNodesResponse>([&](auto... a) { return cluster_->ListNodes(a...); }, request);
 }
 
 grpc::Status Client::WatchOnce(const std::string& job_id,
@@ -257,29 +295,32 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
   const RealClock clock;
   const Nanos began = clock.Monotonic();
   std::optional<Nanos> lost_at;  // while the server is away
+  std::string watched = job_id;  // its id, once it is known: the name may become another job's
   bool heard = false;
   bool stopped = false;
   while (true) {
     const auto hear = [&](const v1::WatchJobResponse& response) {
       heard = true;
+      watched = response.job().id();
       lost_at.reset();
       stopped = !each(response);
       return !stopped;
     };
-    const grpc::Status status = WatchOnce(job_id, hear, silent);
+    const grpc::Status status = WatchOnce(watched, hear, silent);
     if (status.ok() || stopped) return absl::OkStatus();
-    if (const std::optional<Nanos> later = RetryDelay(status); later.has_value() && clock.Monotonic() - began < timeout_) {
+    const std::optional<Nanos> later = RetryDelay(status);
+    if (later.has_value() && !heard && clock.Monotonic() - began < timeout_) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(later->value));
       continue;
     }
-    // A server that never answered, or a real refusal, is final; one that went away may come back.
-    const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+    // A server that never answered, or a real refusal, is final; one that went away, or is too busy now, may come back.
+    const bool gone = later.has_value() || status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                       status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
     const Nanos now = clock.Monotonic();
     if (!lost_at.has_value()) lost_at = now;
     if (!gone || !heard || now - *lost_at > patience) return Error(status);
     lost();
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(later.value_or(kTick).value));
   }
 }
 

@@ -43,8 +43,11 @@ class Client {
 
   absl::StatusOr<v1::SubmitJobResponse> Submit(const v1::SubmitJobRequest& request);
   absl::StatusOr<v1::Job> Get(const v1::GetJobRequest& request);
+  // With all events that the server keeps of it, oldest first.
+  absl::StatusOr<v1::Job> GetWithEvents(const std::string& job);
   absl::StatusOr<v1::GetJobResponse> GetAll(const v1::GetJobRequest& request);  // with what stands beside the job
-  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
+  // Any limit: what one call does not give is asked for page by page. A job that changes meanwhile may be missing, or be there as it was.
+  absl::StatusOr<v1::ListJobsResponse> List(v1::ListJobsRequest request);
   absl::StatusOr<v1::Job> Cancel(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> Hold(const v1::HoldJobRequest& request);
   absl::StatusOr<v1::Job> Release(const v1::ReleaseJobRequest& request);
@@ -54,7 +57,7 @@ class Client {
   absl::StatusOr<v1::Node> Uncordon(const v1::UncordonNodeRequest& request);
   absl::StatusOr<v1::GetLogsResponse> Logs(const v1::GetLogsRequest& request);
   absl::StatusOr<v1::TraceJobResponse> Trace(const v1::TraceJobRequest& request);
-  absl::StatusOr<v1::ListNodesResponse> Nodes();
+  absl::StatusOr<v1::ListNodesResponse> Nodes(const v1::ListNodesRequest& request = {});
   // Of the Admin service.
   template <class Request, class Response>
   absl::StatusOr<Response> Admin(grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -64,7 +67,8 @@ class Client {
         request);
   }
   const ServerAddress& server() const { return server_; }
-  // Calls `each` for every message until the job has ended or `each` returns false. A server that does not begin to answer
+  // Calls `each` for every message until the job has ended or `each` returns false; of a name's newest job, if a newer one has it meanwhile,
+  // too. A server that does not begin to answer
   // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away
   // for `patience` without a message between, and meanwhile `lost` is called once a second. So is `silent`, while there is a
   // server that has nothing to say.

@@ -171,7 +171,8 @@ int Events(const GlobalOptions& global, const EventsOptions& options);
 int Watch(const GlobalOptions& global, const std::string& job);
 int Cancel(const GlobalOptions& global, const CancelOptions& options);
 int Logs(const GlobalOptions& global, const LogsOptions& options);
-int Nodes(const GlobalOptions& global);
+// Of these names; of all, where there are none.
+int Nodes(const GlobalOptions& global, const std::vector<std::string>& names = {});
 int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
 int Release(const GlobalOptions& global, const std::string& job);
 int Queues(const GlobalOptions& global);
@@ -190,11 +191,11 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options);
 // Tables of a file's fields; kJobSchema: JSON Schema.
 enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
 // All policies side by side in the layout that the job's own plan has.
-int Compare(const PlanOptions& options);
+int Compare(const GlobalOptions& global, const PlanOptions& options);
 // The layouts that were rejected, and what more of something would bring.
-int Explain(const PlanOptions& options);
-// The plan as things are beside the plan with a change.
-int WhatIf(const WhatIfOptions& options);
+int Explain(const GlobalOptions& global, const PlanOptions& options);
+// The plan as things are beside the plan with a change; kExitJobFailed where that does not fit.
+int WhatIf(const GlobalOptions& global, const WhatIfOptions& options);
 // Who may call the server: cli/commands_admin.cc.
 int WhoAmI(const GlobalOptions& global);
 int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);
@@ -215,7 +216,7 @@ int AddContextCommand(const GlobalOptions& global, const std::string& name);
 int UseContextCommand(const std::string& name);
 int RemoveContextCommand(const std::string& name);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
-int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.
 int Models(const GlobalOptions& global);
 // `path`: a checkpoint (".../step-00000100"), shown in full, or a directory of them.

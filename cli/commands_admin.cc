@@ -47,6 +47,12 @@ absl::StatusOr<int64_t> LifeOf(const std::string& text) {
   return life->value;
 }
 
+// What goes into a file is not printed.
+absl::Status CheckFileOutput(const GlobalOptions& global, const std::string& file, const char* option) {
+  if (file.empty()) return absl::OkStatus();
+  return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), option);
+}
+
 bool IsLoopback(const std::string& address) {
   return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") || absl::StartsWith(address, "[::1]:");
 }
@@ -75,6 +81,7 @@ int WhoAmI(const GlobalOptions& global) {
 }
 
 int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options) {
+  if (const absl::Status checked = CheckFileOutput(global, options.out, "--out"); !checked.ok()) return Fail(checked);
   v1::CreateJoinTokenRequest request;
   request.set_node(options.node);
   const absl::StatusOr<int64_t> life = LifeOf(options.life);
@@ -84,7 +91,7 @@ int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options) 
   if (!response.ok()) return Fail(response.status());
   if (options.out.empty()) return Print(global, response, response->token() + "\n");
   const absl::Status written = WriteSecretFile(options.out, response->token() + "\n");
-  if (!written.ok()) return Fail(Annotate(written, "--out"));
+  if (!written.ok()) return Fail(Annotate(written, "--out: a token was made and is lost; 'lynxctl admin revoke-join-tokens' forgets it"));
   std::printf("a join token for %s, once, until %s, is in %s\n", options.node.empty() ? "one node" : options.node.c_str(),
               TimeText(response->expires_unix_ns()).c_str(), options.out.c_str());
   return kExitOk;
@@ -103,6 +110,7 @@ int RevokeNode(const GlobalOptions& global, const std::string& node) {
 }
 
 int AddUser(const GlobalOptions& global, const UserOptions& options) {
+  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok()) return Fail(checked);
   v1::AddUserRequest request;
   request.set_name(options.name);
   const absl::StatusOr<v1::Role> role = ParseRoleName(options.role);
@@ -139,6 +147,7 @@ int RevokeUser(const GlobalOptions& global, const std::string& name) {
 }
 
 int AddToken(const GlobalOptions& global, const UserOptions& options) {
+  if (const absl::Status checked = CheckFileOutput(global, options.context_file, "--context-file"); !checked.ok()) return Fail(checked);
   v1::AddTokenRequest request;
   request.set_user(options.name);
   const absl::StatusOr<int64_t> life = LifeOf(options.life);

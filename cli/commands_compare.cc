@@ -1,70 +1,42 @@
-// compare, explain and whatif: tables of plans beside each other. See commands.h.
+// compare, explain and whatif: plans beside each other. See commands.h.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/plan_request.h"
-#include "cli/render.h"
+#include "cli/plan_rows.h"
 #include "common/status.h"
 #include "planner/compare.h"
-#include "planner/flops.h"
 
 namespace lynx {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
-
-int64_t TokensOf(const Plan& plan) {
-  return int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
+// That nothing fits is an answer.
+int FailPlanning(const absl::Status& status) {
+  const int code = Fail(status);
+  return absl::IsFailedPrecondition(status) ? kExitJobFailed : code;
 }
 
-std::string RateText(const Plan& plan) {
-  return Count(static_cast<double>(TokensOf(plan)) * 1e9 /
-               static_cast<double>(std::max<int64_t>(1, plan.step.value)));
+// `tables`, or the rows in the form that -o asks for.
+int ShowPlans(const GlobalOptions& global, const std::vector<PlanRow>& rows, const std::string& tables) {
+  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) {
+    return ShowListing(global.output, PlanRowsJson(rows), PlanRowsListing(rows));
+  }
+  std::fputs(tables.c_str(), stdout);
+  return kExitOk;
 }
 
-std::string MfuText(const PlanRequest& request, const Plan& plan) {
-  const HardwareProfile profile = SlowestProfile(request.cluster);
-  const bool half = plan.model.dtype == DataType::kBfloat16 && profile.bfloat16_flops_per_second > 0;
-  const int64_t peak = half ? profile.bfloat16_flops_per_second : profile.flops_per_second;
-  const double flops = StepFlops(plan.model, TokensOf(plan) / plan.model.seq, FlopCount::kModel);
-  const double seconds = static_cast<double>(plan.step.value) / 1e9;
-  return absl::StrFormat("%.1f%%", 100 * FlopsUtilization(flops, seconds, plan.layout.ranks(), peak));
+absl::Status CheckPlansOutput(const GlobalOptions& global) {
+  using enum OutputFormat;
+  return CheckOutput(global.output, {kTable, kWide, kJson, kYaml, kCsv});
 }
 
-std::string PeakText(const Plan& plan) {
-  Bytes peak;
-  for (const StagePlan& stage : plan.stages) peak = std::max(peak, stage.arena);
-  return FormatBytes(peak);
-}
-
-Nanos Hidden(const Plan& plan) {
-  Nanos sum;
-  for (const StagePlan& stage : plan.stages) sum += stage.recompute_hidden;
-  return sum;
-}
-
-Nanos Exposed(const Plan& plan) {
-  Nanos sum;
-  for (const StagePlan& stage : plan.stages) sum += stage.recompute_exposed;
-  return sum;
-}
-
-// "1.12x" of the throughput of `base`.
-std::string RatioText(const Plan& plan, const Plan& base) {
-  const double rate =
-      static_cast<double>(TokensOf(plan)) / static_cast<double>(std::max<int64_t>(1, plan.step.value));
-  const double of = static_cast<double>(TokensOf(base)) / static_cast<double>(std::max<int64_t>(1, base.step.value));
-  return absl::StrFormat("%.3fx", rate / of);
-}
-
-std::vector<std::string> PlanCells(const PlanRequest& request, const Plan& plan) {
-  return {FormatDuration(plan.step),     RateText(plan), MfuText(request, plan), FormatDuration(Hidden(plan)),
-          FormatDuration(Exposed(plan)), PeakText(plan)};
-}
+const Plan* PlanOf(const std::optional<Plan>& plan) { return plan ? &*plan : nullptr; }
 
 // "optimal on 3 of 4 stages, gap at most 2.1%"; "" where nothing was to be proven.
 std::string ProofText(const Plan& plan) {
@@ -85,91 +57,38 @@ std::string ProofText(const Plan& plan) {
   return absl::StrFormat("optimal on %d of %d stages, gap at most %.1f%%", optimal, proofs, 100 * gap);
 }
 
-void PrintComparison(const PlanRequest& request, const PolicyComparison& comparison) {
-  std::printf("%s, micro-batch %d: predicted, every policy in this layout\n\n",
-              LayoutText(comparison.best.layout).c_str(), comparison.best.micro_batch);
-  Rows rows{{"POLICY", "STEP", "TOKENS/S", "MFU", "HIDDEN", "EXPOSED", "PEAK", "OF UNLIMITED", ""}};
-  const auto add = [&](const std::string& name, const Plan& plan, const std::string& note) {
-    std::vector<std::string> row{name};
-    const std::vector<std::string> cells = PlanCells(request, plan);
-    row.insert(row.end(), cells.begin(), cells.end());
-    row.push_back(comparison.unlimited ? RatioText(plan, *comparison.unlimited) : "-");
-    row.push_back(note);
-    rows.push_back(row);
-  };
-  if (comparison.unlimited) add("unlimited memory", *comparison.unlimited, "everything stored, as if it fitted");
-  for (const ComparedPolicy& row : comparison.policies) {
-    const std::string name = RecomputeModeName(row.mode);
-    if (row.plan) {
-      add(name, *row.plan, ProofText(*row.plan));
-    } else {
-      const std::string why = row.lacking ? absl::StrCat("does not fit: stage ", row.lacking->stage, " lacks ",
-                                                         FormatBytes(row.lacking->needed - row.lacking->limit))
-                                          : row.error;
-      rows.push_back({name, "-", "-", "-", "-", "-", "-", "-", why});
+std::vector<PlanRow> PolicyRows(const PlanRequest& request, const PolicyComparison& comparison) {
+  const Plan* const unlimited = PlanOf(comparison.unlimited);
+  std::vector<PlanRow> rows;
+  if (unlimited != nullptr) rows.push_back({"policy", "unlimited memory", &request, unlimited, unlimited, "everything stored, as if it fitted"});
+  for (const ComparedPolicy& policy : comparison.policies) {
+    PlanRow& row = rows.emplace_back(PlanRow{"policy", RecomputeModeName(policy.mode), &request, PlanOf(policy.plan), unlimited, policy.error});
+    if (policy.plan) {
+      row.note = ProofText(*policy.plan);
+    } else if (policy.lacking) {
+      row.note = absl::StrCat("does not fit: stage ", policy.lacking->stage, " lacks ",
+                              FormatBytes(policy.lacking->needed - policy.lacking->limit));
     }
   }
-  add(absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), comparison.best,
-      ProofText(comparison.best));
-  std::fputs(TableText(rows).c_str(), stdout);
+  rows.push_back({"policy", absl::StrCat("chosen (", RecomputeModeName(request.spec.recompute), ")"), &request, &comparison.best, unlimited,
+                  ProofText(comparison.best)});
+  return rows;
 }
 
-// "5 6 6 5": layers of each stage.
-std::string LayerCounts(const Plan& plan) {
-  std::string text;
-  for (const StagePlan& stage : plan.stages) {
-    int32_t layers = 0;
-    for (const SlicePlan& slice : stage.slices) layers += slice.layers();
-    absl::StrAppend(&text, text.empty() ? "" : " ", layers);
+std::vector<PlanRow> PartitionRows(const PlanRequest& request, const PolicyComparison& comparison) {
+  std::vector<PlanRow> rows;
+  for (const ComparedPartition& partition : comparison.partitions) {
+    rows.push_back({"partition", PartitionMethodName(partition.method), &request, PlanOf(partition.plan), PlanOf(comparison.partitions.front().plan),
+                    partition.reason});
   }
-  return text;
+  return rows;
 }
 
-void PrintPartitions(const PlanRequest& request, const PolicyComparison& comparison) {
-  if (comparison.partitions.empty()) return;
-  Rows rows{{"PARTITION", "STEP", "TOKENS/S", "MFU", "HIDDEN", "EXPOSED", "PEAK", "OF EXACT", "LAYERS"}};
-  const std::optional<Plan>& exact = comparison.partitions.front().plan;
-  for (const ComparedPartition& row : comparison.partitions) {
-    std::vector<std::string> cells{PartitionMethodName(row.method)};
-    if (!row.plan) {
-      rows.push_back({cells[0], "-", "-", "-", "-", "-", "-", "-", row.reason});
-      continue;
-    }
-    const std::vector<std::string> figures = PlanCells(request, *row.plan);
-    cells.insert(cells.end(), figures.begin(), figures.end());
-    cells.push_back(exact ? RatioText(*row.plan, *exact) : "-");
-    cells.push_back(LayerCounts(*row.plan));
-    rows.push_back(cells);
-  }
-  std::printf("\nrecompute %s, layers spread by\n%s", RecomputeModeName(request.spec.recompute), TableText(rows).c_str());
-}
-
-void AddAlternatives(const PlanRequest& request, const std::vector<Alternative>& alternatives, const Plan& base,
-                     Rows& rows) {
-  for (const Alternative& other : alternatives) {
-    if (!other.plan) {
-      rows.push_back({other.change, "-", "-", "-", "-", "-", "-", "-", other.reason});
-      continue;
-    }
-    std::vector<std::string> row{other.change};
-    const std::vector<std::string> cells = PlanCells(request, *other.plan);
-    row.insert(row.end(), cells.begin(), cells.end());
-    row.push_back(RatioText(*other.plan, base));
-    row.push_back(LayoutText(other.plan->layout));
-    rows.push_back(row);
-  }
-}
-
-const std::vector<std::string> kHeader{"",        "STEP", "TOKENS/S",   "MFU",   "HIDDEN",
-                                       "EXPOSED", "PEAK", "THROUGHPUT", "LAYOUT"};
-
-std::vector<std::string> BaseRow(const PlanRequest& request, const Plan& plan, const std::string& name) {
-  std::vector<std::string> row{name};
-  const std::vector<std::string> cells = PlanCells(request, plan);
-  row.insert(row.end(), cells.begin(), cells.end());
-  row.push_back("1");
-  row.push_back(LayoutText(plan.layout));
-  return row;
+std::vector<PlanRow> AlternativeRows(const char* kind, const PlanRequest& request, const Explanation& explanation,
+                                     const std::vector<Alternative>& alternatives) {
+  std::vector<PlanRow> rows = {{"chosen", "chosen", &request, &explanation.plan, &explanation.plan, ""}};
+  for (const Alternative& other : alternatives) rows.push_back({kind, other.change, &request, PlanOf(other.plan), &explanation.plan, other.reason});
+  return rows;
 }
 
 // A number, or +N more than `base`.
@@ -201,58 +120,64 @@ absl::StatusOr<PlanRequest> ChangedRequest(const WhatIfOptions& options, const P
 
 }  // namespace
 
-int Compare(const PlanOptions& options) {
+int Compare(const GlobalOptions& global, const PlanOptions& options) {
+  if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(*request);
-  if (!comparison.ok()) return Fail(comparison.status());
-  PrintComparison(*request, *comparison);
-  PrintPartitions(*request, *comparison);
-  return kExitOk;
+  if (!comparison.ok()) return FailPlanning(comparison.status());
+  std::vector<PlanRow> rows = PolicyRows(*request, *comparison);
+  const std::vector<PlanRow> partitions = PartitionRows(*request, *comparison);
+  std::string text = absl::StrCat(LayoutText(comparison->best.layout), ", micro-batch ", comparison->best.micro_batch,
+                                  ": predicted, every policy in this layout\n\n",
+                                  PlanRowsTable(rows, {"POLICY", "OF UNLIMITED", ""}, LastCell::kNote));
+  if (!partitions.empty()) {
+    absl::StrAppend(&text, "\nrecompute ", RecomputeModeName(request->spec.recompute), ", layers spread by\n",
+                    PlanRowsTable(partitions, {"PARTITION", "OF EXACT", "LAYERS"}, LastCell::kLayers));
+  }
+  rows.insert(rows.end(), partitions.begin(), partitions.end());
+  return ShowPlans(global, rows, text);
 }
 
-int Explain(const PlanOptions& options) {
+int Explain(const GlobalOptions& global, const PlanOptions& options) {
+  if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<Explanation> explanation = ExplainPlan(*request);
-  if (!explanation.ok()) return Fail(explanation.status());
-  Rows rows{kHeader, BaseRow(*request, explanation->plan, "chosen")};
-  AddAlternatives(*request, explanation->rejected, explanation->plan, rows);
-  if (explanation->rejected.empty()) {
-    std::printf("NO OTHER LAYOUT: parallel and resources of the job leave no other tensor- and pipeline-parallel sizes on these devices\n");
-  } else {
-    std::printf("REJECTED LAYOUTS, the fastest plan of each\n%s", TableText(rows).c_str());
-  }
-  rows = {kHeader, BaseRow(*request, explanation->plan, "chosen")};
-  AddAlternatives(*request, explanation->sensitivities, explanation->plan, rows);
-  std::printf("\nWHAT MORE WOULD BRING\n%s", TableText(rows).c_str());
-  return kExitOk;
+  if (!explanation.ok()) return FailPlanning(explanation.status());
+  const PlanTitles titles = {"", "THROUGHPUT", "LAYOUT"};
+  std::vector<PlanRow> rows = AlternativeRows("layout", *request, *explanation, explanation->rejected);
+  const std::vector<PlanRow> more = AlternativeRows("more", *request, *explanation, explanation->sensitivities);
+  std::string text = explanation->rejected.empty()
+                         ? "NO OTHER LAYOUT: parallel and resources of the job leave no other tensor- and pipeline-parallel sizes on these devices\n"
+                         : absl::StrCat("REJECTED LAYOUTS, the fastest plan of each\n", PlanRowsTable(rows, titles, LastCell::kLayout));
+  absl::StrAppend(&text, "\nWHAT MORE WOULD BRING\n", PlanRowsTable(more, titles, LastCell::kLayout));
+  rows.insert(rows.end(), more.begin() + 1, more.end());  // the chosen one is there once
+  return ShowPlans(global, rows, text);
 }
 
-int WhatIf(const WhatIfOptions& options) {
+int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
+  if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> base = ReadPlanRequest(options.base);
   if (!base.ok()) return Fail(base.status());
   const absl::StatusOr<PlanRequest> changed = ChangedRequest(options, *base);
   if (!changed.ok()) return Fail(changed.status());
-  Rows rows{kHeader};
-  std::optional<Plan> first;
-  for (const auto& [name, request] :
-       {std::pair<std::string, const PlanRequest*>{"now", &*base}, {"what if", &*changed}}) {
-    const absl::StatusOr<PlanResult> result = MakePlan(*request);
-    if (!result.ok()) return Fail(Annotate(result.status(), name));
-    if (const auto* lacking = std::get_if<Infeasible>(&*result)) {
-      rows.push_back({name, "-", "-", "-", "-", "-", "-", "-",
-                      absl::StrCat("does not fit: ", lacking->reason,
-                                   "; the smallest change that fits: ", lacking->suggestion)});
+  std::vector<PlanRow> rows = {{.kind = "plan", .name = "now", .request = &*base}, {.kind = "plan", .name = "what if", .request = &*changed}};
+  std::array<absl::StatusOr<PlanResult>, 2> results;
+  const Plan* first = nullptr;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    results[i] = MakePlan(*rows[i].request);
+    if (!results[i].ok()) return Fail(Annotate(results[i].status(), rows[i].name));
+    if (const auto* lacking = std::get_if<Infeasible>(&*results[i])) {
+      rows[i].note = absl::StrCat("does not fit: ", lacking->reason, "; the smallest change that fits: ", lacking->suggestion);
       continue;
     }
-    const Plan& plan = std::get<Plan>(*result);
-    rows.push_back(BaseRow(*request, plan, name));
-    if (first) rows.back()[7] = RatioText(plan, *first);
-    if (!first) first = plan;
+    rows[i].plan = &std::get<Plan>(*results[i]);
+    if (first == nullptr) first = rows[i].plan;
+    rows[i].base = first;
   }
-  std::fputs(TableText(rows).c_str(), stdout);
-  return kExitOk;
+  const int code = ShowPlans(global, rows, PlanRowsTable(rows, {"", "THROUGHPUT", "LAYOUT"}, LastCell::kLayout));
+  return code == kExitOk && rows[1].plan == nullptr ? kExitJobFailed : code;
 }
 
 }  // namespace lynx

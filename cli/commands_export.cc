@@ -54,6 +54,10 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
   }
+  if (!options.folder.empty()) {
+    const absl::Status known = CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide});
+    if (!known.ok()) return Fail(Annotate(known, "--out"));
+  }
   const auto request = ReadPlanRequest(options.plan);
   if (!request.ok()) return Fail(request.status());
   const auto result = MakePlanFor(format, *request);

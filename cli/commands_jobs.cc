@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -34,7 +35,7 @@ namespace {
 constexpr Nanos kWatchPatience{120'000'000'000};
 // Without a terminal a progress line is printed no more often than this.
 constexpr Nanos kPlainInterval{5'000'000'000};
-constexpr int32_t kMostListed = 1000;  // by one call
+constexpr int32_t kAllJobs = std::numeric_limits<int32_t>::max();
 
 bool IsTable(const GlobalOptions& global) { return global.output == OutputFormat::kTable || global.output == OutputFormat::kWide; }
 
@@ -77,6 +78,12 @@ absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const
   }
   if (options.states.empty()) request.mutable_states()->Add(among.begin(), among.end());
   return Connect(global).List(request);
+}
+
+// Said below a table that does not have all.
+std::string LeftOut(const v1::ListJobsResponse& response) {
+  if (!response.more()) return "";
+  return absl::StrCat("\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
 }
 
 // Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
@@ -211,7 +218,7 @@ std::string CancelLine(const v1::Job& job, bool checkpoint) {
 
 int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest request) {
   v1::ListJobsRequest unfinished;
-  unfinished.set_limit(kMostListed);
+  unfinished.set_limit(kAllJobs);
   const std::vector<v1::JobState> states = AllStates(false);
   unfinished.mutable_states()->Add(states.begin(), states.end());
   v1::ListJobsResponse cancelled;
@@ -235,13 +242,15 @@ int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest 
   return Show(global.output, cancelled, JobListing({cancelled.jobs().begin(), cancelled.jobs().end()}, Cells(global)));
 }
 
-absl::Status CheckSubmit(const SubmitOptions& options) {
+absl::Status CheckSubmit(const GlobalOptions& global, const SubmitOptions& options) {
   const bool follows = options.wait || options.follow;
   if (follows && options.files.size() > 1) {
     return absl::InvalidArgumentError("--wait and --follow are for one job: submit one file, or without them");
   }
   if (follows && options.dry_run) return absl::InvalidArgumentError("--dry-run submits nothing: there is nothing to wait for");
-  return absl::OkStatus();
+  if (!options.follow) return absl::OkStatus();
+  // Lines of logs are no part of a document.
+  return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), "--follow");
 }
 
 // The job files with all their defaults, as they would be submitted.
@@ -281,8 +290,15 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
   Client client = Connect(global);
   const Style style = StyleOf(STDOUT_FILENO);
   int64_t last = 0;
+  const auto told = client.GetWithEvents(options.job);
+  if (!told.ok()) return Fail(told.status());
+  for (const v1::JobEvent& event : told->events()) {
+    last = event.sequence();
+    if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+  }
+  std::fflush(stdout);
   const absl::Status watched = client.Watch(
-      options.job, kWatchPatience,
+      told->id(), kWatchPatience,
       [&](const v1::WatchJobResponse& update) {
         for (const v1::JobEvent& event : update.events()) {
           if (event.sequence() <= last) continue;
@@ -312,7 +328,7 @@ CellText Cells(const GlobalOptions& global) { return CellText(global.output, Rea
 
 int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   const bool several = options.files.size() > 1;
-  if (const absl::Status checked = CheckSubmit(options); !checked.ok()) return Fail(checked);
+  if (const absl::Status checked = CheckSubmit(global, options); !checked.ok()) return Fail(checked);
   std::vector<v1::SubmitJobRequest> requests;
   for (const std::string& file : options.files) {
     auto spec = ReadJobFile(file, options.overrides);
@@ -332,7 +348,12 @@ int Submit(const GlobalOptions& global, const SubmitOptions& options) {
   for (size_t i = 0; i < requests.size(); ++i) {
     auto response = client.Submit(requests[i]);
     if (!response.ok()) {
-      const int failed = Fail(several ? Annotate(response.status(), options.files[i]) : response.status());
+      absl::Status why = response.status();
+      if (absl::IsDeadlineExceeded(why)) {
+        why = absl::Status(why.code(), absl::StrCat(why.message(), "; it may have taken the job: the same command with --idempotency-key ",
+                                                    requests[i].idempotency_key(), " makes no second one"));
+      }
+      const int failed = Fail(several ? Annotate(why, options.files[i]) : why);
       if (code == kExitOk) code = failed;
       if (code == kExitUnreachable) break;
       continue;
@@ -362,20 +383,24 @@ int List(const GlobalOptions& global, const ListOptions& options) {
   all.insert(all.end(), ended.begin(), ended.end());
   const auto response = FindJobs(global, options, all);
   if (!response.ok()) return Fail(response.status());
-  return Show(global.output, *response, JobListing({response->jobs().begin(), response->jobs().end()}, Cells(global)));
+  Listing listing = JobListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
+  listing.notes += LeftOut(*response);
+  return Show(global.output, *response, listing);
 }
 
 int History(const GlobalOptions& global, const ListOptions& options) {
   const auto response = FindJobs(global, options, AllStates(true));
   if (!response.ok()) return Fail(response.status());
-  return Show(global.output, *response, HistoryListing({response->jobs().begin(), response->jobs().end()}, Cells(global)));
+  Listing listing = HistoryListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
+  listing.notes += LeftOut(*response);
+  return Show(global.output, *response, listing);
 }
 
 int Get(const GlobalOptions& global, const std::string& id, bool events) {
   v1::GetJobRequest request;
   request.set_job_id(id);
-  request.set_include_events(events);
-  auto job = Connect(global).Get(request);
+  Client client = Connect(global);
+  const auto job = events ? client.GetWithEvents(id) : client.Get(request);
   if (!job.ok()) return Fail(job.status());
   return PrintJob(global, *job);
 }
@@ -387,16 +412,16 @@ int Watch(const GlobalOptions& global, const std::string& id) {
 
 int Events(const GlobalOptions& global, const EventsOptions& options) {
   if (options.follow) return FollowEvents(global, options);
-  v1::GetJobRequest request;
-  request.set_job_id(options.job);
-  request.set_include_events(true);
-  auto job = Connect(global).Get(request);
+  auto job = Connect(global).GetWithEvents(options.job);
   if (!job.ok()) return Fail(job.status());
+  const bool from_the_first = job->events().empty() || job->events(0).sequence() <= 1;
   v1::WatchJobResponse shown;
   for (v1::JobEvent& event : *job->mutable_events()) {
     if (IsWanted(options, event)) *shown.add_events() = std::move(event);
   }
-  return Show(global.output, shown, EventListing({shown.events().begin(), shown.events().end()}, Cells(global)));
+  Listing listing = EventListing({shown.events().begin(), shown.events().end()}, Cells(global));
+  if (!from_the_first) listing.notes += "\nearlier events are not kept\n";
+  return Show(global.output, shown, listing);
 }
 
 int Cancel(const GlobalOptions& global, const CancelOptions& options) {
@@ -416,8 +441,11 @@ int Cancel(const GlobalOptions& global, const CancelOptions& options) {
   return PrintLine(global, *job, CancelLine(*job, options.checkpoint));
 }
 
-int Nodes(const GlobalOptions& global) {
-  const auto response = Connect(global).Nodes();
+int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
+  v1::ListNodesRequest request;
+  request.set_include_measurements(global.output == OutputFormat::kJson || global.output == OutputFormat::kYaml);  // tables have none
+  request.mutable_nodes()->Add(names.begin(), names.end());
+  const auto response = Connect(global).Nodes(request);
   if (!response.ok()) return Fail(response.status());
   return Show(global.output, *response, NodeListing({response->nodes().begin(), response->nodes().end()}, Cells(global)));
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -16,13 +17,23 @@ std::string DirectoryOf(const LocalCommandOptions& options) {
   return options.directory.empty() ? LocalDirectory() : options.directory;
 }
 
-void PrintDaemons(const LocalCluster& cluster) {
-  std::vector<std::vector<std::string>> rows = {{"DAEMON", "STATE", "PID", "METRICS", "LOG"}};
+Listing DaemonListing(const LocalCluster& cluster) {
+  Listing listing{.columns = {{"DAEMON", "daemon"}, {"STATE", "state"}, {"PID", "pid"}, {"METRICS", "metrics"}, {"LOG", "log"}}};
   for (const LocalDaemon& daemon : cluster.daemons) {
-    rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.process.pid),
-                    "http://" + daemon.metrics_address + "/metrics", daemon.log});
+    listing.rows.push_back({daemon.name, IsRunning(daemon) ? "running" : "stopped", absl::StrCat(daemon.process.pid),
+                            "http://" + daemon.metrics_address + "/metrics", daemon.log});
   }
-  std::fputs(TableText(rows).c_str(), stdout);
+  return listing;
+}
+
+std::string StatusJson(const LocalCluster& cluster, const std::string& directory) {
+  nlohmann::ordered_json json = {{"directory", directory}, {"server", cluster.server_address}, {"page", LivePageAddress(directory)}};
+  json["daemons"] = nlohmann::ordered_json::array();
+  for (const LocalDaemon& daemon : cluster.daemons) {
+    json["daemons"].push_back({{"name", daemon.name}, {"running", IsRunning(daemon)}, {"pid", daemon.process.pid},
+                               {"metricsAddress", daemon.metrics_address}, {"log", daemon.log}});
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 void PrintLivePage(const std::string& directory) {
@@ -49,8 +60,10 @@ int LocalUpCommand(const LocalCommandOptions& options) {
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options) {
   auto cluster = ReadLocalCluster(DirectoryOf(options));
   if (!cluster.ok()) return Fail(cluster.status());
-  PrintDaemons(*cluster);
   const bool all = std::all_of(cluster->daemons.begin(), cluster->daemons.end(), IsRunning);
+  const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
+  const int shown = ShowListing(global.output, StatusJson(*cluster, DirectoryOf(options)), DaemonListing(*cluster));
+  if (!table || shown != kExitOk) return shown != kExitOk ? shown : all ? kExitOk : kExitJobFailed;  // 'lynxctl nodes' has the nodes
   if (!all) {
     std::printf("\nnot everything runs; 'lynxctl local up' starts what is missing\n");
     return kExitJobFailed;

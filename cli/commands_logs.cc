@@ -23,8 +23,9 @@ constexpr Nanos kPatience{120'000'000'000};
 constexpr auto kPollEvery = std::chrono::milliseconds(300);
 constexpr int32_t kMostLines = 1000;
 
+// Or too busy to take calls.
 bool IsAway(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kDeadlineExceeded;
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
 }
 
 // The ranks of a stage of the job's present plan, and the attempt that has it.
@@ -138,6 +139,12 @@ int Logs(const GlobalOptions& global, const LogsOptions& options) {
   }
   const auto wanted = [&](const v1::LogLine& line) { return ranks.empty() || ranks.contains(line.rank()); };
   if (options.follow) {
+    // By its id: a name may become another job's.
+    v1::GetJobRequest named;
+    named.set_job_id(options.job);
+    const auto job = client.Get(named);
+    if (!job.ok()) return Fail(job.status());
+    request.set_job_id(job->id());
     const absl::Status followed = FollowLogs(client, request, [&](const v1::LogLine& line) {
       if (wanted(line)) PrintLogLine(line);
     });

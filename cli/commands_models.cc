@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "cli/render.h"
 #include "planner/layer_graph.h"
 #include "planner/model_presets.h"
 
@@ -28,22 +28,27 @@ std::string PresetJson() {
   return list.dump(2) + "\n";
 }
 
-std::string PresetTable() {
-  std::vector<std::vector<std::string>> rows = {
-      {"NAME", "PARAMETERS", "LAYERS", "HIDDEN", "HEADS", "KV", "FFN", "SEQ", "VOCAB", "FROM"}};
+Listing PresetListing() {
+  Listing listing;
+  for (const auto& [title, csv] : {std::pair("NAME", "name"), std::pair("PARAMETERS", "parameters"), std::pair("LAYERS", "layers"),
+                                   std::pair("HIDDEN", "hidden"), std::pair("HEADS", "heads"), std::pair("KV", "kv_heads"), std::pair("FFN", "ffn"),
+                                   std::pair("SEQ", "seq"), std::pair("VOCAB", "vocab"), std::pair("FROM", "source")}) {
+    listing.columns.push_back({title, csv});
+  }
   for (const ModelPreset& preset : ModelPresets()) {
     const ModelSpec& m = preset.model;
-    rows.push_back({preset.name, absl::StrCat(ModelParameters(m)), absl::StrCat(m.layers), absl::StrCat(m.hidden),
+    listing.names.push_back(preset.name);
+    listing.rows.push_back({preset.name, absl::StrCat(ModelParameters(m)), absl::StrCat(m.layers), absl::StrCat(m.hidden),
                     absl::StrCat(m.heads), absl::StrCat(m.key_heads()), absl::StrCat(m.ffn), absl::StrCat(m.seq),
                     absl::StrCat(m.vocab), preset.source});
   }
-  return TableText(rows);
+  return listing;
 }
 
 }  // namespace
 
 int Models(const GlobalOptions& global) {
-  return ShowJson(global.output, PresetJson(), PresetTable());
+  return ShowListing(global.output, PresetJson(), PresetListing());
 }
 
 }  // namespace lynx

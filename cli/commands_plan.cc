@@ -45,6 +45,10 @@ absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request
 }  // namespace
 
 int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
+  using enum OutputFormat;
+  if (options.actions_rank >= 0) {
+    if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok()) return Fail(Annotate(known, "--actions"));
+  }
   const auto request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const auto result = MakePlan(*request);
@@ -54,7 +58,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
   if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
   const int code = Show(global.output, ToProto(plan), PlanTable(plan));
-  const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
+  const bool table = global.output == kTable || global.output == kWide;
   if (table && !plan.measured_profile) {
     const char* source = !options.profile.empty()   ? "the profile's rates"
                          : !options.cluster.empty() ? "the cluster file's figures"
@@ -64,7 +68,13 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   return code;
 }
 
-int Defaults(const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
+  using enum OutputFormat;
+  // A job file is YAML, and a schema JSON.
+  const std::vector<OutputFormat> known = reference == ReferencePage::kNone         ? std::vector{kTable, kWide, kYaml, kJson}
+                                          : reference == ReferencePage::kJobSchema ? std::vector{kTable, kWide, kJson}
+                                                                                   : std::vector{kTable, kWide};
+  if (const absl::Status checked = CheckOutput(global.output, known); !checked.ok()) return Fail(checked);
   if (reference != ReferencePage::kNone) {
     const std::string text = reference == ReferencePage::kJobFile     ? JobFileReference()
                              : reference == ReferencePage::kJobSchema ? JobSchemaText()
@@ -78,7 +88,7 @@ int Defaults(const std::string& file, const std::vector<std::string>& overrides,
     if (!read.ok()) return Fail(read.status());
     spec = *read;
   }
-  std::fputs(JobFileText(spec).c_str(), stdout);
+  std::fputs((global.output == kJson ? JsonText(ToProto(spec)) : JobFileText(spec)).c_str(), stdout);
   return kExitOk;
 }
 

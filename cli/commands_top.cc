@@ -25,7 +25,7 @@ namespace {
 
 constexpr int32_t kMostJobs = 200;
 constexpr size_t kMostCurves = 30;  // of the first that train
-constexpr double kLongestCall = 2;  // seconds of a later look's: keys wait for it
+constexpr double kLongestCall = 2;  // seconds of a later look's: keys wait for it; more where the first took long
 
 volatile std::sig_atomic_t stopped = 0;
 void OnSignal(int) { stopped = 1; }
@@ -41,13 +41,16 @@ bool SpeaksUtf8() {
 absl::StatusOr<TopView> Look(Client& client) {
   TopView view{.server = client.server().address, .now = RealClock().Wall()};
   LYNX_ASSIGN_OR_RETURN(view.nodes, client.Nodes());
-  v1::ListJobsRequest unfinished;
-  unfinished.set_limit(kMostJobs);
-  for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {
-    unfinished.add_states(state);
+  // Those that have devices first: however many wait, they are all there.
+  v1::ListJobsRequest active, waiting;
+  for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) active.add_states(state);
+  waiting.add_states(v1::JOB_STATE_QUEUED);
+  for (v1::ListJobsRequest* request : {&active, &waiting}) {
+    request->set_limit(kMostJobs);
+    LYNX_ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client.List(*request));
+    view.jobs.insert(view.jobs.end(), jobs.jobs().begin(), jobs.jobs().end());
+    (request == &active ? view.more_active : view.more_waiting) = jobs.more();
   }
-  LYNX_ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client.List(unfinished));
-  view.jobs.assign(jobs.jobs().begin(), jobs.jobs().end());
   view.curves.resize(view.jobs.size());
   size_t asked = 0;
   for (size_t i = 0; i < view.jobs.size() && asked < kMostCurves; ++i) {
@@ -119,8 +122,10 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
     return Fail(Annotate(known, "top is for people; 'lynxctl list' and 'lynxctl nodes' are for programs"));
   }
   Client first = Connect(global);
+  const Nanos begin = RealClock().Monotonic();
   absl::StatusOr<TopView> view = Look(first);
   if (!view.ok()) return Fail(view.status());
+  const double taken = Seconds(RealClock().Monotonic() - begin);
   if (options.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
     constexpr size_t kWide = 1000;
     std::fputs(TopScreen(*view, {.width = kWide, .color = false, .unicode = SpeaksUtf8()}).c_str(), stdout);
@@ -129,7 +134,7 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
   GlobalOptions brief = global;
-  brief.timeout_seconds = std::min(global.timeout_seconds, kLongestCall);
+  brief.timeout_seconds = std::min(global.timeout_seconds, std::max(kLongestCall, 2 * taken));
   Client client = Connect(brief);
   const Screen screen;
   do {

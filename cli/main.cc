@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <map>
 
@@ -16,6 +17,18 @@
 namespace {
 
 using namespace lynx;  // the verbs
+
+// Forms of -o that verbs know which are no lists.
+const std::vector<OutputFormat> kPlainText = {OutputFormat::kTable, OutputFormat::kWide};
+const std::vector<OutputFormat> kDocument = {OutputFormat::kTable, OutputFormat::kWide, OutputFormat::kJson, OutputFormat::kYaml};
+
+// What a verb does, unless -o asks for what it cannot print: then nothing is done.
+std::function<void()> Printing(const std::vector<OutputFormat>& known, const GlobalOptions& global, int& code, std::function<int()> run) {
+  return [&known, &global, &code, run = std::move(run)] {
+    const absl::Status checked = CheckOutput(global.output, known);
+    code = checked.ok() ? run() : Fail(checked);
+  };
+}
 
 std::string FileName(const std::string& text) { return text.empty() ? "needs a name" : ""; }
 
@@ -36,7 +49,7 @@ void AddJobCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* history = app.add_subcommand("history", "Jobs that have ended, newest first: how long they waited and took, and why they ended");
   static ListOptions list_options;
   for (CLI::App* command : {list, history}) {
-    command->add_option("--limit", list_options.limit, "At most so many")->check(CLI::Range(1, 1000))->capture_default_str();
+    command->add_option("--limit", list_options.limit, "At most so many")->check(CLI::Range(1, 1'000'000))->capture_default_str();
     command->add_option("--state", list_options.states, "Only those in this state, such as running or failed");
   }
   list->callback([&] { code = List(global, list_options); });
@@ -101,7 +114,7 @@ void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   report->add_option("job", report_options.job, "Job id, a unique prefix of one, or a job's name")->required();
   report->add_option("--out", report_options.out, "Default: NAME-ID.html in this folder")->check(FileName);
   report->add_flag("--no-comparison", report_options.no_comparison, "Do not plan other recomputation policies beside the job's, which takes time for large models");
-  report->callback([&] { code = Report(global, report_options); });
+  report->callback(Printing(kPlainText, global, code, [&] { return Report(global, report_options); }));
 
   auto* top = app.add_subcommand("top", "The cluster at a glance, live on a terminal: jobs with their throughput and loss, nodes, queues; q ends it");
   static TopOptions top_options;
@@ -110,7 +123,9 @@ void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   top->callback([&] { code = Top(global, top_options); });
 
   auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
-  nodes->callback([&] { code = Nodes(global); });
+  static std::vector<std::string> names;
+  nodes->add_option("node", names, "Only these; default: all");
+  nodes->callback([&] { code = Nodes(global, names); });
 }
 
 void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) {
@@ -210,31 +225,31 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   defaults->add_flag("--cluster-reference", cluster_reference, "Print the tables of a cluster file's fields instead");
   defaults->add_flag("--schema", schema, "Print a JSON Schema of job files for editors instead");
   defaults->callback([&] {
-    code = Defaults(file, overrides, job_reference       ? ReferencePage::kJobFile
+    code = Defaults(global, file, overrides, job_reference       ? ReferencePage::kJobFile
                                      : schema            ? ReferencePage::kJobSchema
                                      : cluster_reference ? ReferencePage::kClusterFile
                                                          : ReferencePage::kNone);
   });
 }
 
-void AddCompareCommands(CLI::App& app, int& code) {
+void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* compare = app.add_subcommand("compare", "Every recomputation policy side by side, offline");
   static PlanOptions compared;
   AddPlanInputs(*compare, compared);
   compare->add_flag("--opt", compared.opt,
                     "Also recompute opt, the exact choice, with what is proven of it; takes time");
-  compare->callback([&] { code = Compare(compared); });
+  compare->callback([&] { code = Compare(global, compared); });
   auto* explain = app.add_subcommand("explain", "Why this plan: rejected layouts, and what more would bring");
   static PlanOptions explained;
   AddPlanInputs(*explain, explained);
-  explain->callback([&] { code = Explain(explained); });
+  explain->callback([&] { code = Explain(global, explained); });
   auto* what_if = app.add_subcommand("whatif", "The plan as things are beside the plan with a change");
   static WhatIfOptions options;
   AddPlanInputs(*what_if, options.base);
   what_if->add_option("--with", options.changes, "FIELD=VALUE of the job file, such as model.seq=32768");
   what_if->add_option("--with-nodes", options.nodes, "Nodes of the cluster (its last group), or +N more");
   what_if->add_option("--with-cluster", options.cluster, "Another cluster file, such as examples/clusters/h200.yaml");
-  what_if->callback([&] { code = WhatIf(options); });
+  what_if->callback([&] { code = WhatIf(global, options); });
 }
 
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
@@ -269,7 +284,7 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
       ->required()
       ->check(FileName);
   format_and_out(export_weights, export_options.format, export_options.out, "Folder, made if need be");
-  export_weights->callback([&] { code = ExportCheckpoint(export_options); });
+  export_weights->callback(Printing(kPlainText, global, code, [&] { return ExportCheckpoint(export_options); }));
   auto* import = checkpoint->add_subcommand("import", "Make a checkpoint of step 0 from weights of other programs");
   static CheckpointImportOptions import_options{.format = "hf"};
   import->add_option("path", import_options.path, "A folder with config.json and *.safetensors")
@@ -278,27 +293,27 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   format_and_out(import, import_options.format, import_options.out, "Checkpoint directory, made if need be");
   import->add_option("--seq", import_options.seq, "Tokens per sample; default: the most that the model was made for")
       ->check(CLI::PositiveNumber);
-  import->callback([&] { code = ImportCheckpoint(import_options); });
+  import->callback(Printing(kPlainText, global, code, [&] { return ImportCheckpoint(import_options); }));
 }
 
 void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* admin = app.add_subcommand("admin", "Who may call the server, and what was asked of it");
   admin->require_subcommand(1);
   auto* who = admin->add_subcommand("whoami", "Who the server takes you for");
-  who->callback([&] { code = WhoAmI(global); });
+  who->callback(Printing(kDocument, global, code, [&] { return WhoAmI(global); }));
 
   auto* join = admin->add_subcommand("join-token", "A token with which one node joins, once");
   static JoinTokenOptions join_options;
   join->add_option("--node", join_options.node, "Only this node, even if it has a certificate, which then ends; default: any new one");
   join->add_option("--life", join_options.life, "Such as 2h; default: 24h");
   join->add_option("--out", join_options.out, "Write it to this file, for its owner alone, instead of printing it")->check(FileName);
-  join->callback([&] { code = MakeJoinToken(global, join_options); });
+  join->callback(Printing(kDocument, global, code, [&] { return MakeJoinToken(global, join_options); }));
   auto* forget = admin->add_subcommand("revoke-join-tokens", "Forget all join tokens that have not been used");
-  forget->callback([&] { code = RevokeJoinTokens(global); });
+  forget->callback(Printing(kDocument, global, code, [&] { return RevokeJoinTokens(global); }));
   static std::string name;
   auto* node = admin->add_subcommand("revoke-node", "End the certificates of a node");
   node->add_option("node", name, "Name of the node")->required();
-  node->callback([&] { code = RevokeNode(global, name); });
+  node->callback(Printing(kDocument, global, code, [&] { return RevokeNode(global, name); }));
 
   auto* user = admin->add_subcommand("user", "People, each with a role");
   user->require_subcommand(1);
@@ -310,7 +325,7 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   list->callback([&] { code = ListUsers(global); });
   auto* revoke = user->add_subcommand("revoke", "Revoke a user with all tokens");
   revoke->add_option("user", name, "Name")->required();
-  revoke->callback([&] { code = RevokeUser(global, name); });
+  revoke->callback(Printing(kDocument, global, code, [&] { return RevokeUser(global, name); }));
   auto* token = admin->add_subcommand("token", "Tokens of users");
   token->require_subcommand(1);
   auto* more = token->add_subcommand("add", "Give a user one more token");
@@ -321,11 +336,11 @@ void AddAdminCommands(CLI::App& app, const GlobalOptions& global, int& code) {
                         "Write the user's context (server, authority, token) to this file instead of printing the token")
         ->check(FileName);
   }
-  add->callback([&] { code = AddUser(global, user_options); });
-  more->callback([&] { code = AddToken(global, user_options); });
+  add->callback(Printing(kDocument, global, code, [&] { return AddUser(global, user_options); }));
+  more->callback(Printing(kDocument, global, code, [&] { return AddToken(global, user_options); }));
   auto* end = token->add_subcommand("revoke", "Revoke one token");
   end->add_option("id", name, "Id of the token, as 'user list' shows it")->required();
-  end->callback([&] { code = RevokeToken(global, name); });
+  end->callback(Printing(kDocument, global, code, [&] { return RevokeToken(global, name); }));
 
   auto* audit = admin->add_subcommand("audit", "Changes that were asked for and calls that were refused, newest first");
   static AuditOptions audit_options;
@@ -358,11 +373,11 @@ void AddLocalCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   up->add_option("--link-rate", options.link_rate,
                  "Pace the ranks' connections to stand for a network, such as 1Gbit; default: as the cluster has, not paced "
                  "for a new one");
-  up->callback([&] { code = LocalUpCommand(options); });
+  up->callback(Printing(kPlainText, global, code, [&] { return LocalUpCommand(options); }));
   auto* status = local->add_subcommand("status", "Daemons and nodes");
   status->callback([&] { code = LocalStatusCommand(global, options); });
   auto* down = local->add_subcommand("down", "Stop everything; jobs and checkpoints stay on disk");
-  down->callback([&] { code = LocalDownCommand(options); });
+  down->callback(Printing(kPlainText, global, code, [&] { return LocalDownCommand(options); }));
   for (CLI::App* command : {up, status, down}) {
     command->add_option("--dir", options.directory, "Default: $LYNX_HOME/local, else ~/.lynx/local");
   }
@@ -465,30 +480,30 @@ void AddMachineCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   static bool none = false;
   auto* add = context->add_subcommand("add", "Keep the server that --server, --context, --ca-file and --token-file name under a name");
   add->add_option("context", name, "Name")->required();
-  add->callback([&] { code = AddContextCommand(global, name); });
+  add->callback(Printing(kPlainText, global, code, [&] { return AddContextCommand(global, name); }));
   auto* use = context->add_subcommand("use", "Call this one from now on, where no flag or variable names another");
   auto* which = use->add_option_group("which");
   which->add_option("context", name, "Name");
   which->add_flag("--none", none, "No context: the local cluster, or 127.0.0.1:7470");
   which->require_option(1);
-  use->callback([&] { code = UseContextCommand(none ? "" : name); });
+  use->callback(Printing(kPlainText, global, code, [&] { return UseContextCommand(none ? "" : name); }));
   auto* remove = context->add_subcommand("remove", "Forget it");
   remove->add_option("context", name, "Name")->required();
-  remove->callback([&] { code = RemoveContextCommand(name); });
+  remove->callback(Printing(kPlainText, global, code, [&] { return RemoveContextCommand(name); }));
 }
 
 void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* completion = app.add_subcommand("completion", "Completion for a shell: source <(lynxctl completion bash)");
   static std::string shell;
   completion->add_option("shell", shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([&] { code = Completion(shell, TreeOf(app)); });
+  completion->callback(Printing(kPlainText, global, code, [&] { return Completion(shell, TreeOf(app)); }));
   auto* man = app.add_subcommand("man", "Manual pages in roff: lynxctl man submit | man -l -");
   static std::string verb, folder;
   man->add_option("verb", verb, "Such as submit or queue-set; default: the page of lynxctl itself");
   man->add_option("--out", folder, "Write all pages into this folder instead")->check(FileName);
-  man->callback([&] { code = Man(verb, folder, LYNX_VERSION, TreeOf(app)); });
+  man->callback(Printing(kPlainText, global, code, [&] { return Man(verb, folder, LYNX_VERSION, TreeOf(app)); }));
   auto* reference = app.add_subcommand("reference", "Print the page of all verbs and options");
-  reference->callback([&] { code = Reference(TreeOf(app)); });
+  reference->callback(Printing(kPlainText, global, code, [&] { return Reference(TreeOf(app)); }));
   auto* complete = app.add_subcommand("__complete", "What completion scripts ask for")->group("");
   static std::string kind;
   complete->add_option("kind", kind, "jobs, nodes, queues or contexts")->required()->check(CLI::IsMember({"jobs", "nodes", "queues", "contexts"}));
@@ -532,7 +547,7 @@ int main(int argc, char** argv) {
   AddLookCommands(app, global, code);
   AddScheduleCommands(app, global, code);
   AddPlanCommands(app, global, code);
-  AddCompareCommands(app, code);
+  AddCompareCommands(app, global, code);
   AddModelCommands(app, global, code);
   AddCheckpointCommands(app, global, code);
   AddAdminCommands(app, global, code);

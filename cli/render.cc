@@ -13,6 +13,7 @@
 #include "planner/plan_table.h"
 #include "planner/report/table.h"
 #include "proto/convert.h"
+#include "report/texts.h"
 
 namespace lynx {
 namespace {
@@ -85,7 +86,10 @@ std::string Outcome(const v1::Job& job) {
                   peak ? (peak == planned ? "equal" : Difference(planned, peak)) : ""});
   rows.push_back({"recomputation hidden", predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
                   hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
+  const CoreWaitOfStep wait = CoreWaitOf(job);
+  if (wait.matters()) rows.push_back({"waiting for a core", "none", Duration(wait.ns), absl::StrCat(Percent(wait.share), " of a step")});
   std::string out = TableText(rows);
+  if (wait.matters()) absl::StrAppend(&out, "waiting for a core: ", kCoreWaitMeaning, "\n");
   const v1::Progress& progress = job.progress();
   if (progress.steps_done() > 0) {
     absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",

@@ -46,10 +46,11 @@ std::string Summary(const TopView& view) {
     rate += job.progress().tokens_per_second();
   }
   const int64_t others = static_cast<int64_t>(view.jobs.size()) - running;
+  const char* least = view.more_active ? "at least " : "";
   const int all = view.nodes.nodes_size();
   return absl::StrCat("lynx ", view.nodes.server_version(), " at ", view.server, "\n", Plural(all, "node"),
                       ready == all ? "" : absl::StrCat(" (", all - ready, " not ready)"), ", ", used, " of ", Plural(devices, "device"), " used; ",
-                      Plural(running, "job"), running == 1 ? " trains" : " train", " at ", Count(rate), " tokens/s, ", others, others == 1 ? " waits or starts" : " wait or start", "\n");
+                      least, Plural(running, "job"), running == 1 ? " trains" : " train", " at ", Count(rate), " tokens/s, ", view.more_active || view.more_waiting ? "at least " : "", others, others == 1 ? " waits or starts" : " wait or start", "\n");
 }
 
 std::string JobsTable(const TopView& view, const TopStyle& style) {

@@ -15,7 +15,9 @@ namespace lynx {
 struct TopView {
   std::string server;              // its address
   v1::ListNodesResponse nodes;
-  std::vector<v1::Job> jobs;       // that have not ended, newest first
+  std::vector<v1::Job> jobs;       // that have not ended: those with devices, then those that wait, each newest first
+  bool more_active = false;        // older ones of these are left out
+  bool more_waiting = false;
   std::vector<v1::JobCurves> curves;  // by job; empty of those that do not train
   std::vector<v1::Queue> queues;
   std::string problem;             // why this is not fresh; "" = it is

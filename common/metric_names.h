@@ -61,7 +61,7 @@ inline constexpr Metric kNodes{"lynx_nodes", Type::kGauge, "1", "state", Daemon:
 inline constexpr Metric kNodesCordoned{"lynx_nodes_cordoned", Type::kGauge, "1", "", Daemon::kServer,
     "Nodes that take no new ranks, as somebody has asked."};
 inline constexpr Metric kDevices{"lynx_devices", Type::kGauge, "1", "kind", Daemon::kServer,
-    "Devices of the nodes that take ranks, by kind: cpu, cuda."};
+    "Devices that nodes with a worker daemon offer, by kind: cpu, cuda. Those of cordoned nodes count, GPUs that were withdrawn do not."};
 inline constexpr Metric kDevicesUsed{"lynx_devices_used", Type::kGauge, "1", "kind", Daemon::kServer,
     "Devices that jobs have or are planned for, by kind: cpu, cuda."};
 inline constexpr Metric kLeasesRenewed{"lynx_leases_renewed_total", Type::kCounter, "1", "", Daemon::kServer,
@@ -139,6 +139,9 @@ inline constexpr Metric kJobBubbleRatio{"lynx_job_bubble_ratio", Type::kGauge, "
     "Share of the newest whole step that ranks waited for other stages, over all ranks."};
 inline constexpr Metric kJobCommunicationRatio{"lynx_job_communication_exposed_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Share of the newest whole step that ranks waited for collectives, over all ranks."};
+inline constexpr Metric kJobCoreWaitRatio{"lynx_job_core_wait_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
+    "Share of the newest whole step that the ranks' compute threads were ready to run while others had their cores, over all ranks. A prediction "
+    "supposes that it is 0."};
 inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Model FLOPs per second of the newest step over what the devices can do: the rate of large matrix products that their "
     "agents measured, or that is stated for them."};
@@ -148,7 +151,8 @@ inline constexpr Metric kJobMemoryPlanned{"lynx_job_memory_peak_planned_bytes", 
 inline constexpr Metric kJobMemoryMeasured{"lynx_job_memory_peak_measured_bytes", Type::kGauge, "B", "job_id, job_name, stage, kind", Daemon::kServer,
     "Largest measured memory of a rank, by stage and kind: activations, states (weights, gradients and optimizer)."};
 inline constexpr Metric kJobMemoryError{"lynx_job_memory_prediction_error_ratio", Type::kGauge, "1", "job_id, job_name, stage", Daemon::kServer,
-    "Largest measured activation peak of a rank over the planned one, less 1; never above 0."};
+    "Largest measured activation peak of a rank over the planned one, less 1: 0, or below it where not all of the plan was needed. Never above "
+    "it: a rank that writes beyond its plan fails."};
 inline constexpr Metric kJobCheckpoints{"lynx_job_checkpoints_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
     "Checkpoints that were written."};
 inline constexpr Metric kJobCheckpointFailures{"lynx_job_checkpoint_failures_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
@@ -158,7 +162,7 @@ inline constexpr Metric kJobCheckpointBytes{"lynx_job_checkpoint_bytes", Type::k
 inline constexpr Metric kJobCheckpointSteps{"lynx_job_checkpoint_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Steps done of the newest checkpoint."};
 inline constexpr Metric kJobCheckpointTime{"lynx_job_checkpoint_timestamp_seconds", Type::kGauge, "s", "job_id, job_name", Daemon::kServer,
-    "When the server heard of the newest checkpoint, since the Unix epoch."};
+    "When a server heard of the newest checkpoint, since the Unix epoch."};
 inline constexpr Metric kJobCopiedSteps{"lynx_job_copied_steps", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Steps done of the newest copies of the states in the memory of nodes that are known to be whole; 0: none."};
 inline constexpr Metric kJobCopiesSkipped{"lynx_job_copies_skipped_total", Type::kCounter, "1", "job_id, job_name", Daemon::kServer,
@@ -208,6 +212,9 @@ inline constexpr Metric kWorkerSteps{"lynx_worker_steps_total", Type::kCounter, 
                                      "Training steps that the ranks of this node have done, of all of them together."};
 inline constexpr Metric kWorkerBytesSent{"lynx_worker_bytes_sent_total", Type::kCounter, "B", "", Daemon::kWorker,
                                          "Bytes that the ranks of this node have sent to their peers."};
+inline constexpr Metric kWorkerCoreWait{"lynx_worker_core_wait_seconds_total", Type::kCounter, "s", "", Daemon::kWorker,
+                                        "Time that the compute threads of this node's ranks were ready to run while others had their cores, of all "
+                                        "of them together."};
 
 // Per rank on this node, where `lynx-worker --rank-metrics` asks for them: labels job_id and rank.
 inline constexpr Metric kRankSteps{"lynx_rank_steps_total", Type::kCounter, "1", "job_id, rank", Daemon::kWorker,

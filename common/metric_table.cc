@@ -18,7 +18,7 @@ constexpr const Metric* kAll[] = {
     &kStoreCommitFailures, &kEventQueue, &kOutboxLength, &kLeasesRenewed, &kFencedReports, &kCalls, &kCallSeconds, &kCallsRefused,
     &kJobInfo, &kJobRanks, &kJobTargetSteps, &kJobDoneSteps, &kJobSteps, &kJobTokens, &kJobModelFlops, &kJobStepsSkipped, &kJobLoss,
     &kJobValidationLoss, &kJobGradientNorm, &kJobLearningRate, &kJobStepSeconds, &kJobStageStepSeconds, &kJobPredictedStep,
-    &kJobStepError, &kJobPhaseSeconds, &kJobPredictedPhase, &kJobHiddenRatio, &kJobBubbleRatio, &kJobCommunicationRatio, &kJobMfu,
+    &kJobStepError, &kJobPhaseSeconds, &kJobPredictedPhase, &kJobHiddenRatio, &kJobBubbleRatio, &kJobCommunicationRatio, &kJobCoreWaitRatio, &kJobMfu,
     &kJobMemoryPlanned, &kJobMemoryMeasured, &kJobMemoryError, &kJobCheckpoints, &kJobCheckpointFailures, &kJobCheckpointBytes,
     &kJobCheckpointSteps, &kJobCheckpointTime, &kJobCopiedSteps, &kJobCopiesSkipped, &kJobRestarts, &kJobReplans,
     &kJobResumesFromCopies, &kJobDeviceSeconds, &kJobGoodput,
@@ -26,7 +26,7 @@ constexpr const Metric* kAll[] = {
     &kAgentAttached, &kMeasurements, &kMeasurementSeconds, &kGpuUtilization, &kGpuMemoryUtilization, &kGpuMemoryUsed,
     &kGpuMemoryFree, &kGpuSmClock, &kGpuMemoryClock, &kGpuTemperature, &kGpuPower, &kGpuXid, &kGpuEccErrors, &kGpuThrottleReasons,
     // lynx-worker
-    &kWorkerAttached, &kRanksRunning, &kRankExits, &kWorkerSteps, &kWorkerBytesSent, &kRankSteps, &kRankTokens, &kRankLoss,
+    &kWorkerAttached, &kRanksRunning, &kRankExits, &kWorkerSteps, &kWorkerBytesSent, &kWorkerCoreWait, &kRankSteps, &kRankTokens, &kRankLoss,
     &kRankStepSeconds, &kRankPhaseSeconds, &kRankBytesSent, &kRankArenaPeak,
 };
 

@@ -39,8 +39,10 @@ absl::StatusOr<ParallelLayout> FromProto(const v1::ParallelLayout& message, cons
 v1::LayerShape ToProto(const LayerShape& shape);
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path = "shape");
 
+// Whether a profile's message carries the op times of every measured shape: many times as much as all else in it.
+enum class ProfileShapes : uint8_t { kIncluded, kLeftOut };
 // Every op must have its times, once; every shape at most once.
-v1::HardwareProfile ToProto(const HardwareProfile& profile);
+v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes = ProfileShapes::kIncluded);
 absl::StatusOr<HardwareProfile> FromProto(const v1::HardwareProfile& message, const std::string& path = "profile");
 
 v1::ClusterTopology ToProto(const ClusterTopology& cluster);

@@ -242,10 +242,12 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
                     .sequence_parallel = message.sequence_parallel() && message.tp() > 1, .cp = cp};
 }
 
-v1::HardwareProfile ToProto(const HardwareProfile& profile) {
+v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes) {
   v1::HardwareProfile message;
   message.set_device_kind(profile.device_kind);
-  for (const ShapeTimes& times : profile.measured) *message.add_measured() = ShapeTimesToProto(times);
+  if (shapes == ProfileShapes::kIncluded) {
+    for (const ShapeTimes& times : profile.measured) *message.add_measured() = ShapeTimesToProto(times);
+  }
   message.set_flops_per_second(profile.flops_per_second);
   message.set_memory_bytes_per_second(profile.memory_bytes_per_second);
   message.set_op_overhead_ns(profile.op_overhead.value);

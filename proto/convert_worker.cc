@@ -42,6 +42,7 @@ void SetStep(const StepReport& step, v1::StepReport& m) {
   m.set_arena_peak_bytes(step.arena_peak.value);
   m.set_bytes_sent(step.bytes_sent);
   m.set_communication_cpu_ns(step.communication_cpu.value);
+  m.set_core_wait_ns(step.core_wait.value);
   m.set_copied_steps(step.copied_steps);
   m.set_copies_skipped(step.copies_skipped);
   for (const LinkUse& link : step.links) *m.add_links() = ToProto(link);
@@ -79,6 +80,7 @@ absl::StatusOr<StepReport> StepOf(const v1::StepReport& m, const std::string& pa
       {"data_wait_ns", m.data_wait_ns(), &step.data_wait},
       {"checkpoint_ns", m.checkpoint_ns(), &step.checkpoint},
       {"communication_cpu_ns", m.communication_cpu_ns(), &step.communication_cpu},
+      {"core_wait_ns", m.core_wait_ns(), &step.core_wait},
   };
   for (const Time& time : times) {
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, time.field), time.value, 0, kMaxWireNanos));

@@ -124,7 +124,7 @@ class Page {
     std::string html = Figure("Step", measured_step_ > 0 ? Duration(measured_step_) : "not measured",
                               absl::StrCat(measured_step_ > 0 ? absl::StrCat("mean of ", measured_steps_, measured_steps_ == 1 ? " step; " : " steps; ") : "",
                                            plan_ == nullptr ? "no plan" : absl::StrCat("predicted ", FormatDuration(plan_->step)), known ? ", " : "",
-                                           known ? Difference(plan_->step.value, measured_step_) : ""));
+                                           known ? Difference(plan_->step.value, measured_step_) : "", Waited()));
     absl::StrAppend(&html, Figure("Throughput", progress.tokens_per_second() > 0 ? Count(progress.tokens_per_second()) + " tokens/s" : "not measured",
                                   absl::StrCat(progress.tokens_per_second() > 0 ? "over its last steps; " : "", progress.steps_done(), " of ",
                                                job_.spec().train().steps(), " steps done")));
@@ -136,6 +136,12 @@ class Page {
                                   : measured_peak_ == planned_peak_ ? "measured; as planned, to the byte"
                                                                     : absl::StrCat("measured; planned ", FormatBytes(Bytes(planned_peak_)))));
     return html + Figure("Restarts", absl::StrCat(job_.restarts()), Lost());
+  }
+
+  std::string Waited() const {
+    const CoreWaitOfStep wait = CoreWaitOf(job_);
+    if (!wait.matters()) return "";
+    return absl::StrFormat("; %.0f%% of it waiting for a core: %s", 100 * wait.share, kCoreWaitMeaning);
   }
 
   std::string Lost() const {

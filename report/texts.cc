@@ -16,6 +16,16 @@ bool IsFinal(v1::JobState state) {
   return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_CANCELLED;
 }
 
+CoreWaitOfStep CoreWaitOf(const v1::Job& job) {
+  CoreWaitOfStep most;
+  for (const v1::StageMeasurement& m : job.measured()) {
+    if (m.step_ns() <= 0) continue;
+    const double share = static_cast<double>(m.core_wait_ns()) / static_cast<double>(m.step_ns());
+    if (share > most.share) most = {m.core_wait_ns(), share};
+  }
+  return most;
+}
+
 std::string Count(double value) {
   if (value >= 1e9) return absl::StrFormat("%.3gG", value / 1e9);
   if (value >= 1e6) return absl::StrFormat("%.3gM", value / 1e6);

@@ -2,6 +2,7 @@
 #ifndef LYNX_REPORT_TEXTS_H_
 #define LYNX_REPORT_TEXTS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "lynx/v1/jobs.pb.h"
@@ -13,6 +14,17 @@ bool IsFinal(v1::JobState state);
 
 // "12.3k", "4.56M"; a count with three digits.
 std::string Count(double value);
+
+// How long compute threads were ready to run in a step while others had their cores, which no prediction knows of.
+struct CoreWaitOfStep {
+  int64_t ns = 0;    // the mean of the stage where it is the largest share of the step; 0: none, or not measured
+  double share = 0;  // of that stage's step
+  // From 5% on: too much to be what a machine does beside training anyway.
+  bool matters() const { return share >= 0.05; }
+};
+CoreWaitOfStep CoreWaitOf(const v1::Job& job);
+// What it means, in a sentence without a full stop.
+inline constexpr char kCoreWaitMeaning[] = "other processes, or ranks on the same core, had it; a prediction supposes a core for each rank";
 
 }  // namespace lynx
 

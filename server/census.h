@@ -28,7 +28,7 @@ struct NodeGlance {
 
 struct Census {
   struct Devices {
-    int64_t all = 0;   // of nodes that take ranks
+    int64_t all = 0;   // that nodes with a worker daemon offer, cordoned or not
     int64_t used = 0;  // that jobs have or are planned for
   };
   std::array<int64_t, kJobStateCount> jobs{};

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,11 +100,20 @@ grpc::ServerUnaryReactor* ClusterService::ChangeNode(const Call& call, absl::Sta
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::ListNodesRequest*,
+grpc::ServerUnaryReactor* ClusterService::ListNodes(const Call& call, const v1::ListNodesRequest* request,
                                                     v1::ListNodesResponse* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  const bool posted = core_.loop().Run([this, reactor, response] {
-    for (const NodeView& node : core_.controller().Nodes()) *response->add_nodes() = Encode(node);
+  const bool posted = core_.loop().Run([this, reactor, request, response] {
+    std::set<std::string> wanted(request->nodes().begin(), request->nodes().end());
+    const bool all = wanted.empty();
+    const ProfileShapes shapes = request->include_measurements() ? ProfileShapes::kIncluded : ProfileShapes::kLeftOut;
+    for (const NodeView& node : core_.controller().Nodes()) {
+      if (all || wanted.erase(node.name.value) > 0) *response->add_nodes() = Encode(node, shapes);
+    }
+    if (!wanted.empty()) {
+      reactor->Finish(ToGrpc(absl::NotFoundError(absl::StrCat("no node has the name \"", wanted.begin()->substr(0, 80), "\""))));
+      return;
+    }
     response->set_server_version(kVersion);
     response->set_server_time_unix_ns(core_.clock().Wall().value);
     reactor->Finish(grpc::Status::OK);

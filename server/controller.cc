@@ -2,6 +2,8 @@
 #include "server/controller.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -228,18 +230,20 @@ absl::StatusOr<JobId> Controller::Resolve(const std::string& text) const {
   return first->first;
 }
 
-std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states) const {
+std::vector<const JobRecord*> Controller::List(size_t limit, const std::vector<JobState>& states, const JobRecord* before) const {
   std::vector<const JobRecord*> records;
+  const int64_t end = before == nullptr ? std::numeric_limits<int64_t>::max() : before->submission;
   if (!states.empty() && std::none_of(states.begin(), states.end(), IsFinal)) {  // few, beside those that have ended
     for (const JobId& id : unfinished_) {
       const JobRecord& record = jobs_.at(id).record;
-      if (std::find(states.begin(), states.end(), record.state) != states.end()) records.push_back(&record);
+      const bool wanted = record.submission < end && std::find(states.begin(), states.end(), record.state) != states.end();
+      if (wanted) records.push_back(&record);
     }
     std::sort(records.begin(), records.end(), [](const JobRecord* a, const JobRecord* b) { return a->submission > b->submission; });
     records.resize(std::min(records.size(), limit));
     return records;
   }
-  for (auto it = by_submission_.rbegin(); it != by_submission_.rend() && records.size() < limit; ++it) {
+  for (auto it = std::make_reverse_iterator(by_submission_.lower_bound(end)); it != by_submission_.rend() && records.size() < limit; ++it) {
     const JobRecord& record = jobs_.at(it->second).record;
     const bool wanted = states.empty() || std::find(states.begin(), states.end(), record.state) != states.end();
     if (wanted) records.push_back(&record);

@@ -159,8 +159,8 @@ class Controller {
   std::shared_ptr<const Plan> PlanOf(const JobId& id) const;
   // An id, the newest job of that name, or a unique prefix of an id. NotFound, or InvalidArgument for an ambiguous prefix.
   absl::StatusOr<JobId> Resolve(const std::string& text) const;
-  // Newest first; `states` empty = all.
-  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states) const;
+  // Newest first; `states` empty = all. With `before` only jobs that were submitted before that one.
+  std::vector<const JobRecord*> List(size_t limit, const std::vector<JobState>& states, const JobRecord* before = nullptr) const;
   std::vector<NodeView> Nodes() const;
   NodeView ViewOf(const NodeId& name) const;
   // Of the nodes that Nodes() tells of, by name.
@@ -245,6 +245,7 @@ class Controller {
     DeviceKind tried_kind = DeviceKind::kAny;  // that they were of
     // timers, monotonic; 0 = off
     Nanos measure_deadline, listen_deadline, stop_deadline, yield_deadline, persist_at;
+    Nanos measured_since;  // monotonic: when its nodes were asked to measure
     Nanos stopping_since;  // since when the ranks are to end at once
     Nanos restart_at;      // all ranks are gone: when the next generation may begin
     int32_t fruitless = 0;  // generations in a row that trained no step
@@ -311,10 +312,6 @@ class Controller {
   Demand DemandOf(const Job& job) const;
   void PlanRefused(Job& job, const std::string& reason);
   void BeginPlanning(Job& job, Reservation reservation);
-  void Prepare(Job& job, Reservation reservation);
-  void AdvancePlanningOn(const NodeId& node);
-  void AdvancePlanning(Job& job);
-  bool AwaitsMeasurements(const Job& job, const DeviceRef& device) const;
   void EndPlanning(Job& job);
   ClusterTopology ClusterOf(const Reservation& reservation) const;
   static Reservation HeldBy(const Job& job);
@@ -417,6 +414,15 @@ class Controller {
   void SetPlan(Job& job, std::shared_ptr<const Plan> plan, const std::shared_ptr<const ClusterTopology>& cluster,
                std::vector<DeviceRef> considered);
 
+  // controller_measure.cc: what agents are to measure before a plan
+  void Prepare(Job& job, Reservation reservation);
+  void AdvancePlanningOn(const NodeId& node);
+  void AdvancePlanning(Job& job);
+  bool AwaitsMeasurements(const Job& job, const DeviceRef& device) const;
+  void TellMeasured(Job& job);
+  static bool Measures(const Node& node, const Job& job);
+  AgentWish ShapesFor(const Node& node) const;
+
   // controller_memory.cc: jobs that run out of memory
   std::string ModelOf(const DeviceRef& where, DeviceKind kind) const;
   Bytes MemoryLimitFor(const Job& job, size_t first, size_t end) const;
@@ -502,7 +508,6 @@ class Controller {
   void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
   void ForgetNode(const NodeId& name);
-  static bool Measures(const Node& node, const Job& job);
   WorkerWish WishOf(const Node& node) const;
 
   // controller_copies.cc: copies of states in the memory of nodes
@@ -510,7 +515,6 @@ class Controller {
   void ForgetCopies(Node& node);
   std::vector<JobId> EndedOf(const Node& node) const;
   void TouchHoldersOf(const Job& job);
-  AgentWish ShapesFor(const Node& node) const;
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
   void HoldBack(WorkerWish& wish) const;
   static std::vector<Bytes> ProgramTextOf(const Plan& plan);

@@ -14,8 +14,6 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kMaxShapes = 64;  // of one AgentDesired
-
 // What is shown of an ended job's plan; its programs are the store's to keep.
 Plan WithoutPrograms(const Plan& plan) {
   Plan summary = plan;
@@ -236,60 +234,6 @@ void Controller::BeginPlanning(Job& job, Reservation reservation) {
   Prepare(job, std::move(reservation));
 }
 
-// Holds the devices, has their agents measure what the planner wants to know, then asks it for a plan.
-void Controller::Prepare(Job& job, Reservation reservation) {
-  job.reservation = std::move(reservation);
-  job.wanted = options_.wanted_shapes(*job.record.spec, job.reservation.topology);
-  if (job.wanted.size() > kMaxShapes) job.wanted.resize(kMaxShapes);
-  job.awaited = 0;
-  job.plan_asked = false;
-  ++job.attempt;
-  job.measure_deadline = now_ + options_.measure_timeout;
-  measuring_.insert(job.record.id);
-  for (const DeviceRef& device : job.reservation.devices) agent_dirty_.insert(device.node);
-  AdvancePlanning(job);
-}
-
-// The jobs that wait for the node to measure, as far as is known.
-void Controller::AdvancePlanningOn(const NodeId& node) {
-  const auto waiting = awaited_.extract(node);  // those that go on waiting come back
-  if (waiting.empty()) return;
-  for (const JobId& id : waiting.mapped()) {
-    if (Job* job = FindJob(id); job != nullptr) AdvancePlanning(*job);
-  }
-}
-
-void Controller::AdvancePlanning(Job& job) {
-  if (!IsPlanned(job) || job.plan_asked) return;
-  if (now_ < job.measure_deadline) {
-    // With every report of that node: most often it is the same device that it still waits for.
-    const std::vector<DeviceRef>& devices = job.reservation.devices;
-    const auto awaits = [&](const DeviceRef& device) { return AwaitsMeasurements(job, device); };
-    const auto known = devices.begin() + static_cast<std::ptrdiff_t>(std::min(job.awaited, devices.size()));
-    auto first = std::find_if(known, devices.end(), awaits);
-    if (first == devices.end()) first = std::find_if(devices.begin(), devices.end(), awaits);
-    job.awaited = static_cast<size_t>(first - devices.begin());
-    if (first != devices.end()) {
-      awaited_[first->node].insert(job.record.id);
-      return;
-    }
-  }
-  AskForPlan(job);
-}
-
-// Whether the device's node is still to measure something for the job, and can.
-bool Controller::AwaitsMeasurements(const Job& job, const DeviceRef& device) const {
-  const auto found = nodes_.find(device.node);
-  if (found == nodes_.end() || !found->second.agent_attached() || !Measures(found->second, job)) return false;
-  const AgentState& agent = found->second.agent;
-  return std::any_of(job.wanted.begin(), job.wanted.end(), [&](const LayerShape& shape) {
-    const auto has = [&](const ShapeTimes& times) { return times.shape == shape; };
-    const bool measured =
-        agent.profile != nullptr && std::any_of(agent.profile->measured.begin(), agent.profile->measured.end(), has);
-    return !measured && std::find(agent.failed_shapes.begin(), agent.failed_shapes.end(), shape) == agent.failed_shapes.end();
-  });
-}
-
 // The devices' nodes as they are now.
 ClusterTopology Controller::ClusterOf(const Reservation& reservation) const {
   const size_t per_node = static_cast<size_t>(reservation.topology.groups.front().devices_per_node);
@@ -325,6 +269,7 @@ Reservation Controller::HeldBy(const Job& job) {
 }
 
 void Controller::AskForPlan(Job& job) {
+  TellMeasured(job);
   job.plan_asked = true;
   measuring_.erase(job.record.id);
   job.measure_deadline = Nanos(0);

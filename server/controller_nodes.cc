@@ -11,7 +11,6 @@ namespace {
 
 constexpr Nanos kPassEvery{5'000'000'000};
 constexpr Nanos kForgetNode{600'000'000'000};  // an idle node that is away for so long is no longer listed
-constexpr size_t kMaxShapes = 64;              // of one AgentDesired
 
 }  // namespace
 
@@ -227,27 +226,6 @@ void Controller::LoseNode(Node& node) {
     Touch(job);
     CheckStopped(job);
   }
-}
-
-// Measurements for a job that trains meanwhile would disturb those that train on the node, and be worth little.
-bool Controller::Measures(const Node& node, const Job& job) {
-  return job.replanning.trigger.empty() || node.jobs.empty();
-}
-
-AgentWish Controller::ShapesFor(const Node& node) const {
-  AgentWish wish;
-  for (const JobId& id : measuring_) {
-    const Job& job = jobs_.at(id);
-    if (!IsPlanned(job) || job.plan_asked || !Measures(node, job)) continue;
-    const std::vector<DeviceRef>& devices = job.reservation.devices;
-    const auto here = [&](const DeviceRef& device) { return device.node == node.name; };
-    if (std::none_of(devices.begin(), devices.end(), here)) continue;
-    for (const LayerShape& shape : job.wanted) {
-      const bool known = std::find(wish.shapes.begin(), wish.shapes.end(), shape) != wish.shapes.end();
-      if (!known && wish.shapes.size() < kMaxShapes) wish.shapes.push_back(shape);
-    }
-  }
-  return wish;
 }
 
 RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node& node) const {

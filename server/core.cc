@@ -190,6 +190,7 @@ void ServerCore::CarryNotice(NotifyWatchers& notice) {
     if (event.kind == "server-restarted") CountRestored(*job);
   }
   if (!notice.events.empty()) metrics_.Happened(*job, notice.events, controller_.DevicesHeld(job->id));
+  if (metrics_.jobs().LacksCheckpoint(*job)) CountRestoredCheckpoint(*job);
   if (IsFinal(job->state)) metrics_.Ended(job->id, clock_.Monotonic());
   watchers_.Changed(notice.job, IsFinal(job->state), notice.events, clock_.Monotonic(), [this](const JobId& id) {
     return Encode(*controller_.Find(id), controller_.PlanOf(id).get(), PlanPrograms::kLeftOut);
@@ -202,6 +203,12 @@ void ServerCore::CountRestored(const JobRecord& job) {
   if (plan == nullptr) return;
   const absl::StatusOr<std::shared_ptr<const ClusterTopology>> cluster = store_->LoadCluster(job.id);
   metrics_.jobs().Planned(job, *plan, cluster.ok() ? cluster->get() : nullptr);
+}
+
+// That an earlier server heard of: else nobody would see how old it is until there is another.
+void ServerCore::CountRestoredCheckpoint(const JobRecord& job) {
+  const absl::StatusOr<std::optional<InsertCheckpoint>> newest = store_->LoadCheckpoint(job.id);
+  if (newest.ok() && newest->has_value()) metrics_.jobs().CheckpointRestored(**newest, job);
 }
 
 void ServerCore::Complete(const Reply& reply) {

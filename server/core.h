@@ -95,6 +95,7 @@ class ServerCore {
   void CarryNotice(NotifyWatchers& notice);
   void CountWritten(const std::vector<Effect>& effects);
   void CountRestored(const JobRecord& job);
+  void CountRestoredCheckpoint(const JobRecord& job);
   void OnTick();
   absl::Status TimedCommit(const std::vector<Effect>& effects);
 

@@ -138,6 +138,7 @@ absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path
       {"optimizer_ns", m.optimizer_ns(), &step.optimizer},
       {"data_wait_ns", m.data_wait_ns(), &step.data_wait},
       {"checkpoint_ns", m.checkpoint_ns(), &step.checkpoint},
+      {"core_wait_ns", m.core_wait_ns(), &step.core_wait},
   };
   for (const Time& time : times) {
     LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, time.field), time.value, 0, kMaxWireNanos));

@@ -151,6 +151,7 @@ void SetFigures(const JobRecord& job, v1::Job& message) {
     to.set_stall_ns(from.stall.value);
     to.set_data_parallel_wait_ns(from.data_parallel_wait.value);
     to.set_norm_wait_ns(from.norm_wait.value);
+    to.set_core_wait_ns(from.core_wait.value);
     to.set_arena_peak_bytes(from.arena_peak.value);
     to.set_state_bytes(from.states.value);
   }
@@ -182,7 +183,7 @@ void GetFigures(const v1::Job& message, JobRecord& job) {
                             .recompute_exposed = Nanos(from.recompute_exposed_ns()),
                             .tensor_wait = Nanos(from.tensor_wait_ns()), .stall = Nanos(from.stall_ns()),
                             .data_parallel_wait = Nanos(from.data_parallel_wait_ns()),
-                            .norm_wait = Nanos(from.norm_wait_ns()), .arena_peak = Bytes(from.arena_peak_bytes()),
+                            .norm_wait = Nanos(from.norm_wait_ns()), .core_wait = Nanos(from.core_wait_ns()), .arena_peak = Bytes(from.arena_peak_bytes()),
                             .states = Bytes(from.state_bytes())});
   }
 }
@@ -217,7 +218,7 @@ v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs) {
   return m;
 }
 
-v1::Node Encode(const NodeView& node) {
+v1::Node Encode(const NodeView& node, ProfileShapes shapes) {
   v1::Node m;
   m.set_name(node.name.value);
   m.set_address(node.address);
@@ -238,7 +239,7 @@ v1::Node Encode(const NodeView& node) {
   m.set_worker_version(node.worker_version);
   m.set_devices_used(node.devices_used);
   m.set_last_seen_unix_ns(node.last_seen.value);
-  if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile);
+  if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile, shapes);
   for (const JobId& job : node.jobs) m.add_jobs(job.value);
   for (const NodeCondition& condition : node.conditions) {
     v1::NodeCondition& to = *m.add_conditions();

@@ -69,6 +69,7 @@ struct StageMeasurement {
   Nanos step, forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
+  Nanos core_wait;  // within the times above: others had the core
   Bytes arena_peak;  // largest of all ranks of the stage
   Bytes states;
   bool operator==(const StageMeasurement&) const = default;

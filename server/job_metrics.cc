@@ -18,7 +18,10 @@ namespace {
 
 constexpr Nanos kKeepEnded{900'000'000'000};
 
-const std::vector<double> kStepBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+// Six a decade from 1 ms to 1000 s: a quantile is between the bounds of a bucket, so it is known to within a factor of 1.7.
+const std::vector<double> kStepBuckets = {0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1,
+                                          0.15,  0.2,    0.3,   0.5,   0.7,   1,     1.5,  2,     3,    5,    7,    10,   15,
+                                          20,    30,     50,    70,    100,   150,   200,  300,   500,  700,  1000};
 
 struct PhaseTime {
   const char* phase;
@@ -77,7 +80,7 @@ struct JobMetrics::Series {
   // Of all ranks that have reported one step.
   struct StepSums {
     int64_t step = -1;
-    Nanos hidden, recompute_exposed, communication, stall, all;
+    Nanos hidden, recompute_exposed, communication, stall, core_wait, all;
   };
 
   explicit Series(const JobRecord& job) : values(job.id.value, job.spec->name) {}
@@ -86,6 +89,7 @@ struct JobMetrics::Series {
   void Shares(const StepSums& sums);
   void FirstRank(const RankStep& step, const JobRecord& job);
   void CountTo(const metric::Metric& metric, double value);
+  void NewestCheckpoint(const InsertCheckpoint& checkpoint);
 
   std::mutex mutex;  // of a scrape and the owner thread
   JobSeries values;
@@ -98,6 +102,7 @@ struct JobMetrics::Series {
   int64_t copies_skipped = 0;  // as rank 0 said last
   double trained = 0, held = 0;  // device seconds
   bool has_ended = false;
+  bool shows_checkpoint = false;
 };
 
 JobMetrics::Series::Stage& JobMetrics::Series::StageOf(int32_t stage) {
@@ -117,6 +122,7 @@ void JobMetrics::Series::Shares(const StepSums& step) {
   const auto share = [](Nanos part, Nanos whole) { return std::clamp(Seconds(part) / Seconds(whole), 0.0, 1.0); };
   values.Of(metric::kJobBubbleRatio) = share(step.stall, step.all);
   values.Of(metric::kJobCommunicationRatio) = share(step.communication, step.all);
+  values.Of(metric::kJobCoreWaitRatio) = share(step.core_wait, step.all);
   const Nanos recompute = step.hidden + step.recompute_exposed;
   if (recompute > Nanos(0)) values.Of(metric::kJobHiddenRatio) = share(step.hidden, recompute);
 }
@@ -144,6 +150,13 @@ void JobMetrics::Series::FirstRank(const RankStep& step, const JobRecord& job) {
 void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
   double& counter = values.Of(metric);
   counter = std::max(counter, value);
+}
+
+void JobMetrics::Series::NewestCheckpoint(const InsertCheckpoint& checkpoint) {
+  shows_checkpoint = true;
+  values.Of(metric::kJobCheckpointBytes) = Number(checkpoint.bytes);
+  values.Of(metric::kJobCheckpointSteps) = static_cast<double>(checkpoint.step);
+  values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
 }
 
 // What a scrape sees: all jobs' series. It holds up the owner thread for no longer than one job's take.
@@ -211,6 +224,7 @@ void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
   sums.recompute_exposed += step.recompute_exposed;
   sums.communication += step.tensor_wait + step.data_parallel_wait + step.norm_wait;
   sums.stall += step.stall;
+  sums.core_wait += step.core_wait;
   sums.all += step.duration;
   if (recorded.new_step) {
     values.Of(metric::kJobSteps) += 1;
@@ -230,9 +244,19 @@ void JobMetrics::CheckpointWritten(const InsertCheckpoint& checkpoint, const Job
   Series& series = book_->Of(job);
   const std::lock_guard lock(series.mutex);
   series.values.Of(metric::kJobCheckpoints) += 1;
-  series.values.Of(metric::kJobCheckpointBytes) = Number(checkpoint.bytes);
-  series.values.Of(metric::kJobCheckpointSteps) = static_cast<double>(checkpoint.step);
-  series.values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
+  series.NewestCheckpoint(checkpoint);
+}
+
+bool JobMetrics::LacksCheckpoint(const JobRecord& job) const {
+  if (job.checkpoint_step < 0) return false;
+  const std::shared_ptr<Series> series = book_->Find(job.id);
+  return series != nullptr && !series->shows_checkpoint;
+}
+
+void JobMetrics::CheckpointRestored(const InsertCheckpoint& checkpoint, const JobRecord& job) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.NewestCheckpoint(checkpoint);
 }
 
 void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster) {
@@ -286,7 +310,9 @@ void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
   values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
   // There from the start, so that the first increase is seen.
   series.CountTo(metric::kJobRestarts, job.restarts);
-  for (const auto* counter : {&metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) values.Of(*counter);
+  for (const auto* counter : {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {
+    values.Of(*counter);
+  }
   for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
   for (size_t stage = 0; stage < job.measured.size(); ++stage) {
     if (job.measured[stage].states == Bytes(0) || !series.stages.contains(static_cast<int32_t>(stage))) continue;

@@ -32,6 +32,10 @@ class JobMetrics {
   void Step(const StepRecorded& step, const JobRecord& job);
   void Evaluated(const EvaluationRecorded& recorded, const JobRecord& job);
   void CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job);
+  // Whether the job has series, and has written a checkpoint that they do not tell of, since an earlier server heard of it.
+  bool LacksCheckpoint(const JobRecord& job) const;
+  // Its newest one, which is not counted again.
+  void CheckpointRestored(const InsertCheckpoint& checkpoint, const JobRecord& job);
   // The plan that it has from now on. `cluster`: that it was made for; null: not known.
   void Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster);
   // Whether the job has series.

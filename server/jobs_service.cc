@@ -160,7 +160,9 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobRe
     *response.mutable_curves() = Encode(curves);
   }
   if (!request.include_events()) return absl::OkStatus();
-  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents));
+  const int64_t before = request.events_before() == 0 ? std::numeric_limits<int64_t>::max() : request.events_before();
+  LYNX_RETURN_IF_ERROR(CheckRange("events_before", request.events_before(), 0, std::numeric_limits<int64_t>::max()));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents, before));
   for (const JobEvent& event : events) *response.mutable_job()->add_events() = Encode(event);
   return absl::OkStatus();
 }
@@ -179,9 +181,19 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
       LYNX_ASSIGN_OR_RETURN(const JobState state, Decode(request->states(i), FieldPath("", "states", i)));
       states.push_back(state);
     }
-    const int32_t limit = request->limit() == 0 ? kDefaultList : request->limit();
-    for (const JobRecord* job : core_.controller().List(static_cast<size_t>(limit), states)) {
-      *response->add_jobs() = Encode(*job, nullptr, PlanPrograms::kLeftOut);
+    const JobRecord* before = nullptr;
+    if (!request->before().empty()) {
+      before = core_.controller().Find(JobId(request->before()));
+      if (before == nullptr) return absl::NotFoundError(absl::StrCat("before: no job has the id \"", request->before().substr(0, 80), "\""));
+    }
+    const size_t limit = static_cast<size_t>(request->limit() == 0 ? kDefaultList : request->limit());
+    std::vector<const JobRecord*> jobs = core_.controller().List(limit + 1, states, before);
+    response->set_more(jobs.size() > limit);
+    jobs.resize(std::min(jobs.size(), limit));
+    for (const JobRecord* job : jobs) {
+      v1::Job& listed = *response->add_jobs();
+      listed = Encode(*job, nullptr, PlanPrograms::kLeftOut);
+      listed.mutable_spec()->mutable_parallel()->clear_schedule_text();  // a thousand of them would be more than a message holds
     }
     return absl::OkStatus();
   });

@@ -35,7 +35,7 @@ absl::StatusOr<JobState> Decode(v1::JobState state, const std::string& path);
 v1::JobEvent Encode(const JobEvent& event);
 // Without events. `plan` may be null.
 v1::Job Encode(const JobRecord& job, const Plan* plan, PlanPrograms programs);
-v1::Node Encode(const NodeView& node);
+v1::Node Encode(const NodeView& node, ProfileShapes shapes = ProfileShapes::kIncluded);
 v1::LogLine Encode(const LogLine& line);
 v1::Queue Encode(const Controller::QueueView& queue);
 absl::StatusOr<QueueConfig> Decode(const v1::Queue& message);

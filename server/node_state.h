@@ -91,6 +91,7 @@ struct RankStep {
   Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
   Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
   Nanos optimizer, data_wait, checkpoint;
+  Nanos core_wait;  // within the times above
   Bytes arena_peak;
   int64_t copied_steps = 0, copies_skipped = 0;
   std::vector<LinkUse> links;

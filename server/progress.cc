@@ -17,7 +17,7 @@ constexpr int64_t kWarmupSteps = 2;  // of a generation: caches are cold, pages 
 std::vector<Nanos*> TimesOf(StageMeasurement& m) {
   return {&m.step,   &m.forward,          &m.backward,          &m.weight,      &m.optimizer,
           &m.recompute_hidden, &m.recompute_exposed, &m.tensor_wait, &m.stall,
-          &m.data_parallel_wait, &m.norm_wait};
+          &m.data_parallel_wait, &m.norm_wait, &m.core_wait};
 }
 
 // Of the compute stream: what makes a rank slow, as opposed to what it waits for.
@@ -65,7 +65,7 @@ void StepStatistics::AddStep(int32_t rank, const RankStep& step, Nanos wall, Pro
                                .recompute_hidden = step.recompute_hidden,
                                .recompute_exposed = step.recompute_exposed, .tensor_wait = step.tensor_wait,
                                .stall = step.stall, .data_parallel_wait = step.data_parallel_wait,
-                               .norm_wait = step.norm_wait};
+                               .norm_wait = step.norm_wait, .core_wait = step.core_wait};
     AddTimes(sums.sum, one, 1);
   }
 

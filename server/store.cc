@@ -497,6 +497,15 @@ absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const 
   return std::make_shared<const ClusterTopology>(*std::move(cluster));
 }
 
+absl::StatusOr<std::optional<InsertCheckpoint>> Store::LoadCheckpoint(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT generation, step, path, bytes, time_ns FROM checkpoints WHERE job_id=? "
+                                              "ORDER BY generation DESC, step DESC LIMIT 1"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return std::nullopt;
+  return InsertCheckpoint{.job = job, .generation = Generation(row.Int(0)), .step = row.Int(1), .path = row.Text(2),
+                          .bytes = Bytes(row.Int(3)), .time = Nanos(row.Int(4))};
+}
+
 absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
   LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT trace FROM traces WHERE job_id=?"));
   LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
@@ -529,12 +538,12 @@ absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
   return Decode(message);
 }
 
-absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit) {
+absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before) {
   LYNX_ASSIGN_OR_RETURN(
       Statement row,
-      Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE job_id=? AND sequence>? "
+      Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE job_id=? AND sequence>? AND sequence<? "
              "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
-  row.Bind(job.value).Bind(after).Bind(limit);
+  row.Bind(job.value).Bind(after).Bind(before).Bind(limit);
   std::vector<JobEvent> events;
   while (true) {
     LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,8 @@ class Store {
   absl::StatusOr<std::shared_ptr<const Plan>> LoadPlan(const JobId& job);
   // What the job's plan was made for; nullptr: it has none, or an older server made it.
   absl::StatusOr<std::shared_ptr<const ClusterTopology>> LoadCluster(const JobId& job);
+  // The newest of the newest generation that has written one; nullopt: none has.
+  absl::StatusOr<std::optional<InsertCheckpoint>> LoadCheckpoint(const JobId& job);
   // nullopt: none of the job's steps has been traced.
   absl::StatusOr<std::optional<StepTrace>> LoadTrace(const JobId& job);
   // In place of those before, in one transaction; of jobs that the store does not know, nothing. Errors as Commit's.
@@ -73,7 +76,7 @@ class Store {
   // Empty: none of the job's steps has been done, or an older server knew no curves.
   absl::StatusOr<JobCurves> LoadCurves(const JobId& job);
   // The newest `limit` with a sequence above `after`, oldest first.
-  absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit);
+  absl::StatusOr<std::vector<JobEvent>> LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before = std::numeric_limits<int64_t>::max());
 
   // The file may have so many pages of 4 KiB (or what it has, if that is more): stands for a disk that is full.
   void LimitPages(int64_t pages);

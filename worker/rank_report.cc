@@ -79,6 +79,7 @@ static void Describe(Fields& fields, StepReport& step) {
   fields.Field("arena_peak_bytes", step.arena_peak);
   fields.Field("bytes_sent", step.bytes_sent);
   fields.Field("communication_cpu_ns", step.communication_cpu);
+  if (fields.Has("core_wait_ns")) fields.Field("core_wait_ns", step.core_wait);
   fields.Field("copied_steps", step.copied_steps);
   fields.Field("copies_skipped", step.copies_skipped);
   if (fields.Has("links")) fields.Objects("links", step.links);

@@ -56,6 +56,7 @@ struct StepReport {
   Bytes arena_peak;        // highest byte of the arena that a step has been seen to write, with its buffer's padding
   int64_t bytes_sent = 0;  // in this step
   Nanos communication_cpu; // of the communication thread in this step
+  Nanos core_wait;         // of the step, the compute thread was ready to run while others had its core; within the times above
   int64_t copied_steps = 0;    // steps done of the newest copy in memory that all ranks know to be whole; 0: none yet
   int64_t copies_skipped = 0;  // of this generation: due while the one before was under way, or failed
   std::vector<LinkUse> links;  // in this step, ascending by peer, at most kMaxLinkUses; empty where nothing is known of them

@@ -153,7 +153,7 @@ function jobRow(job) {
     make("td", { class: "r" }, job.done > 0 && job.loss !== null ? job.loss.toFixed(3) : "–"), make("td", { class: "r" }, percent(job.goodput)), make("td", { class: "r" }, String(job.restarts)), make("td", { class: "why" }, why));
 }
 function drawJobs({ jobs, more }) {
-  setText(byId("jobs-aside"), jobs.length === 0 ? "none yet: lynxctl submit -f JOB.yaml" : more ? "the first " + jobs.length + "; lynxctl list has all" : plural(jobs.length, "job"));
+  setText(byId("jobs-aside"), jobs.length === 0 ? "none yet: lynxctl submit -f JOB.yaml" : more ? "the first " + jobs.length + "; lynxctl list --limit N has more" : plural(jobs.length, "job"));
   const heads = [["job"], ["state"], ["steps"], ["step", "r"], ["predicted", "r"], ["tokens/s", "r"], ["loss", "r"], ["goodput", "r"], ["restarts", "r"], ["why"]];
   const table = make("table", { class: "jobs" }, make("caption", { hidden: true }, "Jobs"), make("thead", {}, make("tr", {}, ...heads.map(([text, align]) => make("th", { scope: "col", class: align }, text)))),
                      make("tbody", {}, ...jobs.map(jobRow)));

@@ -72,5 +72,18 @@ TEST(JobPage, WorksWithoutAPlan) {
   EXPECT_THAT(page, Not(HasSubstr("PLAN")));
 }
 
+TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {
+  v1::Job job = RunningJob();
+  job.mutable_plan()->set_step_ns(38'000'000);
+  job.mutable_plan()->add_stages();
+  v1::StageMeasurement& stage = *job.add_measured();
+  stage.set_steps(98);
+  stage.set_step_ns(250'000'000);
+  stage.set_core_wait_ns(12'000'000);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), Not(HasSubstr("waiting for a core"))) << "less than 5%";
+  stage.set_core_wait_ns(110'000'000);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("waiting for a core      none       110.0 ms  44% of a step\nwaiting for a core: other processes, "));
+}
+
 }  // namespace
 }  // namespace lynx

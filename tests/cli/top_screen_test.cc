@@ -75,6 +75,16 @@ TEST(TopScreen, ShowsWhatTrainsBeforeWhatWaits) {
   EXPECT_THAT(TopScreen(View(), {}), HasSubstr("████████░░░░░░░░"));
 }
 
+TEST(TopScreen, SaysWhereItDoesNotKnowAll) {
+  TopView view;
+  view.jobs.resize(3);
+  view.jobs[0].set_state(v1::JOB_STATE_RUNNING);
+  view.more_waiting = true;
+  EXPECT_THAT(TopScreen(view, {}), HasSubstr("; 1 job trains at 0 tokens/s, at least 2 wait or start\n"));
+  view.more_active = true;
+  EXPECT_THAT(TopScreen(view, {}), HasSubstr("; at least 1 job trains at 0 tokens/s, at least 2 wait or start\n"));
+}
+
 TEST(TopScreen, FitsItsTerminal) {
   TopView view = View();
   for (int i = 0; i < 50; ++i) view.jobs.push_back(view.jobs[0]);

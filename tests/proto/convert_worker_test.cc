@@ -21,7 +21,7 @@ StepReport SomeStep() {
                   .recompute_hidden = Nanos(10), .recompute_exposed = Nanos(20), .tensor_wait = Nanos(30),
                   .stall = Nanos(40), .data_parallel_wait = Nanos(50), .norm_wait = Nanos(60),
                   .optimizer = Nanos(70), .data_wait = Nanos(75), .checkpoint = Nanos(80), .arena_peak = Bytes(1 << 20),
-                  .bytes_sent = 12345, .communication_cpu = Nanos(90),
+                  .bytes_sent = 12345, .communication_cpu = Nanos(90), .core_wait = Nanos(95),
                   .copied_steps = 6, .copies_skipped = 2,
                   .links = {{.peer = 0, .bytes = 10, .busy = Nanos(20)}, {.peer = 3, .bytes = 0, .busy = Nanos(0)}}};
   return step;

@@ -155,7 +155,9 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   v1::StageMeasurement& measured = *run.job.add_measured();
   measured.set_steps(3);
   measured.set_step_ns(5'000'000);
-  EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan"));
+  EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan<"));
+  measured.set_core_wait_ns(2'000'000);
+  EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan; 40% of it waiting for a core: other processes, "));
   EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
 

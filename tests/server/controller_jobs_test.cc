@@ -273,8 +273,20 @@ TEST(ControllerJobsTest, MeasuringIsBounded) {
   cluster.Advance(2);
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans()[0].request.cluster.groups[0].profile, StatedCpuProfile());
+  EXPECT_EQ(cluster.Kinds(job), "submitted planning measured");
+  EXPECT_THAT(cluster.Events(job).at(2).reason, HasSubstr("not all has been measured within 5.00 s, on n0; plans with "));
   cluster.AnswerPlans({2, 1, 1});
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
+}
+
+TEST(ControllerJobsTest, MeasuringThatSomebodyWouldNoticeIsTold) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
+  cluster.Advance(2);
+  cluster.MeasureAll();
+  EXPECT_EQ(cluster.Kinds(job), "submitted planning measured");
+  EXPECT_EQ(cluster.Events(job).at(2).reason, "op times of 1 layer shape were measured in 2.00 s");
 }
 
 TEST(ControllerJobsTest, ShapesThatCannotBeMeasuredAreNotWaitedFor) {
@@ -410,6 +422,12 @@ TEST(ControllerJobsTest, ResolvesIdsNamesAndPrefixes) {
   const std::vector<const JobRecord*> newest = cluster.controller().List(1, {});
   ASSERT_EQ(newest.size(), 1u);
   EXPECT_EQ(newest[0]->id, second);
+  for (const std::vector<JobState>& states : {std::vector<JobState>{}, {JobState::kQueued}}) {  // of all, and of those that have not ended
+    const std::vector<const JobRecord*> older = cluster.controller().List(10, states, newest[0]);
+    ASSERT_EQ(older.size(), 1u);
+    EXPECT_EQ(older[0]->id, first);
+    EXPECT_TRUE(cluster.controller().List(10, states, older[0]).empty());
+  }
   EXPECT_TRUE(cluster.controller().List(10, {JobState::kRunning}).empty());
 }
 

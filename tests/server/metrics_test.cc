@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "planner/flops.h"
 #include "prometheus/text_serializer.h"
@@ -90,7 +92,7 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
     times.duration = Nanos(100);
     metrics.Step({.job = job.id, .rank = rank, .stage = rank, .step = times}, job, 2, Nanos(0));
   };
-  report(1, 0, {.recompute_hidden = Nanos(30), .recompute_exposed = Nanos(0), .stall = Nanos(10)});
+  report(1, 0, {.recompute_hidden = Nanos(30), .recompute_exposed = Nanos(0), .stall = Nanos(10), .core_wait = Nanos(70)});
   EXPECT_THAT(Page(metrics), Not(HasSubstr("lynx_job_bubble_ratio"))) << "rank 1 has not reported";
   report(1, 1, {.recompute_hidden = Nanos(0), .recompute_exposed = Nanos(10), .tensor_wait = Nanos(20), .stall = Nanos(40),
                 .data_parallel_wait = Nanos(6), .norm_wait = Nanos(4)});
@@ -99,6 +101,7 @@ TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
   EXPECT_DOUBLE_EQ(Value(page, OfJob("recompute_hidden_ratio")), 0.75);
   EXPECT_DOUBLE_EQ(Value(page, OfJob("bubble_ratio")), 0.25);
   EXPECT_DOUBLE_EQ(Value(page, OfJob("communication_exposed_ratio")), 0.15);
+  EXPECT_DOUBLE_EQ(Value(page, OfJob("core_wait_ratio")), 0.35);
 }
 
 TEST(ServerMetricsTest, SetsWhatIsMeasuredBesideWhatWasPlanned) {
@@ -155,7 +158,9 @@ TEST(ServerMetricsTest, CountsWhatHappensToAJob) {
   EXPECT_THAT(Page(metrics), Not(HasSubstr("job_id="))) << "it waits, and may be one of thousands";
   metrics.Happened(job, {Event(JobState::kStarting, "placed", 2)}, 4);
   EXPECT_EQ(Value(Page(metrics), OfJob("restarts_total")), 0);
-  EXPECT_EQ(Value(Page(metrics), OfJob("checkpoint_failures_total")), 0);
+  for (const char* counter : {"checkpoints_total", "checkpoint_failures_total", "steps_skipped_total", "resumes_from_copies_total"}) {
+    EXPECT_EQ(Value(Page(metrics), OfJob(counter)), 0) << counter << ": so that the first one is an increase";
+  }
   job.restarts = 2;
   metrics.Happened(job,
                    {Event(JobState::kRunning, "replan-kept", 2), Event(JobState::kStarting, "replanned", 3),
@@ -177,6 +182,52 @@ TEST(ServerMetricsTest, CountsWhatHappensToAJob) {
   EXPECT_EQ(Value(page, OfJob("ranks")), 4);
   EXPECT_EQ(Value(page, OfJob("target_steps")), 100);
   EXPECT_EQ(Value(page, "lynx_jobs_submitted_total"), 1);
+}
+
+TEST(ServerMetricsTest, ShowsTheNewestCheckpointWhoeverHeardOfIt) {
+  ServerMetrics metrics;
+  JobRecord job = MakeJob();
+  job.checkpoint_step = 30;
+  EXPECT_FALSE(metrics.jobs().LacksCheckpoint(job)) << "it has no series yet";
+  metrics.Happened(job, {Event(JobState::kRunning, "server-restarted", 1)}, 4);
+  EXPECT_TRUE(metrics.jobs().LacksCheckpoint(job));
+  metrics.jobs().CheckpointRestored({.job = job.id, .step = 30, .bytes = Bytes(77), .time = Nanos(9'000'000'000)}, job);
+  EXPECT_FALSE(metrics.jobs().LacksCheckpoint(job));
+  EXPECT_EQ(Value(Page(metrics), OfJob("checkpoint_timestamp_seconds")), 9);
+  EXPECT_EQ(Value(Page(metrics), OfJob("checkpoints_total")), 0) << "this server has heard of none";
+  metrics.jobs().CheckpointWritten({.job = job.id, .step = 40, .bytes = Bytes(78), .time = Nanos(10'000'000'000)}, job);
+  const std::string page = Page(metrics);
+  EXPECT_EQ(Value(page, OfJob("checkpoint_bytes")), 78);
+  EXPECT_EQ(Value(page, OfJob("checkpoint_steps")), 40);
+  EXPECT_EQ(Value(page, OfJob("checkpoint_timestamp_seconds")), 10);
+  EXPECT_EQ(Value(page, OfJob("checkpoints_total")), 1);
+  JobRecord none = MakeJob();
+  none.id = JobId("j2");
+  metrics.Happened(none, {Event(JobState::kRunning, "running", 1)}, 4);
+  EXPECT_FALSE(metrics.jobs().LacksCheckpoint(none)) << "it has written none";
+}
+
+// A quantile is read as if steps were spread evenly over their bucket.
+TEST(ServerMetricsTest, BucketsOfStepsAreNarrow) {
+  ServerMetrics metrics;
+  const JobRecord job = MakeJob();
+  metrics.Step({.job = job.id, .rank = 0, .step = {.duration = Nanos(1'050'000'000)}}, job, 2, Nanos(0));
+  const std::string page = Page(metrics);
+  std::vector<double> bounds;
+  const std::string before = "\nlynx_job_step_seconds_bucket{job_id=\"j1\",job_name=\"gpt\",le=\"";
+  for (size_t at = page.find(before); at != std::string::npos; at = page.find(before, at + 1)) {
+    bounds.push_back(std::strtod(page.c_str() + at + before.size(), nullptr));
+  }
+  ASSERT_GT(bounds.size(), 30u);
+  EXPECT_EQ(bounds.front(), 0.001);
+  EXPECT_EQ(bounds[bounds.size() - 2], 1000);
+  EXPECT_TRUE(std::isinf(bounds.back()));
+  for (size_t i = 1; i + 1 < bounds.size(); ++i) EXPECT_LE(bounds[i], bounds[i - 1] * 1.7);
+  const auto in_bucket = [&](const std::string& le) {
+    return Value(page, "lynx_job_step_seconds_bucket{job_id=\"j1\",job_name=\"gpt\",le=\"" + le + "\"}");
+  };
+  EXPECT_EQ(in_bucket("1"), 0);
+  EXPECT_EQ(in_bucket("1.5"), 1);
 }
 
 TEST(ServerMetricsTest, AddsUpWhatDevicesDo) {
@@ -252,10 +303,16 @@ TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
 
 TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
   ServerMetrics metrics;
-  for (const char* series : {"lynx_jobs{state=\"queued\"}", "lynx_jobs_pending{reason=\"near-miss\"}", "lynx_nodes{state=\"lost\"}",
-                             "lynx_jobs_ended_total{state=\"failed\"}", "lynx_store_commit_failures_total", "lynx_calls_refused_total"}) {
-    EXPECT_EQ(Value(Page(metrics), series), 0) << series;
-  }
+  std::vector<std::string> from_the_start = {"lynx_store_commit_failures_total", "lynx_calls_refused_total", "lynx_devices{kind=\"cpu\"}",
+                                             "lynx_devices{kind=\"cuda\"}"};
+  const auto each = [&](const std::string& name, const std::string& label, const std::vector<std::string>& values) {
+    for (const std::string& value : values) from_the_start.push_back(name + "{" + label + "=\"" + value + "\"}");
+  };
+  each("lynx_jobs", "state", {"queued", "planning", "starting", "running", "succeeded", "failed", "cancelled"});
+  each("lynx_jobs_pending", "reason", {"held", "dependency", "structural", "quota", "ahead", "capacity", "near-miss"});
+  each("lynx_jobs_ended_total", "state", {"succeeded", "failed", "cancelled"});
+  each("lynx_nodes", "state", {"attached", "partial", "absent", "lost"});
+  for (const std::string& series : from_the_start) EXPECT_EQ(Value(Page(metrics), series), 0) << series;
   Census census{.pending = {{"quota", 3}}, .cordoned = 1, .agents = 3, .workers = 4, .fenced_reports = 5};
   census.jobs[static_cast<size_t>(JobState::kRunning)] = 2;
   census.nodes[static_cast<size_t>(NodePresence::kPartial)] = 6;

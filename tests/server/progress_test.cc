@@ -72,18 +72,20 @@ TEST(StepStatisticsTest, MeansLeaveOutTheFirstTwoStepsAndTakeTheBusiestRank) {
 }
 
 TEST(StepStatisticsTest, GoesOnFromWhatAnEarlierServerMeasured) {
-  const StageMeasurement base{.steps = 3, .step = Nanos(100), .forward = Nanos(40), .arena_peak = Bytes(500)};
+  const StageMeasurement base{.steps = 3, .step = Nanos(100), .forward = Nanos(40), .core_wait = Nanos(4), .arena_peak = Bytes(500)};
   StepStatistics statistics({1, 1, 1}, {base});
   Progress progress;
   RankStep step;
   step.step = 9;
   step.duration = Nanos(200);
   step.forward = Nanos(80);
+  step.core_wait = Nanos(20);
   statistics.AddStep(0, step, Nanos(1), progress);
   const StageMeasurement measured = statistics.Measured().at(0);
   EXPECT_EQ(measured.steps, 4);
   EXPECT_EQ(measured.step, Nanos((3 * 100 + 200) / 4));
   EXPECT_EQ(measured.forward, Nanos((3 * 40 + 80) / 4));
+  EXPECT_EQ(measured.core_wait, Nanos((3 * 4 + 20) / 4));
   EXPECT_EQ(measured.arena_peak, Bytes(500));
 }
 

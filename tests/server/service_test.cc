@@ -124,6 +124,22 @@ TEST_F(ServiceTest, JobsAreListedNewestFirst) {
     return listed;
   };
   EXPECT_EQ(list({}, 0), (std::vector<std::string>{ids[2], ids[1], ids[0]}));
+  // Page by page.
+  v1::ListJobsRequest request;
+  request.set_limit(2);
+  v1::ListJobsResponse page;
+  grpc::ClientContext first, second, third;
+  ASSERT_TRUE(jobs_->ListJobs(&first, request, &page).ok());
+  EXPECT_TRUE(page.more());
+  request.set_before(page.jobs(1).id());
+  ASSERT_TRUE(jobs_->ListJobs(&second, request, &page).ok());
+  ASSERT_EQ(page.jobs_size(), 1);
+  EXPECT_EQ(page.jobs(0).id(), ids[0]);
+  EXPECT_FALSE(page.more());
+  request.set_before("nobody");
+  const grpc::Status unknown = jobs_->ListJobs(&third, request, &page);
+  EXPECT_EQ(unknown.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(unknown.error_message(), "before: no job has the id \"nobody\"");
   EXPECT_EQ(list({v1::JOB_STATE_QUEUED}, 1), (std::vector<std::string>{ids[2]}));
   EXPECT_EQ(list({v1::JOB_STATE_CANCELLED}, 0), (std::vector<std::string>{ids[1]}));
 }
@@ -330,6 +346,21 @@ TEST_F(ServiceTest, AJobRunsOnNodesThatAttach) {
   grpc::ClientContext nodes_context;
   v1::ListNodesResponse nodes;
   ASSERT_TRUE(cluster_->ListNodes(&nodes_context, v1::ListNodesRequest(), &nodes).ok());
+  EXPECT_GT(nodes.nodes(1).profile().flops_per_second(), 0);
+  EXPECT_EQ(nodes.nodes(1).profile().measured_size(), 0) << "of thousands of nodes they are more than a message holds";
+  grpc::ClientContext one_context, none_context;
+  v1::ListNodesRequest one;
+  one.add_nodes("n1");
+  one.set_include_measurements(true);
+  v1::ListNodesResponse listed;
+  ASSERT_TRUE(cluster_->ListNodes(&one_context, one, &listed).ok());
+  ASSERT_EQ(listed.nodes_size(), 1);
+  EXPECT_EQ(listed.nodes(0).name(), "n1");
+  EXPECT_GT(listed.nodes(0).profile().measured_size(), 0);
+  one.add_nodes("n7");
+  const grpc::Status unknown = cluster_->ListNodes(&none_context, one, &listed);
+  EXPECT_EQ(unknown.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(unknown.error_message(), "no node has the name \"n7\"");
   EXPECT_EQ(nodes.server_version(), kVersion);
   EXPECT_GT(nodes.server_time_unix_ns(), 0);
   ASSERT_EQ(nodes.nodes_size(), 2);

@@ -80,6 +80,7 @@ TEST_F(StoreTest, EverythingComesBack) {
     EXPECT_EQ(store->LoadEvents(job.id, 0, 10).value(), (std::vector<JobEvent>{first, second}));
     EXPECT_EQ(store->LoadEvents(job.id, 1, 10).value(), (std::vector<JobEvent>{second}));
     EXPECT_EQ(store->LoadEvents(job.id, 0, 1).value(), (std::vector<JobEvent>{second})) << "the newest";
+    EXPECT_EQ(store->LoadEvents(job.id, 0, 10, second.sequence).value(), (std::vector<JobEvent>{first}));
   }
   const std::unique_ptr<Store> store = Open();
   const std::vector<Store::StoredJob> jobs = store->LoadJobs().value();
@@ -164,9 +165,31 @@ TEST_F(StoreTest, ADeletedJobLeavesNothing) {
   EXPECT_EQ(left[0].record.id, MakeJob(2).id);
   EXPECT_EQ(store->LoadPlan(job.id).value(), nullptr);
   EXPECT_TRUE(store->LoadEvents(job.id, 0, 10).value().empty());
+  EXPECT_FALSE(store->LoadCheckpoint(job.id).value().has_value());
   // Its id, key and number are free, and nothing of it is taken for the new one's.
   ASSERT_TRUE(store->Commit({InsertJob{MakeJob(1)}}).ok());
   EXPECT_TRUE(store->LoadJobs().value()[0].record.ranks.empty());
+}
+
+TEST_F(StoreTest, TheNewestCheckpointIsThatOfTheNewestGeneration) {
+  const std::unique_ptr<Store> store = Open();
+  const JobId job("job1");
+  EXPECT_FALSE(store->LoadCheckpoint(job).value().has_value());
+  // The second generation began with an earlier one, since that of step 20 was damaged.
+  ASSERT_TRUE(store->Commit({InsertCheckpoint{job, Generation(1), 10, "/c/10", Bytes(1), Nanos(1)},
+                             InsertCheckpoint{job, Generation(1), 20, "/c/20", Bytes(2), Nanos(2)},
+                             InsertCheckpoint{job, Generation(2), 14, "/c/14", Bytes(3), Nanos(3)},
+                             InsertCheckpoint{job, Generation(2), 12, "/c/12", Bytes(4), Nanos(4)},
+                             InsertCheckpoint{JobId("job2"), Generation(9), 99, "/c/99", Bytes(9), Nanos(9)}})
+                  .ok());
+  const std::optional<InsertCheckpoint> newest = store->LoadCheckpoint(job).value();
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_EQ(newest->job, job);
+  EXPECT_EQ(newest->generation, Generation(2));
+  EXPECT_EQ(newest->step, 14);
+  EXPECT_EQ(newest->path, "/c/14");
+  EXPECT_EQ(newest->bytes, Bytes(3));
+  EXPECT_EQ(newest->time, Nanos(3));
 }
 
 TEST_F(StoreTest, OldEventsOfAJobAreDropped) {

@@ -43,6 +43,7 @@ WorkerMetrics::WorkerMetrics(bool of_ranks)
       exits_(Counters(*registry_, metric::kRankExits)),
       node_steps_(Counters(*registry_, metric::kWorkerSteps).Add({})),
       node_bytes_sent_(Counters(*registry_, metric::kWorkerBytesSent).Add({})),
+      node_core_wait_(Counters(*registry_, metric::kWorkerCoreWait).Add({})),
       steps_(Counters(*registry_, metric::kRankSteps)),
       tokens_(Counters(*registry_, metric::kRankTokens)),
       bytes_sent_(Counters(*registry_, metric::kRankBytesSent)),
@@ -98,6 +99,7 @@ void WorkerMetrics::RemoveRank(const RankKey& key) {
 void WorkerMetrics::Observe(const RankKey& key, const StepReport& step) {
   node_steps_.Increment();
   node_bytes_sent_.Increment(static_cast<double>(step.bytes_sent));
+  node_core_wait_.Increment(Seconds(step.core_wait));
   if (!of_ranks_) return;
   const auto found = ranks_.find({key.job, key.rank});
   LYNX_CHECK(found != ranks_.end());

@@ -49,6 +49,7 @@ class WorkerMetrics {
   CounterFamily& exits_;
   prometheus::Counter& node_steps_;
   prometheus::Counter& node_bytes_sent_;
+  prometheus::Counter& node_core_wait_;
   CounterFamily& steps_;
   CounterFamily& tokens_;
   CounterFamily& bytes_sent_;

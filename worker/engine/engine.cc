@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "common/core_wait.h"
 #include "common/status.h"
 #include "planner/validate.h"
 #include "worker/engine/lr_schedule.h"
@@ -252,8 +253,8 @@ absl::Status Engine::GatherWeights() {
 
 absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
   begin_ = backend_.BeginMarks();
-  const int64_t bytes_sent_before = communicator_.BytesSent();
-  const Nanos communication_cpu_before = communicator_.ThreadCpuTime();
+  const Before before{.bytes_sent = communicator_.BytesSent(), .communication_cpu = communicator_.ThreadCpuTime(),
+                      .core_wait = ThreadCoreWait()};
   LYNX_RETURN_IF_ERROR(BeginStep(step));
   first_ = backend_.Mark();
   for (int32_t i = 0; i < static_cast<int32_t>(resolved_.size()); ++i) {
@@ -268,7 +269,7 @@ absl::StatusOr<StepReport> Engine::RunStep(int64_t step) {
     }
   }
   LYNX_RETURN_IF_ERROR(Annotate(FinishStep(), absl::StrCat("step ", step)));
-  return MakeReport(bytes_sent_before, communication_cpu_before);
+  return MakeReport(before);
 }
 
 absl::Status Engine::FinishStep() {
@@ -558,7 +559,7 @@ std::vector<ActionSpan> Engine::Spans() const {
   return spans;
 }
 
-StepReport Engine::MakeReport(int64_t bytes_sent_before, Nanos communication_cpu_before) {
+StepReport Engine::MakeReport(const Before& before) {
   const StepPhases phases = PhasesOf(config_.program, starts_, trace_);
   return {.step = step_,
           .loss = loss_,
@@ -579,8 +580,9 @@ StepReport Engine::MakeReport(int64_t bytes_sent_before, Nanos communication_cpu
           .data_wait = data_wait_,
           .checkpoint = Nanos(0),
           .arena_peak = watch_.peak(),
-          .bytes_sent = communicator_.BytesSent() - bytes_sent_before,
-          .communication_cpu = communicator_.ThreadCpuTime() - communication_cpu_before};
+          .bytes_sent = communicator_.BytesSent() - before.bytes_sent,
+          .communication_cpu = communicator_.ThreadCpuTime() - before.communication_cpu,
+          .core_wait = ThreadCoreWait() - before.core_wait};
 }
 
 }  // namespace lynx

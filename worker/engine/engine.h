@@ -126,6 +126,12 @@ class Engine {
     std::unique_ptr<HostCopies> copies;
   };
 
+  // Counters when the step began.
+  struct Before {
+    int64_t bytes_sent;
+    Nanos communication_cpu, core_wait;
+  };
+
   Engine(EngineConfig config, const MemoryPlan& memory, std::span<float> arena_and_guard, StepBatch batch,
          DeviceSums sums, std::span<float> replicated, HostPool host_pool, Backend& backend, Communicator& communicator,
          ModelState& state, const Dataset& dataset);
@@ -153,7 +159,7 @@ class Engine {
   std::string NotFiniteText() const;
   absl::Status FinishStep();
   void TakeTimes();
-  StepReport MakeReport(int64_t bytes_sent_before, Nanos communication_cpu_before);
+  StepReport MakeReport(const Before& before);
 
   const EngineConfig config_;
   const RankCoordinates coordinates_;

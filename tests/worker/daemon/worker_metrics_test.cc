@@ -51,12 +51,13 @@ TEST(WorkerMetrics, ServesSeriesOfRanksOnlyWhereAskedFor) {
   WorkerMetrics metrics(false);
   const RankKey key{JobId("j1"), Generation(1), 3};
   metrics.AddRank(key);
-  metrics.Observe(key, {.bytes_sent = 10});
-  metrics.Observe(key, {.bytes_sent = 10});
+  metrics.Observe(key, {.bytes_sent = 10, .core_wait = Nanos(250'000'000)});
+  metrics.Observe(key, {.bytes_sent = 10, .core_wait = Nanos(500'000'000)});
   const std::string page = Page(metrics);
   EXPECT_EQ(page.find("lynx_rank_"), std::string::npos) << page;
   EXPECT_TRUE(Has(page, "lynx_worker_steps_total 2"));
   EXPECT_TRUE(Has(page, "lynx_worker_bytes_sent_total 20"));
+  EXPECT_TRUE(Has(page, "lynx_worker_core_wait_seconds_total 0.75"));
   metrics.RemoveRank(key);
 }
 

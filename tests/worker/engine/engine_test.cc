@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -85,7 +88,26 @@ TEST(Engine, ReportsTheStep) {
                          report.data_parallel_wait + report.norm_wait;
     EXPECT_GT(report.data_wait, Nanos(0));
     EXPECT_LE(phases + report.data_wait, report.duration);
+    EXPECT_GE(report.core_wait, Nanos(0));
+    EXPECT_LE(report.core_wait, report.duration);
   }
+}
+
+// Four ranks on one core take turns.
+TEST(Engine, ReportsHowLongItWaitedForACore) {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) GTEST_SKIP() << "this kernel does not keep how long threads wait for a core";
+  cpu_set_t before, one;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);  // the ranks' threads have it from this one
+  const TinyRun run = Train(SmallJob({2, 2, 1}), 3);
+  ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof before, &before), 0);
+  Nanos waited;
+  for (const auto& reports : run.reports) {
+    for (const StepReport& report : reports) waited += report.core_wait;
+  }
+  EXPECT_GT(waited, Nanos(0));
 }
 
 TEST(Engine, TracesEveryActionInOrder) {
