@@ -25,8 +25,25 @@ def quantiles(metric, by="", labels=SERVER, window="$__rate_interval"):
     return [(quantile(q, metric, by, labels, window), f"{name} {{{{{by}}}}}" if by else name) for q, name in ((0.5, "median"), (0.99, "99%"))]
 
 
+def mean(metric, by="", labels=SERVER, window="$__rate_interval"):
+    """Of a histogram: exact, where quantiles are read from its buckets. Nothing where nothing was observed."""
+    group = f" by ({by}) " if by else ""
+    return f"sum{group}({rate(metric + '_sum', labels, window)}) / (sum{group}({rate(metric + '_count', labels, window)}) > 0)"
+
+
+def with_devices(query):
+    """Of the jobs in `query` those that hold devices: series of a job are there for a while after its end."""
+    return f"{query} and on (instance, job_id) lynx_job_ranks{{{SERVER}}} > 0"
+
+
 # Never below 0: the clocks of who writes a checkpoint and of who asks may differ.
 CHECKPOINT_AGE = "clamp_min(time() - {}, 0)"
+
+# What is counted of all ranks of a stage, of one of them and one step, done again or not. Stages have equally many ranks.
+RANKS_OF_A_STAGE = (f"(lynx_job_ranks{{{JOB}}} > 0) / on (instance, job_id) "
+                    f'count by (instance, job_id) (lynx_job_predicted_phase_seconds{{{JOB},phase="forward"}})')
+PHASES_OF_A_RANK = (f"sum by (instance, job_id, stage, phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on (instance, job_id) group_left () "
+                    f"({RANKS_OF_A_STAGE} * on (instance, job_id) ({rate('lynx_job_step_seconds_count', JOB)} > 0))")
 
 CLUSTER = dict(
     uid="lynx-cluster", title="Lynx / Cluster", about="What runs, what waits, and what the devices do.", variables=["server"],
@@ -36,8 +53,8 @@ CLUSTER = dict(
             ("stat", "Waiting jobs", "short", [(f'sum(lynx_jobs{{{SERVER},state="queued"}})', "")], {}),
             ("stat", "Nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="attached"}})', "")], {}),
             ("stat", "Lost nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="lost"}})', "")], {"red_above": 1}),
-            ("stat", "Devices in use", "percentunit", [("lynx:devices_used:ratio", "{{kind}}")], {}),
-            ("stat", "Goodput", "percentunit", [("lynx:goodput:ratio_rate5m", "")], {}),
+            ("stat", "Devices in use", "percentunit", [(f"lynx:devices_used:ratio{{{SERVER}}}", "{{kind}}")], {}),
+            ("stat", "Goodput", "percentunit", [(f"lynx:goodput:ratio_rate5m{{{SERVER}}}", "")], {}),
         ]),
         ("Jobs", [
             ("graph", "Jobs by state", "short", [(f"sum by (state) (lynx_jobs{{{SERVER}}})", "{{state}}")], {"stack": True}),
@@ -45,12 +62,12 @@ CLUSTER = dict(
             ("graph", "Time in the queue, of an hour's jobs", "s", quantiles("lynx_queue_wait_seconds", window="1h"), {}),
             ("graph", "From devices to the first step, of an hour's jobs", "s", quantiles("lynx_time_to_first_step_seconds", window="1h"), {}),
             ("graph", "Jobs that ended", "short", [(f"sum by (state) (increase(lynx_jobs_ended_total{{{SERVER}}}[$__rate_interval]))", "{{state}}")], {}),
-            ("table", "Running jobs", "short", [(f"sum by (job_id, job_name, queue, layout, device) (lynx_job_info{{{SERVER}}})", "")],
-             {"link": "lynx-job"}),
+            ("table", "Running jobs", "short",
+             [(f"sum by (job_id, job_name, queue, layout, device) ({with_devices(f'lynx_job_info{{{SERVER}}}')})", "")], {"link": "lynx-job"}),
         ]),
         ("Work", [
-            ("graph", "Tokens per second", "short", [("lynx:job_tokens:rate1m", "{{job_name}}")], {"stack": True}),
-            ("graph", "Model FLOPs per second", "flops", [("lynx:job_model_flops:rate1m", "{{job_name}}")], {"stack": True}),
+            ("graph", "Tokens per second", "short", [(f"lynx:job_tokens:rate5m{{{SERVER}}}", "{{job_name}}")], {"stack": True}),
+            ("graph", "Model FLOPs per second", "flops", [(f"lynx:job_model_flops:rate5m{{{SERVER}}}", "{{job_name}}")], {"stack": True}),
             ("graph", "Devices", "short", [(f"sum by (kind) (lynx_devices{{{SERVER}}})", "{{kind}}"),
                                            (f"sum by (kind) (lynx_devices_used{{{SERVER}}})", "{{kind}} in use")], {}),
         ]),
@@ -58,13 +75,14 @@ CLUSTER = dict(
             ("graph", "Nodes by state", "short", [(f"sum by (state) (lynx_nodes{{{SERVER}}})", "{{state}}"),
                                                   (f"sum(lynx_nodes_cordoned{{{SERVER}}})", "cordoned")], {}),
             ("graph", "Ranks per node", "short", [("lynx_worker_ranks_running", "{{instance}}")], {}),
+            ("graph", "Ranks that wait for a core, per node", "short", [("rate(lynx_worker_core_wait_seconds_total[$__rate_interval])", "{{instance}}")], {}),
             ("graph", "Bytes sent per node", "Bps", [("rate(lynx_worker_bytes_sent_total[$__rate_interval])", "{{instance}}")], {}),
             ("graph", "Daemons without a server", "short", [("lynx_worker_attached == bool 0", "{{instance}} worker"),
                                                             ("lynx_agent_attached == bool 0", "{{instance}} agent")], {}),
         ]),
         ("GPUs", [
             ("graph", "GPU utilization", "percent", [("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
-            ("graph", "GPU memory in use", "decmbytes", [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
+            ("graph", "GPU memory in use", "mbytes", [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
             ("graph", "GPU temperature", "celsius", [("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
             ("graph", "GPU power", "watt", [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], {"none": "No node reports a GPU"}),
         ]),
@@ -89,14 +107,16 @@ TRAINING = [
         ("graph", "Updates left out", "short", [(f"sum(increase(lynx_job_steps_skipped_total{{{JOB}}}[$__rate_interval]))", "")], {}),
     ]),
     ("Speed", [
-        ("graph", "Step", "s", quantiles("lynx_job_step_seconds", labels=JOB) + [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "predicted")], {}),
+        ("graph", "Step", "s", [(mean("lynx_job_step_seconds", labels=JOB), "mean"), (quantile(0.99, "lynx_job_step_seconds", labels=JOB), "99%"),
+                                (f"lynx_job_predicted_step_seconds{{{JOB}}}", "predicted")], {}),
         ("graph", "Step by stage", "s", [(f"lynx_job_stage_step_seconds{{{JOB}}}", "stage {{stage}}")], {}),
         ("graph", "Where the time of all ranks goes", "percentunit",
          [(f"sum by (phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
            f"sum({rate('lynx_job_phase_seconds_total', JOB)})", "{{phase}}")], {"stack": True, "many": True}),
-        ("graph", "Shares", "percentunit", [(f"lynx_job_recompute_hidden_ratio{{{JOB}}}", "of recomputation: hidden"),
-                                            (f"lynx_job_bubble_ratio{{{JOB}}}", "of the step: pipeline stalls"),
-                                            (f"lynx_job_communication_exposed_ratio{{{JOB}}}", "of the step: exposed communication")], {}),
+        ("graph", "Shares, of five minutes", "percentunit",
+         [(f"lynx:job_recompute_hidden:ratio_rate5m{{{JOB}}}", "of recomputation: hidden"),
+          (f"lynx:job_bubble:ratio_rate5m{{{JOB}}}", "of the step: pipeline stalls"),
+          (f"lynx:job_communication_exposed:ratio_rate5m{{{JOB}}}", "of the step: exposed communication")], {}),
         ("graph", "Model FLOPs per second", "flops", [(f"sum({rate('lynx_job_model_flops_total', JOB)})", "")], {}),
     ]),
     ("Memory of a rank", [
@@ -121,18 +141,17 @@ PLANNER = dict(
         ("Time", [
             ("graph", "Error of the predicted step", "percentunit", [(f"lynx_job_step_prediction_error_ratio{{{JOB}}}", "{{job_name}}")],
              {"signed": True}),
+            ("graph", "Share of the step that ranks wait for a core", "percentunit", [(f"lynx_job_core_wait_ratio{{{JOB}}}", "{{job_name}}")], {}),
             ("graph", "Step", "s", [(f"lynx_job_predicted_step_seconds{{{JOB}}}", "{{job_name}} predicted"),
-                                    (f"sum by (job_name) ({rate('lynx_job_step_seconds_sum', JOB)}) / "
-                                     f"sum by (job_name) ({rate('lynx_job_step_seconds_count', JOB)})", "{{job_name}} measured")], {}),
-            ("graph", "Predicted, by stage and phase", "s", [(f"lynx_job_predicted_phase_seconds{{{JOB}}}", "stage {{stage}} {{phase}}")],
+                                    (mean("lynx_job_step_seconds", "job_name", JOB), "{{job_name}} measured")], {}),
+            ("graph", "Predicted of a rank, by stage and phase", "s", [(f"lynx_job_predicted_phase_seconds{{{JOB}}}", "stage {{stage}} {{phase}}")],
              {"stack": True, "many": True}),
-            ("graph", "Measured, by stage and phase, of all ranks of the stage", "s",
-             [(f"sum by (stage, phase) ({rate('lynx_job_phase_seconds_total', JOB)}) / on () group_left () "
-               f"sum({rate('lynx_job_steps_total', JOB)})", "stage {{stage}} {{phase}}")], {"stack": True, "many": True}),
+            ("graph", "Measured of a rank, by stage and phase", "s", [(PHASES_OF_A_RANK, "stage {{stage}} {{phase}}")],
+             {"stack": True, "many": True}),
         ]),
         ("Memory", [
-            ("graph", "Error of the planned activation peak", "percentunit",
-             [(f"lynx_job_memory_prediction_error_ratio{{{JOB}}}", "stage {{stage}}")], {"signed": True}),
+            ("graph", "Share of the planned activation peak that was not needed", "percentunit",
+             [(f"0 - lynx_job_memory_prediction_error_ratio{{{JOB}}}", "stage {{stage}}")], {}),
             ("graph", "Activation peak", "bytes",
              [(f'max by (stage) (lynx_job_memory_peak_planned_bytes{{{JOB},kind="activations"}})', "stage {{stage}} planned"),
               (f'max by (stage) (lynx_job_memory_peak_measured_bytes{{{JOB},kind="activations"}})', "stage {{stage}} measured")], {}),
@@ -154,11 +173,11 @@ RESILIENCE = dict(
     uid="lynx-resilience", title="Lynx / Resilience", about="What was lost, why, and how long it took to go on.", variables=["server"],
     rows=[
         ("Now", [
-            ("stat", "Goodput", "percentunit", [("lynx:goodput:ratio_rate5m", "")], {}),
+            ("stat", "Goodput", "percentunit", [(f"lynx:goodput:ratio_rate5m{{{SERVER}}}", "")], {}),
             ("stat", "Devices that train", "short", [(f"sum({rate('lynx_device_seconds_total', TRAINS)})", "")], {}),
             ("stat", "Lost nodes", "short", [(f'sum(lynx_nodes{{{SERVER},state="lost"}})', "")], {"red_above": 1}),
             ("stat", "Age of the oldest checkpoint", "s",
-             [(CHECKPOINT_AGE.format(f"min(lynx_job_checkpoint_timestamp_seconds{{{SERVER}}})"), "")], {}),
+             [(CHECKPOINT_AGE.format(f"min({with_devices(f'lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}')})"), "")], {}),
         ]),
         ("Goodput", [
             ("graph", "Goodput by job", "percentunit", [(f"lynx_job_goodput_ratio{{{SERVER}}}", "{{job_name}}")], {}),
@@ -179,7 +198,8 @@ RESILIENCE = dict(
             ("graph", "Checkpoints", "short", [(f"sum by (job_name) (increase(lynx_job_checkpoints_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
             ("graph", "Checkpoints that failed", "short",
              [(f"sum by (job_name) (increase(lynx_job_checkpoint_failures_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
-            ("graph", "Age of checkpoints", "s", [(CHECKPOINT_AGE.format(f"lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}"), "{{job_name}}")], {}),
+            ("graph", "Age of checkpoints", "s",
+             [(CHECKPOINT_AGE.format(f"({with_devices(f'lynx_job_checkpoint_timestamp_seconds{{{SERVER}}}')})"), "{{job_name}}")], {}),
             ("graph", "Copies in memory left out", "short",
              [(f"sum by (job_name) (increase(lynx_job_copies_skipped_total{{{SERVER}}}[$__rate_interval]))", "{{job_name}}")], {}),
         ]),
@@ -191,7 +211,7 @@ CONTROL = dict(
     rows=[
         ("Now", [
             ("stat", "Version", "short", [("count by (version) (lynx_build_info)", "{{version}}")], {"name": True}),
-            ("stat", "Server", "short", [('min(up{job="lynx-server"})', "")], {"words": [(0, "down", "red"), (1, "up", "green")]}),
+            ("stat", "Server", "short", [(f'min(up{{job="lynx-server",{SERVER}}})', "")], {"words": [(0, "down", "red"), (1, "up", "green")]}),
             ("stat", "Agents", "short", [(f"sum(lynx_agents_attached{{{SERVER}}})", "")], {}),
             ("stat", "Worker daemons", "short", [(f"sum(lynx_workers_attached{{{SERVER}}})", "")], {}),
         ]),

@@ -25,6 +25,22 @@ class Stopped(Exception):
     pass
 
 
+class Stop:
+    """Asked for by a signal. It takes effect where this rests alone: no server that has just been started is forgotten."""
+
+    asked = False
+
+    @classmethod
+    def ask(cls, *_):
+        cls.asked = True
+
+    @classmethod
+    def rest(cls, seconds):
+        time.sleep(seconds)
+        if cls.asked:
+            raise Stopped
+
+
 def port_near(wanted):
     """`wanted`, or a free one where somebody listens there."""
     for port in (wanted, 0):
@@ -77,7 +93,7 @@ def start(name, arguments, folder, url, **more):
         while not answers(url):
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(f"error: {name} does not answer at {url}; its log is {log}:\n{log.read_text()[-1000:]}")
-            time.sleep(0.1)
+            Stop.rest(0.1)
     except BaseException:
         end(process)
         raise
@@ -133,12 +149,6 @@ def start_grafana(folder, prometheus_url):
     return process
 
 
-def stop(*_):
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not leave a server behind
-    raise Stopped
-
-
 def main():
     parser = argparse.ArgumentParser(description="Prometheus and Grafana for the local cluster")
     parser.add_argument("--home", type=pathlib.Path, default=pathlib.Path(os.environ.get("LYNX_HOME", pathlib.Path.home() / ".lynx")),
@@ -148,14 +158,14 @@ def main():
     folder = options.home.resolve() / "dashboards"
     processes = []
     for number in SIGNALS:
-        signal.signal(number, stop)
+        signal.signal(number, Stop.ask)
     try:
         process, url = start_prometheus(options.home.resolve(), folder, options.interval)
         processes.append(process)
         print(f"Prometheus has the cluster's metrics at {url}/graph, its alerts at {url}/alerts", flush=True)
         processes.append(start_grafana(folder, url))
         while all(one is None or one.poll() is None for one in processes):
-            time.sleep(0.2)
+            Stop.rest(0.2)
         sys.exit(f"error: a server has ended; the logs are in {folder}")
     except Stopped:
         pass

@@ -9,7 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-from libraries import Unavailable, fetch
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import program  # noqa: E402
+from libraries import Unavailable, fetch  # noqa: E402
 
 SOURCES = pathlib.Path(__file__).resolve().parent / "drawn"
 FETCHED = 600  # seconds in which npm must bring them
@@ -55,8 +58,8 @@ def main():
     try:
         build(pathlib.Path(sys.argv[1]).resolve())
     except Unavailable as reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
+        program.tell(reason)
+        sys.exit(program.SKIPPED)
 
 
 if __name__ == "__main__":

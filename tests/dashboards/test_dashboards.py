@@ -20,8 +20,14 @@ import description  # noqa: E402
 import generate  # noqa: E402
 
 METRIC = re.compile(r"\b((?:lynx[_:]|DCGM_)[\w:]+)")
+SELECTOR = re.compile(r"\b((?:lynx[_:]|DCGM_)[\w:]+|up)\b(\{[^}]*\})?")
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^ |]+) \|", re.M)
 VARIABLE = re.compile(r"\$\{?(?!__)(\w+)")
 STRING = re.compile(r'"[^"]*"')
+# Grafana's units for those of docs/metrics.md, and for so much a second. Seconds a second are a number, of devices, or a share of one.
+UNITS = {"s": {"s"}, "B": {"bytes"}, "MiB": {"mbytes"}, "C": {"celsius"}, "W": {"watt"}, "%": {"percent"}, "ratio": {"percentunit"}, "nats": {"short"},
+         "1": {"short", "sci"}}
+A_SECOND = {"s": {"short", "percentunit"}, "B": {"Bps"}, "flops": {"flops"}, "1": {"short"}}
 
 
 def load(path):
@@ -37,16 +43,76 @@ def promtool(*arguments):
                           stdin=subprocess.DEVNULL)
 
 
+def metrics():
+    """Series -> (whose it is, its unit), as docs/metrics.md has them, and what rules record."""
+    found = {rule["record"]: ("rules", "1") for rule in rules("lynx_rules.yml")}
+    for section in (ROOT / "docs" / "metrics.md").read_text().split("\n## ")[1:]:
+        for name, kind, unit in ROW.findall(section):
+            for end in ("_bucket", "_sum", "_count") if kind == "histogram" else ("",):
+                found[name + end] = (section.splitlines()[0], unit)
+    return found
+
+
+def dimension(part):
+    """(unit, whether so much a second) of a part of a query: of its first metric."""
+    name = METRIC.search(part).group(1)
+    unit = "ratio" if re.search("[_:]ratio", name) else "flops" if "_flops" in name else "1" if name.endswith("_count") else metrics()[name][1]
+    return unit, "histogram_quantile(" not in part and ("rate(" in part or ":rate" in name)
+
+
+def units_for(query):
+    """Those of Grafana's that a panel with this query may have."""
+    if METRIC.search(query) is None or query.startswith("count ") or "== bool" in query:
+        return {"short"}
+    above, _, below = query.partition(" / ")
+    unit, a_second = dimension(above)
+    if not below:
+        return (A_SECOND if a_second else UNITS)[unit]
+    return UNITS["ratio"] if dimension(below) == (unit, a_second) else UNITS[unit]
+
+
 class DashboardsTest(unittest.TestCase):
     def boards(self):
         return [load(path) for path in sorted((DASHBOARDS / "grafana").glob("*.json"))]
 
     def known(self):
         """Names that a query may have."""
-        names = {rule["record"] for rule in rules("lynx_rules.yml")}
-        for name, kind in re.findall(r"\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text()):
-            names |= {name + end for end in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
-        return names
+        return set(metrics())
+
+    def queries(self):
+        """(dashboard, panel, query) of all."""
+        return [(board, panel, target["expr"]) for board in self.boards() for panel in board["panels"] for target in panel.get("targets", [])]
+
+    def test_units_are_those_of_the_metrics(self):
+        for board, panel, query in self.queries():
+            with self.subTest(f"{board['title']}: {panel['title']}", query=query):
+                self.assertIn(panel["fieldConfig"]["defaults"]["unit"], units_for(query))
+
+    def test_who_chooses_a_server_sees_no_other(self):
+        """What servers serve and rules record has the server's instance. Nodes do not say which server is theirs."""
+        known, of_servers = metrics(), 0
+        for board, panel, query in self.queries():
+            self.assertIn("server", {one["name"] for one in board["templating"]["list"]})
+            for name, labels in SELECTOR.findall(query):
+                if name == "up" or known[name][0] in ("lynx-server", "rules"):
+                    of_servers += 1
+                    self.assertIn('instance=~"$server"', labels, f"{board['title']}: {panel['title']}: {query}")
+        self.assertGreater(of_servers, 100)
+
+    def test_every_recorded_series_is_asked_for(self):
+        asked = {name for _, _, query in self.queries() for name in METRIC.findall(query)}
+        asked |= {name for rule in rules("lynx_alerts.yml") for name in METRIC.findall(rule["expr"])}
+        self.assertEqual({rule["record"] for rule in rules("lynx_rules.yml")} - asked, set())
+
+    def test_the_alert_and_the_pages_forgive_the_xids_that_the_agent_forgives(self):
+        source = (ROOT / "agent" / "gpu_health.cc").read_text()
+        forgiven = re.findall(r"\d+", re.search(r"kXidsOfPrograms = \{([\d, ]+)\};", source).group(1))
+        self.assertGreater(len(forgiven), 3)
+        alert, = (rule["expr"] for rule in rules("lynx_alerts.yml") if rule["alert"] == "LynxGpuFault")
+        self.assertEqual(re.findall(r" != (\d+)", alert), forgiven)
+        listed = f"{', '.join(forgiven[:-1])} and {forgiven[-1]}"
+        self.assertIn(listed, (ROOT / "docs" / "runbooks.md").read_text().partition("## LynxGpuFault")[2])
+        self.assertIn(f"({', '.join(forgiven)})", (ROOT / "docs" / "gpu.md").read_text())
 
     def test_files_are_what_the_description_says(self):
         made = generate.files()

@@ -25,7 +25,7 @@ import generate  # noqa: E402
 
 ROW = re.compile(r"\| `(\w+)` \| (counter|gauge|histogram) \| [^|]* \| ([^|]*)\|")
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
-READ = re.compile(r"\b(lynx[_:][\w:]+|DCGM_\w+|up)\b")
+READ = re.compile(r"\b((?:lynx[_:][\w:]+|DCGM_\w+|up)\b(?:\{[^}]*\})?)")
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"(?:,|$)')
 
 
@@ -60,16 +60,21 @@ class MetricsTest(ClusterTest):
         self.await_steps(job, 60)
         rows = documented()
         self.assertGreater(len(rows), 30)
+        shares = set()
         for daemon in self.daemons():
             seen = set()
-            for metric, kind, labels, _ in samples(self.metrics(daemon)):
+            for metric, kind, labels, value in samples(self.metrics(daemon)):
                 seen.add(metric)
                 self.assertIn(metric, rows, f"{daemon} serves {metric}, which is not in docs/metrics.md")
                 self.assertEqual(kind, rows[metric][0], metric)
                 self.assertEqual(set(labels) - {"le"}, rows[metric][1], f"labels of {metric}")
+                if metric.endswith("_ratio") and "prediction_error" not in metric:
+                    self.assertTrue(0 <= value <= 1, f"{daemon}: {metric} of {labels} is {value}")
+                    shares.add(metric)
             self.assertIn("lynx_build_info", seen)
             if daemon.endswith("worker"):
                 self.assertEqual([name for name in seen if name.startswith("lynx_rank_")], [], "series of ranks are opt-in")
+        self.assertLess({"lynx_job_goodput_ratio", "lynx_job_bubble_ratio", "lynx_job_communication_exposed_ratio"}, shares)
 
 
 FAKE_GRAFANA = """#!{python}
@@ -85,7 +90,7 @@ http.server.HTTPServer((os.environ["GF_SERVER_HTTP_ADDR"], int(os.environ["GF_SE
 
 
 def queries():
-    """(where it stands, query) of every panel and every rule; of an alert, which has data only when it is due, all that it reads."""
+    """(where it stands, query) of every panel and every rule; of an alert, which has data only when it is due, all series that it reads."""
     for board in description.DASHBOARDS:
         for _, (_, title, _, panel_queries, _) in generate.panels_of(board):
             for number, (query, _) in enumerate(panel_queries):
@@ -96,8 +101,8 @@ def queries():
                 if "record" in rule:
                     yield rule["record"], rule["expr"]
                 else:
-                    for metric in sorted(set(READ.findall(re.sub(r'"[^"]*"', "", rule["expr"])))):
-                        yield f"{rule['alert']}: {metric}", metric
+                    for series in sorted(set(READ.findall(rule["expr"]))):
+                        yield f"{rule['alert']}: {series}", series
 
 
 def without_data():
