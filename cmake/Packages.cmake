@@ -55,6 +55,8 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 lynx_package(common lynx-common PROGRAMS lynx-opt)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/dashboards/grafana ${PROJECT_SOURCE_DIR}/dashboards/provisioning ${PROJECT_SOURCE_DIR}/dashboards/prometheus
         DESTINATION share/lynx COMPONENT common PATTERN lynx_rules_test.yml EXCLUDE)
+# Where the alerts' annotation says that it is.
+install(FILES ${PROJECT_SOURCE_DIR}/docs/runbooks.md DESTINATION share/lynx/docs COMPONENT common)
 foreach(script postinst postrm)
   configure_file(${debian}/lynx-common.${script} ${made}/lynx-common/${script} COPYONLY)
 endforeach()
@@ -87,6 +89,7 @@ lynx_service(lynx-worker "Purging takes the ranks' files and their copies in mem
 lynx_package(ctl lynxctl CALLED lynxctl PROGRAMS lynx-verbs)
 install(FILES ${debian}/lynxctl.lintian-overrides DESTINATION share/lintian/overrides RENAME lynxctl COMPONENT ctl)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/ DESTINATION share/doc/lynxctl/examples COMPONENT ctl)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/job-schema.json DESTINATION share/lynx COMPONENT ctl)
 install(CODE "
   set(lynxctl $<TARGET_FILE:lynxctl>)
   file(REMOVE_RECURSE \"${made}/lynxctl\")

@@ -44,7 +44,7 @@ done
 [ -n "${LYNX_SKIP_BUILD:-}" ] || "$root/scripts/build.sh" lynxctl lynx-server lynx-agent lynx-worker lynx-rank
 export LYNX_HOME=${LYNX_HOME:-$root/.lynx}
 mkdir -p "$LYNX_HOME"
-unset LYNX_SERVER
+unset LYNX_SERVER LYNX_CONTEXT LYNX_CA_FILE LYNX_TOKEN_FILE
 bin=${LYNX_BIN:-$root/build/bin}
 lynxctl=$bin/lynxctl
 [ -x "$lynxctl" ] || fail "$lynxctl is missing; run scripts/build.sh"
@@ -102,6 +102,10 @@ else
   echo "starting a local cluster: one server, two nodes of two CPU ranks each"
   "$lynxctl" local up --nodes 2 --devices 2 "${pace[@]}"
 fi
+# This cluster, whatever context is in use: what follows cancels jobs.
+LYNX_SERVER=$(sed -n 's/^ *"serverAddress": "\(.*\)".*$/\1/p' "$LYNX_HOME/local/cluster.json")
+[ -n "$LYNX_SERVER" ] || fail "$LYNX_HOME/local/cluster.json does not name the server"
+export LYNX_SERVER
 # Jobs outlive their cluster: one that an interrupted demo has left would go on first, and this one wait behind it.
 "$lynxctl" cancel --all --reason "another demo begins"
 [ "$link_rate" = 0 ] || echo "connections between ranks are paced to $link_rate, to stand for a network"

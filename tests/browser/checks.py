@@ -1,11 +1,12 @@
 """What every page of this project is held to: it can be read, it fits, what it shows has names, and it makes no mistakes."""
 
+import pathlib
 import sys
-import unittest
 
 import browser
 
-SKIPPED = 77
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import program  # noqa: E402
 
 # Contrast of the text of every element that has text of its own, by WCAG 2.1, for opaque backgrounds. SVG text has its fill.
 CONTRAST = """
@@ -67,6 +68,6 @@ def main():
     """Runs the tests of the file that calls it, or says why there are none here and ends with status 77."""
     reason = browser.missing()
     if reason:
-        print("skipped:", reason)
-        sys.exit(SKIPPED)
-    unittest.main(verbosity=2)
+        program.tell(reason)
+        sys.exit(program.SKIPPED)
+    program.main()

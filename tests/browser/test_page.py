@@ -12,6 +12,7 @@ import unittest
 
 import browser
 import checks
+import pictures
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
@@ -158,6 +159,13 @@ class PageTest(checks.PageChecks, unittest.TestCase):
         self.assertIn(self.step_ms, whole)
         for words in ("embed 0-3", "4-7 head", "stored activations", "critical: ln1"):
             self.assertIn(words, whole)
+
+    def test_the_readme_s_picture_can_be_taken(self):
+        folder = pathlib.Path(self.folder.name)
+        pictures.take_plan(folder)
+        taken, kept = ((place / "plan.png").read_bytes() for place in (folder, pictures.ROOT / "docs/images"))
+        self.assertEqual(taken[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(taken[16:24], kept[16:24], "width and height")
 
 
 if __name__ == "__main__":

@@ -195,6 +195,25 @@ class ManifestsTest(unittest.TestCase):
             if container["name"] == "worker":
                 self.assertEqual(flags_of(container)["--job-user"], "lynx")
 
+    def test_prometheus_finds_all_by_their_services(self):
+        jobs = {job["job_name"]: job for job in yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]}
+        self.assertEqual(sorted(jobs), ["lynx-agent", "lynx-server", "lynx-worker"])
+        asked = {name: f"{sd['names'][0]}:{sd['port']}" for name, job in jobs.items() for sd in job.get("dns_sd_configs", [])}
+        asked |= {name: config["targets"][0] for name, job in jobs.items() for config in job.get("static_configs", [])}
+        services = {service: {port["name"]: port["port"] for port in found["spec"]["ports"]} for service, found in self.by_kind["Service"].items()}
+        self.assertEqual(asked, {"lynx-server": f"lynx-server.lynx:{services['lynx-server']['metrics']}",
+                                 "lynx-agent": f"lynx-node.lynx:{services['lynx-node']['agent-metrics']}",
+                                 "lynx-worker": f"lynx-node.lynx:{services['lynx-node']['worker-metrics']}"})
+        self.assertEqual(self.by_kind["Service"]["lynx-node"]["spec"]["clusterIP"], "None", "or its name would be one address")
+        if shutil.which("promtool") is None:
+            self.skipTest("promtool is not installed: see scripts/packages.txt")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "dashboards/prometheus", folder, dirs_exist_ok=True)
+            shutil.copy(FOLDER / "prometheus.yml", folder)
+            done = subprocess.run(["promtool", "check", "config", f"{folder}/prometheus.yml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_kustomize_renders_them(self):
         if shutil.which("kubectl") is None:
             self.skipTest("there is no kubectl on this machine")

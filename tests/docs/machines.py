@@ -14,10 +14,10 @@ from debian_tree import Unavailable, check_namespaces, end_with_parent, run_test
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 PATIENCE = 120  # seconds for anything that must come
 USER = 64001
-# $1 name, $2 its folder, $3 the shared file system, $4 the programs. What is written below /etc and /var/lib goes to the folder.
+# $1 name, $2 its folder, $3 the shared file system, $4 the programs. What is written below /etc, /var/lib and /usr/share goes to the folder.
 SETUP = """set -e
 mount --make-rprivate /
-for place in etc var/lib; do
+for place in etc var/lib usr/share; do
   mkdir -p "$2/upper/$place" "$2/work/$place"
   mount -t overlay overlay -o "lowerdir=/$place,upperdir=$2/upper/$place,workdir=$2/work/$place" "/$place"
 done
@@ -106,7 +106,7 @@ class Machine:
                 "PATH=/opt/lynx:/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={self.home}", "LC_ALL=C.UTF-8", "NO_COLOR=1", *map(str, command)]
 
     def shell(self, text):
-        return self.within("bash", "-euc", "\n".join([*self.exports, text]))
+        return self.within("bash", "-euo", "pipefail", "-c", "\n".join([*self.exports, text]))
 
     def tried(self, text):
         return subprocess.run(self.shell(text), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=PATIENCE)

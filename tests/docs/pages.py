@@ -4,7 +4,8 @@ What a fenced block is, its first word says: `sh` (commands), `yaml`, `mermaid`,
 drawings). Commands are run by test_commands.py, page by page and in order. Those that another test runs are written
 ```sh by="TEST", and that test takes them from here (commands_of). Those that cannot be run are written ```sh norun="why"; so are
 all of docs/measurements, which are records of what was once typed. What a page needs before its commands can run, and no
-reader wants to see, stands in a comment: <!-- run: COMMANDS -->."""
+reader wants to see, stands in a comment: <!-- run: COMMANDS -->. ```text exact is all that the commands before it print, the same
+wherever they run, but for what lines of three dots stand for (difference)."""
 
 import pathlib
 import re
@@ -15,16 +16,18 @@ LANGUAGES = ("sh", "yaml", "text", "mermaid")
 GENERATED = ("docs/cli.md",)
 RECORDS = "docs/measurements/"
 FENCE = re.compile(r'^(\s*)```(.*)$')
-INFO = re.compile(r'^(\w+)(?: (norun|by)="([^"]+)")?$')
+INFO = re.compile(r'^(\w+)(?: (norun|by)="([^"]+)"| (exact))?$')
+LEFT_OUT = "..."
 HIDDEN = re.compile(r"^<!-- run:\s(.*?) ?-->$", re.MULTILINE | re.DOTALL)
 
 
 class Block:
     """Commands or other text between fences, or hidden commands; `line` is the first one's number. `norun`: why they are not run;
-    `by`: the test that runs them, where that is not test_commands.py."""
+    `by`: the test that runs them, where that is not test_commands.py; `prints`: the exact block of what they print, or None."""
 
-    def __init__(self, page, line, language, text, norun=None, by=None, hidden=False):
-        self.page, self.line, self.language, self.text, self.norun, self.by, self.hidden = page, line, language, text, norun, by, hidden
+    def __init__(self, page, line, language, text, norun=None, by=None, exact=False, hidden=False):
+        self.page, self.line, self.language, self.text, self.norun, self.by = page, line, language, text, norun, by
+        self.exact, self.hidden, self.prints = exact, hidden, None
 
     @property
     def where(self):
@@ -58,16 +61,48 @@ def blocks_of(page, text):
                 wrong.append(f"{page}:{start}: a block is one of {', '.join(LANGUAGES)}, sh norun=\"why\" or sh by=\"TEST\", not '{fence.group(2)}'")
             elif info.group(2) and info.group(1) != "sh":
                 wrong.append(f"{page}:{start}: only commands have {info.group(2)}")
+            elif info.group(4) and info.group(1) != "text":
+                wrong.append(f"{page}:{start}: only text is exact")
             else:
                 indent = len(fence.group(1))
                 how = {info.group(2): info.group(3)} if info.group(2) else {"norun": "a record"} if page.startswith(RECORDS) else {}
+                how.update(exact=bool(info.group(4)))
                 blocks.append(Block(page, start + 1, info.group(1), "\n".join(l[indent:] for l in lines[start:number - 1]), **how))
             start = fence = None
         elif start is None and line.startswith("    ") and not lines[number - 2].strip() and page not in GENERATED:
             wrong.append(f"{page}:{number}: an indented block: put it between fences, ```sh where it has commands, else ```text or ```yaml")
     if start:
         wrong.append(f"{page}:{start}: this block has no end")
-    return sorted(blocks, key=lambda block: block.line), wrong
+    blocks.sort(key=lambda block: block.line)
+    return blocks, wrong + pair(blocks)
+
+
+def pair(blocks):
+    """Tells commands what they print; what is wrong with that."""
+    wrong, commands = [], None
+    for block in blocks:
+        if block.language == "sh":
+            commands = block
+        elif block.exact and (commands is None or commands.prints or commands.norun or commands.by):
+            wrong.append(f"{block.where}: no commands that test_commands.py runs stand before this exact block")
+        elif block.exact:
+            commands.prints = block
+    return wrong
+
+
+def difference(expected, said):
+    """What of an exact block is not as the commands said it, or None: it has their lines in their order, all of them, but that a line of three dots stands
+    for one or more that are not shown."""
+    lines = [line.rstrip() for line in expected.splitlines()]
+    printed = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
+
+    def like(some):
+        return "".join("(?:.*\n)+" if line == LEFT_OUT else re.escape(line) + "\n" for line in some)
+
+    if re.fullmatch(like(lines), printed):
+        return None
+    same = next(count for count in range(len(lines), -1, -1) if re.match(like(lines[:count]), printed))
+    return f"'{lines[same]}' is not what is printed there" if same < len(lines) else "more is printed after the last line"
 
 
 def commands_of(test):

@@ -22,7 +22,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
 from cluster import BIN, kill, processes
-from pages import RECORDS, ROOT, blocks_of, lines_of, name_of, page_files, prose_of
+from pages import RECORDS, ROOT, blocks_of, difference, lines_of, name_of, page_files, prose_of
 
 PATIENCE = 600  # seconds for a page
 COPIED = ("examples", "docs", "scripts", "tests/validation", "dashboards", "deploy")
@@ -48,7 +48,7 @@ AGENT = "--server $(cat $LYNX_HOME/local/server/server.address) --node by-hand -
 # Programs of other people, whose options are theirs.
 FOREIGN = {"cd", "export", "echo", "cat", "rm", "cp", "chmod", "chown", "cut", "tar", "kubectl", "cmake", "ctest", "ninja", "python3", "setsid",
            "bash", "kill", "sleep", "apt-get", "systemctl", "journalctl", "sbatch", "scancel", "git", "sudo", "install", "df", "sqlite3",
-           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask"}
+           "tensorboard", "ssh", "docker", "podman", "dpkg", "useradd", "grep", "umask", "promtool"}
 KEYWORDS = {"in", "do", "done", "then", "fi", "if", "while", "until", "!"}
 
 
@@ -223,8 +223,8 @@ class LookedAtTest(unittest.TestCase):
         made = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("CMakeLists.txt"))
         for test in said:
             group, _, name = test.partition(".")
-            self.assertTrue(f"NAME {test}\n" in made or f"NAME {test} " in made or
-                            re.search(rf"foreach\(name [^)]*\b{name}\b[^)]*\)\s+add_test\(NAME {group}\.\${{name}}", made), f"{test} is no test")
+            self.assertTrue(f"lynx_python_test({test} " in made or
+                            re.search(rf"foreach\(name [^)]*\b{name}\b[^)]*\)\s+lynx_python_test\({group}\.\${{name}} ", made), f"{test} is no test")
 
     def test_what_is_typed_instead_is_of_the_page(self):
         for page, texts in INSTEAD.items():
@@ -298,9 +298,13 @@ class RunTest(unittest.TestCase):
         BROUGHT.get(page, lambda _: None)(folder)
         own_cluster = any("lynxctl local up" in block.text for block in blocks)
         home = folder / "home" if own_cluster else pathlib.Path(self.home)
-        script = ["set -eu", STAYS, "trap 'echo \"in the block of $block: $BASH_COMMAND\" >&2' ERR"]
-        for block in blocks:
-            script += [f"block={shlex.quote(block.where)}", typed(page, block.text)]
+        script = ["set -euo pipefail", STAYS, "trap 'echo \"in the block of $block: $BASH_COMMAND\" >&2' ERR"]
+        for number, block in enumerate(blocks):
+            text = typed(page, block.text)
+            if block.prints:
+                # In braces, and so in the page's own shell: what it sets is there afterwards.
+                text = f"{{\n{text}\n}} >{shlex.quote(str(folder))}/printed.{number}"
+            script += [f"block={shlex.quote(block.where)}", text]
         try:
             done = subprocess.Popen(["bash", "-c", "\n".join(script)], cwd=folder, env=self.environment(home), text=True, stdin=subprocess.DEVNULL,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
@@ -311,12 +315,22 @@ class RunTest(unittest.TestCase):
                 said, _ = done.communicate()
                 self.fail(f"{page}: not done within {PATIENCE} s\n{said}")
             logs = [path for root in (folder, pathlib.Path(self.home)) for path in sorted(root.rglob("local/logs/*.log"))] if done.returncode else []
+            logs += sorted(folder.glob("printed.*"))
             self.assertEqual(done.returncode, 0, "\n".join([page, said, *(f"=== {path}\n{path.read_text(errors='replace')[-3000:]}" for path in logs)]))
+            self.compare(folder, blocks)
         finally:
             if own_cluster:
                 self.stop(folder)
         if own_cluster:
             self.assertEqual(processes(str(folder)), {}, page)
+
+    def compare(self, folder, blocks):
+        """The page's exact blocks with what was printed."""
+        for number, block in enumerate(blocks):
+            if block.prints:
+                printed = (folder / f"printed.{number}").read_text()
+                wrong = difference(block.prints.text, printed)
+                self.assertIsNone(wrong, f"{block.prints.where}: {wrong}. The commands print\n{printed}")
 
     def test_the_commands_of_each_page_work_in_order(self):
         ran = 0

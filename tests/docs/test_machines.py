@@ -1,6 +1,7 @@
 """The commands of the pages that are for several machines, typed on a server's, a node's and a person's."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -10,10 +11,11 @@ import tempfile
 import time
 import unittest
 
-from machines import PATIENCE, USER, Machines, run_tests
-from pages import commands_of, lines_of
+from machines import BIN, PATIENCE, USER, Machines, run_tests
+from pages import anchors_of, commands_of, lines_of
 
 ADDRESSES = {"head": "10.0.0.1", "n0": "10.0.0.10", "laptop": "10.0.0.20"}
+PROMETHEUS = "http://head:9090/api/v1"
 ADMIN = "LYNX_CONTEXT=/srv/lynx/server/admin.context lynxctl"
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
@@ -105,13 +107,17 @@ class MachinesTest(unittest.TestCase):
     def get(self, machine, *arguments):
         return subprocess.run(machine.within(sys.executable, "-c", GET, *arguments), capture_output=True, text=True, timeout=PATIENCE).stdout
 
-    def test_operating(self):
-        server, node = self.pages["docs/operating.md"]
+    def operate(self):
+        """A server on one machine, a node that has joined on another."""
+        server, node, *_ = self.pages["docs/operating.md"]
         self.type(self.head, server)
         self.head.run(f"{ADMIN} admin join-token --node n0 --out n0.token")
         self.carry("n0.token", self.head, self.node)
         self.type(self.node, node)
         self.wait_for_node()
+
+    def test_operating(self):
+        self.operate()
         self.head.run(f"install -d -o {USER} /srv/checkpoints")
         (self.head.home / "job.yaml").write_text(JOB)
         self.head.run(f"{ADMIN} submit --wait -f job.yaml")
@@ -119,6 +125,52 @@ class MachinesTest(unittest.TestCase):
         self.assertEqual(trained.stat().st_uid, USER, "ranks are --job-user's")
         for address, metric in (("head:7471", "lynx_jobs"), ("10.0.0.10:7473", "lynx_"), ("10.0.0.10:7474", "lynx_")):
             self.assertRegex(self.get(self.laptop, f"http://{address}/metrics"), rf"^200 [\s\S]*\n{metric}", address)
+
+    def installed(self, machine):
+        """What lynx-common brings to a machine, but for programs, and what people's packages have of their own there."""
+        folder = self.folder / "installed"
+        done = subprocess.run(["cmake", "--install", str(BIN.parent), "--component", "common", "--prefix", "/usr"], env=dict(os.environ, DESTDIR=str(folder)),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        machine.run(f"cp -r {folder}/usr/share/lynx /usr/share/ && install -d /etc/prometheus /etc/grafana/provisioning/datasources /etc/default")
+        return folder / "usr/share/lynx"
+
+    @staticmethod
+    def without_services(text):
+        """A block, but for what fetches packages and starts their services."""
+        return "\n".join(line for line in text.splitlines() if not line.startswith(("apt-get ", "systemctl ")))
+
+    def asked(self, path):
+        """What Prometheus answers to somebody on another machine; None while it does not."""
+        status, _, body = self.get(self.laptop, f"{PROMETHEUS}/{path}").partition(" ")
+        return json.loads(body)["data"] if status == "200" else None
+
+    def targets(self):
+        found = self.asked("targets")
+        return sorted((target["labels"]["job"], target["health"]) for target in found["activeTargets"]) if found else None
+
+    @unittest.skipIf(shutil.which("prometheus") is None, "prometheus is not installed: see scripts/packages.txt")
+    def test_monitoring(self):
+        self.operate()
+        _, _, prometheus, grafana = self.pages["docs/operating.md"]
+        share = self.installed(self.head)
+        said = self.head.run(self.without_services(prometheus))
+        self.assertIn("SUCCESS", said)
+        self.assertNotIn("WARNING", said)
+        self.start(self.head, "prometheus --config.file=/etc/prometheus/prometheus.yml --storage.tsdb.path=metrics")
+        expected = [(f"lynx-{daemon}", "up") for daemon in ("agent", "server", "worker")]
+        self.wait(lambda: self.targets() == expected, f"Prometheus to scrape {expected}")
+        alerts = [rule for group in self.asked("rules")["groups"] for rule in group["rules"] if rule["type"] == "alerting"]
+        self.assertIn("LynxServerDown", [alert["name"] for alert in alerts])
+        for alert in alerts:
+            path, _, anchor = alert["annotations"]["runbook"].partition("#")
+            self.assertIn(anchor, anchors_of((share / path).read_text()), alert["name"])
+        self.head.run(self.without_services(grafana))
+        variables = set(re.findall(r"\$(\w+)", self.head.run("cat /etc/grafana/provisioning/*/lynx.yml")))
+        given = dict(line.split("=", 1) for line in self.head.run("cat /etc/default/grafana-server").splitlines() if line)
+        self.assertEqual(variables - set(given), set())
+        self.assertIn("lynx-cluster.json", self.head.run(f"ls {given['LYNX_DASHBOARDS']}"))
+        self.assertEqual(given["LYNX_PROMETHEUS_URL"].replace("localhost", "head") + "/api/v1", PROMETHEUS)
 
     def test_security(self):
         server, node, person, there, ending = self.pages["docs/security.md"]

@@ -7,7 +7,7 @@ import unittest
 import jsonschema
 import yaml
 
-from pages import LANGUAGES, ROOT, anchors_of, blocks_of, links_of, name_of, page_files
+from pages import LANGUAGES, ROOT, anchors_of, blocks_of, difference, links_of, name_of, page_files
 
 
 # Figures that pages quote: where they begin and end, and the record that has them.
@@ -105,12 +105,26 @@ class PagesTest(unittest.TestCase):
     def test_what_is_wrong_with_a_block_is_found(self):
         for text, expected in (("```console\n$ x\n```\n", "not 'console'"), ("```\nx\n```\n", "not ''"), ("```sh\nx\n", "no end"),
                                ("\n    lynxctl list\n", "indented"), ('```text norun="why"\nx\n```\n', "only commands"),
-                               ('```sh norun=""\nx\n```\n', "is one of")):
+                               ('```sh norun=""\nx\n```\n', "is one of"), ("```sh exact\nx\n```\n", "only text is exact"),
+                               ("```text exact\nx\n```\n", "no commands"), ('```sh by="a.b"\nx\n```\n```text exact\nx\n```\n', "no commands"),
+                               ("```sh\nx\n```\n```text exact\nx\n```\n```text exact\nx\n```\n", "no commands")):
             wrong = blocks_of("docs/x.md", text)[1]
             self.assertEqual(len(wrong), 1, text)
             self.assertIn(expected, wrong[0])
         for language in LANGUAGES:
             self.assertEqual(blocks_of("docs/x.md", f"```{language}\nx\n```\n")[1], [])
+
+    def test_exact_blocks_belong_to_the_commands_before_them(self):
+        commands, _, exact = blocks_of("docs/x.md", "```sh\nx\n```\n```text\na\n```\n```text exact\nb\n```\n")[0]
+        self.assertIs(commands.prints, exact)
+
+    def test_exact_blocks_are_compared_line_by_line(self):
+        said = "a  b\n\nc\nd\ne\nd\n"
+        for expected in (said, "a  b\n...\nc\nd\n...\n", "a  b\n...\nd", "...\ne\n...", "a  b \n...\nd\ne\nd\n"):
+            self.assertIsNone(difference(expected, said), expected)
+        for expected, wrong in (("a b\n...", "'a b' is not"), ("...\nc\ne\n...", "'e' is not"), ("...\ne\n...\nc\n...", "'c' is not"), ("a  b\n...\ne\n", "more is printed"),
+                                ("c\n...", "'c' is not"), (said + "...\n", "'...' is not"), ("a  b\n...\n\nc\n...", "'' is not"), ("a.*b\n...", "'a.*b' is not")):
+            self.assertIn(wrong, difference(expected, said) or "", expected)
 
     def test_anchors_are_those_of_github(self):
         text = "# Of *one*, two\n```sh\n# no heading\n```\n## `a` [b](c.md)\n## Same\n## Same\n"

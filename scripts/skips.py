@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""What a run of CTest skipped, and why: skips.py RESULTS, which is what `ctest --output-junit` wrote. Prints a line for each test, and for each one that is
+skipped inside a test that passed. With LYNX_REQUIRE_ALL=1 it ends with 1 where something is skipped that skips_allowed.txt does not name.
+
+CTest's log would not do: it has a test that ended with the code of a skip as one that passed."""
+
+import fnmatch
+import os
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+ALLOWED = pathlib.Path(__file__).resolve().parent / "skips_allowed.txt"
+# Of tests/program.py, and of every program that ends with 77.
+TOLD = re.compile(r"^skipped: (.+)$", re.MULTILINE)
+# What GTEST_SKIP() << "why" makes of it.
+GOOGLE_TEST = re.compile(r"^\S+:\d+: Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", re.MULTILINE | re.DOTALL)
+LONGEST = 300  # characters of a reason
+
+
+def reasons(name, said):
+    """Why the test of that name, or what of it, was skipped, by what it printed."""
+    found = [text for text in TOLD.findall(said)]
+    for why, inner in GOOGLE_TEST.findall(said):
+        why = " ".join(why.split()) or "no reason is given"
+        found.append(why if name.endswith(inner) else f"{inner}: {why}")
+    return list(dict.fromkeys(found))
+
+
+def skips(results):
+    """A line for each skip: the test's name in CTest, what of it was skipped unless that is all, and why."""
+    lines = []
+    for case in xml.etree.ElementTree.parse(results).getroot().iter("testcase"):
+        name, mark = case.get("name"), case.find("skipped")
+        found = reasons(name, case.findtext("system-out") or "")
+        if case.get("status") == "disabled":
+            found = ["it is disabled"]
+        elif not found and mark is not None and mark.get("message", "").startswith("SKIP_"):
+            found = ["no reason is given"]
+        lines += [f"{name}: {reason}"[:LONGEST] for reason in found]
+    return lines
+
+
+def allowed():
+    """Patterns of the shell for lines of skips()."""
+    lines = (line.strip() for line in ALLOWED.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: skips.py RESULTS")
+    require_all = os.environ.get("LYNX_REQUIRE_ALL") == "1"
+    try:
+        found = skips(sys.argv[1])
+    except (OSError, xml.etree.ElementTree.ParseError) as error:
+        # CTest itself has said why it ran nothing.
+        sys.exit(f"error: it is not known what was skipped: {error}" if require_all else 0)
+    print("\nskipped here, and why:" if found else "\nnothing was skipped", *found, sep="\n  ")
+    refused = [line for line in found if not any(fnmatch.fnmatchcase(line, pattern) for pattern in allowed())]
+    if require_all and refused:
+        sys.exit("\n  ".join(["error: LYNX_REQUIRE_ALL=1 asks for all tests but those of scripts/skips_allowed.txt, and skipped were", *refused]))
+
+
+if __name__ == "__main__":
+    main()

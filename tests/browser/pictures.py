@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Takes the pictures of docs/images that are of pages in a browser: pictures.py FOLDER [NAME...], all of them or those that are named. A cluster of its
+own trains the quickstart's job for those of the live page. LYNX_BIN is where the programs are."""
+
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+import browser
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/e2e"))
+
+import cluster  # noqa: E402
+
+WIDTH = 1200
+HEIGHTS = {"live-cluster": 690, "live-job": 1490, "plan": 1025}
+# Three jobs: one went as it should, one lost a rank, one trains while it is looked at.
+SHORT, LONG, ENDLESS, LOOKED_AT = 100, 400, 3000, 800
+
+
+class Cluster(cluster.ClusterTest):
+    """The quickstart's: two nodes of one CPU rank each."""
+
+    devices = 1
+
+    def runTest(self):
+        pass
+
+    def train(self, name, steps):
+        page = (ROOT / "docs/quickstart.md").read_text()
+        path = self.directory / f"{name}.yaml"
+        path.write_text(re.search(r"cat > job.yaml <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL).group(1))
+        return self.submit(path, "--set", f"name={name}", "--set", f"train.steps={steps}", "--set", f"checkpoint.directory={self.directory}/{name}")
+
+    def fill(self):
+        """The job that trains, with the two before it done."""
+        self.await_state(self.train("first", SHORT), "SUCCEEDED")
+        second = self.train("second", LONG)
+        self.await_steps(second, LONG // 4)
+        cluster.kill([self.rank_pids()[0]])
+        self.await_state(second, "SUCCEEDED")
+        looked = self.train("looked", ENDLESS)
+        self.await_steps(looked, LOOKED_AT)
+        return looked
+
+
+def take(window, folder, name):
+    window.resize(WIDTH, HEIGHTS[name])
+    window.settle()
+    window.screenshot(folder / f"{name}.png")
+
+
+def take_live(folder, names):
+    here = Cluster()
+    try:
+        here.setUp()
+        job = here.fill()
+        address = (here.home / "server/page.address").read_text().strip()
+        with browser.Browser(WIDTH) as window:
+            window.open(f"http://{address}/")
+            window.until("return document.querySelector('tr[data-job] .state.running')")
+            if "live-cluster" in names:
+                take(window, folder, "live-cluster")
+            if "live-job" in names:
+                window.run("location.hash = 'job=' + arguments[0]", job)
+                window.until("return [...document.querySelectorAll('#step svg text')].some((e) => e.textContent === 'measured')")
+                take(window, folder, "live-job")
+    finally:
+        here.doCleanups()
+
+
+def take_plan(folder):
+    """Of the README's plan."""
+    command = re.search(r"^build/bin/lynxctl (plan .*) --html plan\.html$", (ROOT / "README.md").read_text(), re.MULTILINE).group(1)
+    with tempfile.TemporaryDirectory() as work:
+        page = pathlib.Path(work) / "plan.html"
+        made = cluster.run(*[ROOT / word if word.startswith("examples/") else word for word in command.split()], "--html", page)
+        if made.code != 0:
+            sys.exit(f"there is no plan: {made}")
+        with browser.Browser(WIDTH) as window:
+            window.open(page)
+            take(window, folder, "plan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Takes the pictures of pages in a browser.")
+    parser.add_argument("folder", type=pathlib.Path, help="where they go, such as docs/images")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(HEIGHTS)}; without any all of them")
+    options = parser.parse_args()
+    names = options.names or list(HEIGHTS)
+    if unknown := [name for name in names if name not in HEIGHTS]:
+        parser.error(f"there is no picture {unknown[0]}, only {', '.join(HEIGHTS)}")
+    if browser.missing():
+        sys.exit(f"error: {browser.missing()}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if set(names) & {"live-cluster", "live-job"}:
+        take_live(options.folder, names)
+    if "plan" in names:
+        take_plan(options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Runs tests in Python as `python3 -m unittest -v` does: program.py NAME..., from the tests' folder. What is skipped is told besides in a line of its
+own, from which scripts/skips.py makes its list. Where nothing but skips is left the exit code is 77, which CTest takes for a skip."""
+
+import os
+import sys
+import unittest
+
+SKIPPED = 77
+
+
+def tell(what):
+    """That this was skipped, and why, in the one line that is looked for."""
+    sys.stdout.flush()  # or what stands in it would come into the middle of the line
+    print("skipped:", " ".join(str(what).split()), file=sys.stderr, flush=True)
+
+
+class Result(unittest.TextTestResult):
+    """Tells of a skip as it happens: a program that is killed later has told it."""
+
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        self.succeeded = 0
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.succeeded += 1
+
+    def addSkip(self, test, reason):
+        sys.stdout.flush()
+        super().addSkip(test, reason)
+        tell(f"{test.id().removeprefix('__main__.')}: {reason}")
+
+
+class Runner(unittest.TextTestRunner):
+    resultclass = Result
+
+
+def exit_code(result):
+    if not result.wasSuccessful() or not (result.testsRun or result.skipped):
+        return 1
+    return SKIPPED if result.skipped and not result.succeeded else 0
+
+
+def main(*names):
+    """Runs these, or the calling program's own where none is named, and ends."""
+    made = unittest.main(module=None if names else "__main__", argv=[sys.argv[0], *names], exit=False, verbosity=2, testRunner=Runner)
+    sys.exit(exit_code(made.result))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: program.py NAME...")
+    sys.path[0] = os.getcwd()
+    main(*sys.argv[1:])

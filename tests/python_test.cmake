@@ -1,0 +1,19 @@
+# lynx_python_test(NAME [MODULE m | SCRIPT file [ARGUMENTS a...]] [LABELS l...] [TIMEOUT seconds] [ENVIRONMENT NAME=VALUE...] [SERIAL]): the tests of a
+# Python file of this folder as one CTest test: a module as program.py runs it, or a script that does so by itself. Every test in Python is made by
+# this, so that scripts/skips.py hears of whatever is skipped in it. SERIAL: it uses the whole machine.
+function(lynx_python_test name)
+  cmake_parse_arguments(ARG "SERIAL" "MODULE;SCRIPT;TIMEOUT" "ARGUMENTS;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  find_package(Python3 COMPONENTS Interpreter REQUIRED)
+  if(ARG_MODULE)
+    set(command ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/program.py ${ARG_MODULE})
+  else()
+    set(command ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGUMENTS})
+  endif()
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${command} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  set(environment "LYNX_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" PYTHONDONTWRITEBYTECODE=1 ${ARG_ENVIRONMENT})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77
+                       ENVIRONMENT "${environment}")
+endfunction()
