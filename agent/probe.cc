@@ -1,7 +1,5 @@
 #include "agent/probe.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -41,17 +39,6 @@ Bytes OfferedMemory(const NodeDevice& device, Bytes nccl_memory) {
 absl::StatusOr<Bytes> HostMemoryForOffloading() {
   LYNX_ASSIGN_OR_RETURN(const std::string meminfo, ReadFile("/proc/meminfo"));
   return AvailableMemory(meminfo) * 4 / 5;
-}
-
-std::vector<int32_t> AvailableCores() {
-  std::vector<int32_t> cores;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
-  for (int32_t core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
 }
 
 std::string CpuModel(const std::string& cpuinfo) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "agent/node_condition.h"
+#include "common/cores.h"
 #include "common/units.h"
 #include "planner/job_spec.h"
 
@@ -64,8 +65,6 @@ class CpuProbe : public DeviceProbe {
   const CpuProbeOptions options_;
 };
 
-// The cores that the calling thread may run on.
-std::vector<int32_t> AvailableCores();
 // Those `wanted`, or all available ones where none are. InvalidArgument: one of them may not be used here.
 absl::StatusOr<std::vector<int32_t>> UsableCores(const std::vector<int32_t>& wanted);
 // From the text of /proc/cpuinfo: the model name of the first processor; "unknown" when it has none.

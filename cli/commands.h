@@ -88,7 +88,7 @@ struct QueueOptions {
 };
 
 struct CordonOptions {
-  std::string node;
+  std::vector<std::string> nodes;
   std::string reason;
   bool drain = false;
   std::string grace;  // "10min"; "" = none
@@ -177,8 +177,9 @@ int Hold(const GlobalOptions& global, const std::string& job, const std::string&
 int Release(const GlobalOptions& global, const std::string& job);
 int Queues(const GlobalOptions& global);
 int SetQueue(const GlobalOptions& global, const QueueOptions& options);
+// Each node by itself, with a line for each; the exit code of the worst. A server that is not reached is not asked for the others.
 int Cordon(const GlobalOptions& global, const CordonOptions& options);
-int Uncordon(const GlobalOptions& global, const std::string& node);
+int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes);
 // The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
 int Trace(const GlobalOptions& global, const TraceOptions& options);
 // The cluster at a glance, drawn again and again on a terminal; elsewhere, or once, as plain text.

@@ -15,7 +15,7 @@ namespace {
 
 ServerFacts AskServer(const GlobalOptions& global) {
   Client client = Connect(global);
-  ServerFacts facts{.address = client.server().address, .source = client.server().source};
+  ServerFacts facts{.address = client.server().address, .source = client.server().source, .is_here = IsThisMachine(client.server().address)};
   const RealClock clock;
   const Nanos asked = clock.Monotonic();
   const auto nodes = client.Nodes();
@@ -32,8 +32,9 @@ ServerFacts AskServer(const GlobalOptions& global) {
 
 // The local cluster's, or what will hold it.
 std::string DefaultFolder() {
-  std::filesystem::path folder = LocalDirectory();
   std::error_code error;
+  std::filesystem::path folder = LocalDirectory();
+  if (folder.empty()) return std::filesystem::current_path(error).string();
   while (!std::filesystem::is_directory(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
   return folder;
 }
@@ -54,7 +55,8 @@ int Doctor(const GlobalOptions& global, const DoctorOptions& options) {
   const int shown = ShowListing(global.output, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
   if (shown != kExitOk) return shown;
   switch (WorstOf(findings)) {
-    case Verdict::kOk: return kExitOk;
+    case Verdict::kOk:
+    case Verdict::kHint: return kExitOk;
     case Verdict::kWarning: return kExitJobFailed;
     case Verdict::kProblem: return kExitRefused;
   }

@@ -25,6 +25,7 @@
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "planner/layout.h"
 #include "proto/convert.h"
 
@@ -89,7 +90,7 @@ std::string LeftOut(const v1::ListJobsResponse& response) {
 // Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
 class ProgressPrinter {
  public:
-  ProgressPrinter() : terminal_(isatty(STDOUT_FILENO) == 1), style_(StyleOf(STDOUT_FILENO)) {}
+  ProgressPrinter() : terminal_(IsTerminal(STDOUT_FILENO)), style_(StyleOf(STDOUT_FILENO)) {}
 
   void Update(const v1::WatchJobResponse& update) {
     for (const v1::JobEvent& event : update.events()) {
@@ -128,7 +129,7 @@ class ProgressPrinter {
  private:
   void PrintState(v1::JobState state, const std::string& reason) {
     ClearLine();
-    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(), reason.c_str());
+    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(), VisibleLine(reason).c_str());
   }
 
   void ClearLine() {
@@ -275,7 +276,7 @@ std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, St
   const CellText cells = Cells(global);
   if (IsTable(global)) {
     return absl::StrCat(cells.Time(event.time_unix_ns()), "  ", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style),
-                        "  ", absl::StrFormat("%-16s", event.kind()), "  ", event.reason(), "\n");
+                        "  ", absl::StrFormat("%-16s", event.kind()), "  ", VisibleLine(event.reason()), "\n");
   }
   if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
   std::string json;
@@ -316,7 +317,7 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
 
 int Fail(const absl::Status& status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "lynxctl: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "lynxctl: %s\n", VisibleText(std::string(status.message())).c_str());
   return ExitCodeOf(status);
 }
 

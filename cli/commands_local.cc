@@ -14,7 +14,7 @@ namespace lynx {
 namespace {
 
 std::string DirectoryOf(const LocalCommandOptions& options) {
-  return options.directory.empty() ? LocalDirectory() : options.directory;
+  return options.directory.empty() ? LocalDirectory() : Absolute(options.directory);
 }
 
 Listing DaemonListing(const LocalCluster& cluster) {

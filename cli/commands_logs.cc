@@ -13,6 +13,7 @@
 #include "cli/render.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "planner/layout.h"
 #include "proto/convert.h"
 
@@ -90,7 +91,7 @@ absl::Status CheckLogs(const GlobalOptions& global, const LogsOptions& options) 
 }  // namespace
 
 void PrintLogLine(const v1::LogLine& line) {
-  std::printf("[rank %d g%lld] %s\n", line.rank(), static_cast<long long>(line.generation()), line.text().c_str());
+  std::printf("[rank %d g%lld] %s\n", line.rank(), static_cast<long long>(line.generation()), VisibleLine(line.text()).c_str());
 }
 
 absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::function<void(const v1::LogLine&)>& each) {

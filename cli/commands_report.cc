@@ -11,20 +11,24 @@
 #include "report/traced_job.h"
 #include "common/clock.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "common/version.h"
 #include "proto/convert.h"
 
 namespace lynx {
 namespace {
 
-// The traced step; null where none of the present plan has been traced.
+// The traced step; null where none of the present plan has been traced, or it makes no sense: the rest of the job is shown without it.
 absl::StatusOr<std::unique_ptr<const TracedJob>> TraceOf(Client& client, const std::string& id) {
   v1::TraceJobRequest request;
   request.set_job_id(id);
   const auto response = client.Trace(request);
   if (response.status().code() == absl::StatusCode::kFailedPrecondition) return nullptr;
   if (!response.ok()) return response.status();
-  return ReadTrace(*response);
+  absl::StatusOr<std::unique_ptr<const TracedJob>> traced = ReadTrace(*response);
+  if (traced.ok()) return traced;
+  std::fprintf(stderr, "the traced step is left out of the report: %s\n", VisibleLine(std::string(traced.status().message())).c_str());
+  return nullptr;
 }
 
 // Other policies in the layout and micro-batch that the job has; none where the planner refuses to compare them.

@@ -1,25 +1,67 @@
 // The verbs that say when and where jobs run: hold, release, queue, node.
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/exit_code.h"
 #include "cli/listings.h"
 #include "cli/render.h"
 #include "cli/scalar_text.h"
 #include "common/status.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
 
-// The job or node, or in tables a line.
+// The job, or in tables a line.
 int Print(const GlobalOptions& global, const absl::StatusOr<v1::Job>& job, const std::string& line) {
   return job.ok() ? Show(global.output, *job, JobListing({*job}, Cells(global)), line + "\n") : Fail(job.status());
-}
-int Print(const GlobalOptions& global, const absl::StatusOr<v1::Node>& node, const std::string& line) {
-  return node.ok() ? Show(global.output, *node, NodeListing({*node}, Cells(global)), line + "\n") : Fail(node.status());
 }
 
 std::string JobText(const absl::StatusOr<v1::Job>& job) {
   return job.ok() ? absl::StrCat("job ", job->id(), " (", job->spec().name(), ")") : "";
+}
+
+std::string CordonLine(const v1::Node& node, bool drain) {
+  std::string line = absl::StrCat("node ", node.name(), " takes no new ranks");
+  if (drain) {
+    absl::StrAppend(&line, node.jobs().empty() ? "; it is drained: no job has ranks there"
+                                               : absl::StrCat("; ", node.jobs_size(), node.jobs_size() == 1 ? " job leaves" : " jobs leave",
+                                                              " it ('lynxctl nodes' shows when it is drained)"));
+  }
+  if (!node.worker_attached()) absl::StrAppend(&line, "; note that no such node is attached now");
+  return line;
+}
+
+// One node as itself, as the verbs that take one do; several as a list.
+int ShowNodes(const GlobalOptions& global, const v1::ListNodesResponse& nodes, bool one) {
+  const Listing listing = NodeListing({nodes.nodes().begin(), nodes.nodes().end()}, Cells(global));
+  return one ? Show(global.output, nodes.nodes(0), listing) : Show(global.output, nodes, listing);
+}
+
+// In tables a line for each node as soon as it is changed.
+int ChangeNodes(const GlobalOptions& global, const std::vector<std::string>& names,
+                const std::function<absl::StatusOr<v1::Node>(Client&, const std::string&)>& change, const std::function<std::string(const v1::Node&)>& line_of) {
+  const bool table = global.output == OutputFormat::kTable || global.output == OutputFormat::kWide;
+  Client client = Connect(global);
+  v1::ListNodesResponse changed;
+  int code = kExitOk;
+  for (const std::string& name : names) {
+    absl::StatusOr<v1::Node> node = change(client, name);
+    if (!node.ok()) {
+      const int failed = Fail(names.size() > 1 ? Annotate(node.status(), absl::StrCat("node ", name)) : node.status());
+      code = std::max(code, failed);
+      if (failed == kExitUnreachable) break;
+      continue;
+    }
+    if (table) std::printf("%s\n", line_of(*node).c_str());
+    *changed.add_nodes() = *std::move(node);
+  }
+  if (table || changed.nodes().empty()) return code;
+  return std::max(code, ShowNodes(global, changed, names.size() == 1));
 }
 
 }  // namespace
@@ -40,7 +82,7 @@ int Release(const GlobalOptions& global, const std::string& id) {
   request.set_job_id(id);
   const absl::StatusOr<v1::Job> job = Connect(global).Release(request);
   return Print(global, job, absl::StrCat(JobText(job), " is ", job.ok() ? StateName(job->state()) : "", ": ",
-                                         job.ok() ? job->reason() : ""));
+                                         job.ok() ? VisibleLine(job->reason()) : ""));
 }
 
 int Queues(const GlobalOptions& global) {
@@ -62,7 +104,6 @@ int SetQueue(const GlobalOptions& global, const QueueOptions& options) {
 
 int Cordon(const GlobalOptions& global, const CordonOptions& options) {
   v1::CordonNodeRequest request;
-  request.set_node(options.node);
   request.set_reason(options.reason);
   request.set_drain(options.drain);
   if (!options.grace.empty()) {
@@ -70,21 +111,24 @@ int Cordon(const GlobalOptions& global, const CordonOptions& options) {
     if (!grace.ok()) return Fail(Annotate(grace.status(), "--grace"));
     request.set_grace_ns(grace->value);
   }
-  const absl::StatusOr<v1::Node> node = Connect(global).Cordon(request);
-  std::string line = absl::StrCat("node ", options.node, " takes no new ranks");
-  if (node.ok() && options.drain) {
-    absl::StrAppend(&line, node->jobs().empty() ? "; it is drained: no job has ranks there"
-                                                : absl::StrCat("; ", node->jobs_size(), node->jobs_size() == 1 ? " job leaves" : " jobs leave",
-                                                               " it ('lynxctl nodes' shows when it is drained)"));
-  }
-  if (node.ok() && !node->worker_attached()) absl::StrAppend(&line, "; note that no such node is attached now");
-  return Print(global, node, line);
+  return ChangeNodes(
+      global, options.nodes,
+      [&](Client& client, const std::string& name) {
+        request.set_node(name);
+        return client.Cordon(request);
+      },
+      [&](const v1::Node& node) { return CordonLine(node, options.drain); });
 }
 
-int Uncordon(const GlobalOptions& global, const std::string& name) {
-  v1::UncordonNodeRequest request;
-  request.set_node(name);
-  return Print(global, Connect(global).Uncordon(request), absl::StrCat("node ", name, " takes ranks"));
+int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes) {
+  return ChangeNodes(
+      global, nodes,
+      [](Client& client, const std::string& name) {
+        v1::UncordonNodeRequest request;
+        request.set_node(name);
+        return client.Uncordon(request);
+      },
+      [](const v1::Node& node) { return absl::StrCat("node ", node.name(), " takes ranks"); });
 }
 
 }  // namespace lynx

@@ -43,6 +43,11 @@ std::vector<std::string> KnownNames(const GlobalOptions& global, const std::stri
     if (queues.ok()) {
       for (const v1::Queue& queue : queues->queues()) names.push_back(queue.name());
     }
+  } else if (kind == "users") {
+    const auto users = client.Admin(&v1::Admin::Stub::ListUsers, v1::ListUsersRequest());  // which only admins may
+    if (users.ok()) {
+      for (const v1::User& user : users->users()) names.push_back(user.name());
+    }
   }
   return names;
 }

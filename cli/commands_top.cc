@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -27,8 +28,24 @@ constexpr int32_t kMostJobs = 200;
 constexpr size_t kMostCurves = 30;  // of the first that train
 constexpr double kLongestCall = 2;  // seconds of a later look's: keys wait for it; more where the first took long
 
-volatile std::sig_atomic_t stopped = 0;
-void OnSignal(int) { stopped = 1; }
+// What a signal asked for; the loop sees it as soon as the call that it waits for has ended.
+volatile std::sig_atomic_t ended = 0, suspended = 0, resumed = 0;
+void OnEnd(int) { ended = 1; }
+void OnSuspend(int) { suspended = 1; }
+void OnResume(int) { resumed = 1; }
+
+// Without SA_RESTART: poll returns.
+void Handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(signal, &action, nullptr);
+}
+
+void HandleSignals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) Handle(signal, OnEnd);
+  Handle(SIGTSTP, OnSuspend);
+  Handle(SIGCONT, OnResume);
+}
 
 bool SpeaksUtf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -67,24 +84,34 @@ absl::StatusOr<TopView> Look(Client& client) {
   return view;
 }
 
-// The terminal while it is drawn on: its own screen, no cursor, keys without Enter. As it was before, at the end.
+// The terminal while it is drawn on: its own screen, no cursor, keys without Enter. As it was before, at the end and while the program
+// is suspended.
 class Screen {
  public:
-  Screen() {
-    if (tcgetattr(STDIN_FILENO, &before_) == 0) {
-      termios raw = before_;
-      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
-      changed_ = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
-    }
-    std::fputs("\033[?1049h\033[?25l", stdout);
-  }
+  Screen() { Enter(); }
+  // Also where a shell has put the program into the background, and would otherwise stop it for this.
   ~Screen() {
-    std::fputs("\033[?25h\033[?1049l", stdout);
-    std::fflush(stdout);
-    if (changed_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+    Handle(SIGTTOU, SIG_IGN);
+    Leave();
   }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
+
+  static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
+  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked.
+  void FollowShell() {
+    if (suspended != 0) {
+      suspended = 0;
+      Leave();
+      Handle(SIGTSTP, SIG_DFL);
+      raise(SIGTSTP);
+      Handle(SIGTSTP, OnSuspend);
+      resumed = 1;
+    }
+    if (resumed == 0 || ended != 0) return;
+    resumed = 0;
+    Enter();
+  }
 
   void Draw(const TopView& view) const {
     TopStyle style{.color = StyleOf(STDOUT_FILENO).color, .unicode = SpeaksUtf8()};
@@ -105,14 +132,44 @@ class Screen {
   bool Wait(double seconds) const {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int ready = poll(&input, 1, static_cast<int>(std::lround(seconds * 1000)));
+    if (ready <= 0) return ended == 0;
     char key = '\0';
-    const bool quits = ready > 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q');
-    return !quits && stopped == 0;
+    const ssize_t got = read(STDIN_FILENO, &key, 1);
+    const bool gone = got == 0 || (got < 0 && errno != EINTR);
+    return !gone && key != 'q' && key != 'Q' && ended == 0;
   }
 
  private:
+  void Enter() {
+    // What it is to be again is known already where nothing was put back before a stop.
+    if (changed_ || tcgetattr(STDIN_FILENO, &before_) == 0) {
+      termios raw = before_;
+      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      changed_ = Set(raw);
+    }
+    std::fputs("\033[?1049h\033[?25l", stdout);
+    entered_ = true;
+  }
+
+  // In the background this stops the program until it is in the foreground, and is then to be done again.
+  static bool Set(const termios& state) {
+    int set = 0;
+    do {
+      set = tcsetattr(STDIN_FILENO, TCSANOW, &state);
+    } while (set != 0 && errno == EINTR && ended == 0);
+    return set == 0;
+  }
+
+  void Leave() {
+    if (entered_) std::fputs("\033[?25h\033[?1049l", stdout);
+    entered_ = false;
+    std::fflush(stdout);
+    if (changed_) Set(before_);
+    changed_ = false;
+  }
+
   termios before_{};
-  bool changed_ = false;
+  bool changed_ = false, entered_ = false;
 };
 
 }  // namespace
@@ -126,28 +183,30 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   absl::StatusOr<TopView> view = Look(first);
   if (!view.ok()) return Fail(view.status());
   const double taken = Seconds(RealClock().Monotonic() - begin);
-  if (options.once || isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0) {
+  if (options.once || !IsTerminal(STDOUT_FILENO) || isatty(STDIN_FILENO) == 0) {
     constexpr size_t kWide = 1000;
     std::fputs(TopScreen(*view, {.width = kWide, .color = false, .unicode = SpeaksUtf8()}).c_str(), stdout);
     return kExitOk;
   }
-  std::signal(SIGINT, OnSignal);
-  std::signal(SIGTERM, OnSignal);
+  HandleSignals();
   GlobalOptions brief = global;
   brief.timeout_seconds = std::min(global.timeout_seconds, std::max(kLongestCall, 2 * taken));
   Client client = Connect(brief);
-  const Screen screen;
-  do {
+  Screen screen;
+  while (ended == 0) {
+    screen.FollowShell();
+    if (ended != 0) break;
     screen.Draw(*view);
     if (!screen.Wait(options.interval_seconds)) break;
+    if (Screen::IsToFollowShell()) continue;
     absl::StatusOr<TopView> next = Look(client);
     if (next.ok()) {
       view = std::move(next);
     } else {
       view->problem = std::string(next.status().message());
     }
-  } while (stopped == 0);
-  return stopped == 0 ? kExitOk : kExitInterrupted;
+  }
+  return ended == 0 ? kExitOk : kExitInterrupted;
 }
 
 }  // namespace lynx

@@ -81,6 +81,19 @@ std::string ArgumentValues(const CommandTree& command) {
 
 // --- bash
 
+// Keeps of the lines that it reads those that begin with what has been typed, as words that the shell takes for themselves. compgen -W
+// would expand what stands in them: a name of a context or of what a server says it has would be run.
+constexpr const char* kBashMatches = R"sh(_lynxctl_matches() {
+  local line
+  while IFS= read -r line; do
+    if [[ -n $line && $line == "$cur"* ]]; then
+      printf -v line %q "$line"
+      COMPREPLY+=("$line")
+    fi
+  done
+}
+)sh";
+
 std::string BashScript(const CommandTree& tree) {
   std::string text = "# Completion of lynxctl for bash: source <(lynxctl completion bash)\n_lynxctl_at() {\n  verbs= options= argument=\n  case \"$1\" in\n";
   ForEach("", tree, [&](const std::string& path, const CommandTree& command) {
@@ -94,7 +107,7 @@ std::string BashScript(const CommandTree& tree) {
     absl::StrAppend(&text, "    ", Quoted(path), ") verbs=", Quoted(absl::StrJoin(verbs, " ")), " options=", Quoted(absl::StrJoin(options, " ")),
                     " argument=", Quoted(ArgumentValues(command)), " ;;\n");
   });
-  absl::StrAppend(&text, "  esac\n}\n", ValueFunction(tree));
+  absl::StrAppend(&text, "  esac\n}\n", ValueFunction(tree), kBashMatches);
   absl::StrAppend(&text, "_lynxctl() {\n  local valued=", Quoted(absl::StrJoin(Valued(tree), " ")), R"sh(
   local cur="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" path= skip= word verbs options argument values i
   if [[ $cur == = ]]; then cur=; elif [[ $before == = ]]; then before="${COMP_WORDS[COMP_CWORD-2]}"; fi
@@ -120,8 +133,8 @@ std::string BashScript(const CommandTree& tree) {
   fi
   case "$values" in
     @files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
-    @*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" __complete "${values#@}" 2>/dev/null)" -- "$cur") ;;
-    *) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$cur") ;;
+    @*) _lynxctl_matches < <("${COMP_WORDS[0]}" __complete "${values#@}" 2>/dev/null) ;;
+    *) _lynxctl_matches <<< "${values// /$'\n'}" ;;
   esac
 }
 complete -F _lynxctl lynxctl
@@ -256,6 +269,7 @@ const char* CompletionKind(ValueKind value) {
     case ValueKind::kJob: return "jobs";
     case ValueKind::kNode: return "nodes";
     case ValueKind::kQueue: return "queues";
+    case ValueKind::kUser: return "users";
     case ValueKind::kContext: return "contexts";
     default: return "";
   }

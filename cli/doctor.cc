@@ -83,17 +83,26 @@ void DiskFindings(const DiskFacts& disk, std::vector<Finding>& findings) {
 
 void PortFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
   const auto is_own = [&](const PortFacts& port) {
-    return facts.server.has_value() && facts.server->status.ok() && facts.server->address.ends_with(absl::StrCat(":", port.port));
+    return facts.server.has_value() && facts.server->is_here && facts.server->status.ok() && facts.server->address.ends_with(absl::StrCat(":", port.port));
   };
   // Where that server runs here, its pages' ports are its own, too.
   const bool runs_here = std::any_of(facts.ports.begin(), facts.ports.end(), [&](const PortFacts& port) { return port.taken && is_own(port); });
   for (const PortFacts& port : facts.ports) {
-    const bool own = is_own(port) || (port.taken && runs_here);
-    const bool other = port.taken && !own;
-    findings.push_back(Of("port", other ? Verdict::kWarning : Verdict::kOk,
-                          absl::StrCat(port.port, " of ", port.purpose, " is ", own ? "the server's that was asked" : port.taken ? "taken" : "free"),
+    const bool own = is_own(port) || (port.taken && runs_here && port.of_server);
+    const bool other = port.taken && !own && !port.answers;
+    const char* found = own ? "the server's that was asked" : other ? "taken" : port.taken ? "served by one that runs" : "free";
+    findings.push_back(Of("port", other ? Verdict::kWarning : Verdict::kOk, absl::StrCat(port.port, " of ", port.purpose, " is ", found),
                           absl::StrCat("if a ", port.purpose, " is to start here: end what listens there ('ss -ltnp' names it), or give it another address")));
   }
+}
+
+// Not a warning: some who keep a clock right never tell the kernel, nor does whoever keeps that of a container or of a virtual machine.
+Finding Clock(const MachineFacts& facts) {
+  if (!facts.clock_synchronized.has_value()) return Of("time service", Verdict::kOk, "the kernel does not say whether the clock is synchronised", "");
+  return Of("time service", *facts.clock_synchronized ? Verdict::kOk : Verdict::kHint,
+            *facts.clock_synchronized ? "the clock is synchronised" : "nobody has told the kernel that the clock is synchronised",
+            "certificates and tokens hold from one time of day to another, and the times of events are told by it: run chrony or systemd-timesyncd; "
+            "training, checkpoints and leases do not go by it");
 }
 
 void ServerFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
@@ -129,6 +138,7 @@ void ServerFindings(const MachineFacts& facts, std::vector<Finding>& findings) {
 const char* VerdictName(Verdict verdict) {
   switch (verdict) {
     case Verdict::kOk: return "ok";
+    case Verdict::kHint: return "hint";
     case Verdict::kWarning: return "warning";
     case Verdict::kProblem: return "problem";
   }
@@ -140,6 +150,7 @@ std::vector<Finding> Diagnose(const MachineFacts& facts) {
                                    Devices(facts), Memory(facts), Shared(facts), Files(facts), Locked(facts), Processes(facts)};
   DiskFindings(facts.disk, findings);
   PortFindings(facts, findings);
+  findings.push_back(Clock(facts));
   ServerFindings(facts, findings);
   return findings;
 }

@@ -13,8 +13,9 @@
 
 namespace lynx {
 
-enum class Verdict : uint8_t { kOk, kWarning, kProblem };
-const char* VerdictName(Verdict verdict);  // "ok", "warning", "problem"
+// A hint says what may be worth mending, and leaves the exit code alone.
+enum class Verdict : uint8_t { kOk, kHint, kWarning, kProblem };
+const char* VerdictName(Verdict verdict);  // "ok", "hint", "warning", "problem"
 
 struct Finding {
   Verdict verdict = Verdict::kOk;
@@ -27,6 +28,8 @@ struct PortFacts {
   int port = 0;
   std::string purpose;  // "lynx-server"
   bool taken = false;
+  bool of_server = true;  // else of a node's daemon
+  bool answers = false;   // what listens there serves the metrics of just that daemon
 };
 
 struct DiskFacts {
@@ -43,6 +46,7 @@ struct NodeFacts {
 // What a server said; `status`: why it did not.
 struct ServerFacts {
   std::string address, source;
+  bool is_here = false;         // the address is loopback, or this machine's
   absl::Status status;
   std::string version;
   int64_t clock_ahead_ns = 0;   // of the server's clock before this machine's
@@ -61,6 +65,7 @@ struct MachineFacts {
   Bytes memory, memory_available;
   std::optional<Bytes> shared, shared_available;  // of /dev/shm; nullopt: there is none
   int64_t open_files = 0, locked_bytes = 0, processes = 0;  // limits; kNoLimit
+  std::optional<bool> clock_synchronized;  // as the kernel was told; nullopt: it does not say
   std::vector<PortFacts> ports;
   DiskFacts disk;
   std::optional<ServerFacts> server;  // nullopt: not asked
@@ -68,6 +73,10 @@ struct MachineFacts {
 
 // Looks at this machine. Writes and removes a file of 64 MiB in `folder`.
 MachineFacts LookAtMachine(const std::string& folder);
+// Whether what listens there on loopback serves a page of metrics in which that one is; it is given two seconds.
+bool ServesMetric(int port, const std::string& name);
+// Of "host:port", with a name or a numeric host. False where the name stands for nothing.
+bool IsThisMachine(const std::string& address);
 
 std::vector<Finding> Diagnose(const MachineFacts& facts);
 Verdict WorstOf(const std::vector<Finding>& findings);

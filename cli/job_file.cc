@@ -13,6 +13,7 @@
 #include "cli/model_config.h"
 #include "cli/yaml_record.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "planner/model_presets.h"
 
 namespace lynx {
@@ -97,6 +98,18 @@ absl::StatusOr<ModelSpec> ReadModelBase(const ModelBase& base, const std::string
   return ParseModelConfig(text, base.value);
 }
 
+// A folder's name or --set may be any bytes; messages hold text.
+absl::Status CheckUtf8(const JobSpec& spec) {
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"name", &spec.name}, {"data.path", &spec.data.path}, {"data.validationPath", &spec.data.validation_path},
+      {"checkpoint.directory", &spec.checkpoint.directory}, {"checkpoint.from", &spec.checkpoint.from}};
+  for (const auto& [field, text] : texts) {
+    if (ValidUtf8Prefix(*text) == text->size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ": '", VisibleLine(*text), "' is not UTF-8; give the file or folder another name"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
@@ -144,6 +157,7 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
   spec.data.validation_path = Resolved(spec.data.validation_path, folder);
   spec.checkpoint.directory = Resolved(spec.checkpoint.directory, folder);
   spec.checkpoint.from = Resolved(spec.checkpoint.from, folder);
+  LYNX_RETURN_IF_ERROR(CheckUtf8(spec));
   Normalize(spec);
   const absl::Status valid = ValidateJobSpec(spec);
   if (!valid.ok()) {

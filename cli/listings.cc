@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/render.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -40,11 +41,11 @@ std::string NodeNotes(const std::vector<v1::Node>& nodes, const CellText& cells)
   for (const v1::Node& node : nodes) {
     if (node.has_cordon()) {
       absl::StrAppend(&notes, node.name(), ": ", node.cordon().drain() ? "drained" : "cordoned",
-                      node.cordon().reason().empty() ? "" : absl::StrCat(": ", node.cordon().reason()), " (for ",
+                      node.cordon().reason().empty() ? "" : absl::StrCat(": ", VisibleLine(node.cordon().reason())), " (for ",
                       cells.Age(node.cordon().since_unix_ns()), ")\n");
     }
     for (const v1::NodeCondition& condition : node.conditions()) {
-      absl::StrAppend(&notes, node.name(), ": ", condition.kind(), ": ", condition.message(), " (for ",
+      absl::StrAppend(&notes, node.name(), ": ", VisibleLine(absl::StrCat(condition.kind(), ": ", condition.message())), " (for ",
                       cells.Age(condition.since_unix_ns()), ")\n");
     }
   }

@@ -2,9 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +23,9 @@
 #include "cli/client.h"
 #include "cli/server_place.h"
 #include "common/clock.h"
+#include "common/cores.h"
 #include "common/status.h"
+#include "common/utf8.h"
 #include "node/file.h"
 #include "node/process.h"
 #include "node/rate.h"
@@ -74,20 +76,11 @@ std::string BinaryPath(const std::string& name) {
   return (fs::read_symlink("/proc/self/exe", error).parent_path() / name).string();
 }
 
-std::vector<int> AvailableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
-// The cores of one node: an equal share, or one core in turn where nodes outnumber them.
+// The cores of one node: an equal share, or one core in turn where nodes outnumber them. "" where the kernel does not say which there are:
+// the agent then says so.
 std::string CoresOf(int32_t node, int32_t nodes) {
-  const std::vector<int> cores = AvailableCores();
+  const std::vector<int32_t> cores = AvailableCores();
+  if (cores.empty()) return "";
   const size_t share = cores.size() / nodes;
   if (share == 0) return absl::StrCat(cores[node % cores.size()]);
   return absl::StrJoin(cores.begin() + node * share, cores.begin() + (node + 1) * share, ",");
@@ -117,8 +110,8 @@ absl::Status CheckShape(const LocalCluster& cluster, const LocalOptions& options
   if (options.link_rate.has_value()) {
     const std::string has = ArgumentOf(agent, "link-rate");
     LYNX_ASSIGN_OR_RETURN(const int64_t given_rate, ParseRate(*options.link_rate));
-    LYNX_ASSIGN_OR_RETURN(const int64_t rate, ParseRate(has));
-    if (given_rate != rate) compare("--link-rate", *options.link_rate, has);
+    const absl::StatusOr<int64_t> rate = ParseRate(has);
+    if (!rate.ok() || given_rate != *rate) compare("--link-rate", *options.link_rate, has);
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("the local cluster in ", options.directory, " has ",
@@ -224,20 +217,26 @@ void AwaitEnding(const LocalCluster& cluster) {
   }
 }
 
-void Stop(const std::vector<LocalDaemon>& daemons) {
+// Unavailable names one that lives on: another user's, or one that hangs in the kernel.
+absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
   const RealClock clock;
-  std::vector<UniqueFd> alive;
+  std::vector<std::pair<const LocalDaemon*, UniqueFd>> alive;
   for (const LocalDaemon& daemon : daemons) {
-    if (auto process = OpenProcess(daemon.process); process.ok()) alive.push_back(std::move(*process));
+    if (auto process = OpenProcess(daemon.process); process.ok()) alive.emplace_back(&daemon, std::move(*process));
   }
-  for (const UniqueFd& process : alive) SignalProcess(process, SIGTERM);
+  for (const auto& [daemon, process] : alive) SignalProcess(process, SIGTERM);
   const Nanos deadline = clock.Monotonic() + kStopTimeout;
-  for (const UniqueFd& process : alive) {
+  for (const auto& [daemon, process] : alive) {
     while (!HasEnded(process)) {
       if (clock.Monotonic() > deadline) SignalProcess(process, SIGKILL);
+      if (clock.Monotonic() > deadline + kStopTimeout) {
+        return absl::UnavailableError(absl::StrCat(daemon->name, " (process ", daemon->process.pid,
+                                                   ") cannot be stopped: is it another user's? Stop it as that user, or as root"));
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
+  return absl::OkStatus();
 }
 
 // While one lives, signals that would end this process wait. Only for a time without other threads: those would get them.
@@ -262,13 +261,15 @@ absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cl
   const InterruptsHeld held;
   LYNX_RETURN_IF_ERROR(Start(daemon));
   const absl::Status recorded = WriteCluster(directory, cluster);
-  if (!recorded.ok()) Stop({daemon});
+  if (!recorded.ok()) LYNX_RETURN_IF_ERROR(Stop({daemon}));
   return recorded;
 }
 
 // Ranks survive their daemon, so they are stopped by its records.
 absl::Status StopRanks(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
+  // Without what an ended daemon may have refused, such as a wrong rate.
+  std::erase_if(stopper.argv, [](const std::string& argument) { return argument.starts_with("--link-rate="); });
   stopper.argv.push_back("--stop-all");
   LYNX_RETURN_IF_ERROR(Start(stopper));
   int status = 0;
@@ -291,7 +292,14 @@ std::string LivePageAddress(const std::string& directory) {
 }
 
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
-  std::ifstream in(LocalClusterFile(directory));
+  if (directory.empty()) return absl::NotFoundError("there is no local cluster: neither HOME nor LYNX_HOME says where it would be");
+  const std::string file = LocalClusterFile(directory);
+  // Its commands are run, and its server is called.
+  struct stat owned {};
+  if (stat(file.c_str(), &owned) == 0 && owned.st_uid != geteuid() && owned.st_uid != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(file, " belongs to another user (", owned.st_uid, "); set LYNX_HOME to a folder of your own"));
+  }
+  std::ifstream in(file);
   if (!in) return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
   const json root = json::parse(in, nullptr, /*allow_exceptions=*/false);
   try {
@@ -314,7 +322,20 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
   }
 }
 
+// Before anything is written or started: a daemon that refuses it would be kept in the cluster's file.
+absl::Status CheckOptions(const LocalOptions& options) {
+  if (options.directory.empty()) {
+    return absl::InvalidArgumentError("there is no home to keep a local cluster in: set HOME or LYNX_HOME, or give --dir");
+  }
+  if (ValidUtf8Prefix(options.directory) != options.directory.size()) {
+    return absl::InvalidArgumentError("the folder of the local cluster is not UTF-8; name another with --dir");
+  }
+  if (options.link_rate.has_value()) return Annotate(ParseRate(*options.link_rate).status(), "--link-rate");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
+  LYNX_RETURN_IF_ERROR(CheckOptions(options));
   LYNX_RETURN_IF_ERROR(MakeDirectories(options.directory));
   absl::StatusOr<LocalCluster> cluster = ReadLocalCluster(options.directory);
   if (absl::IsNotFound(cluster.status())) {
@@ -339,7 +360,7 @@ absl::Status LocalDown(const std::string& directory) {
   auto cluster = ReadLocalCluster(directory);
   if (absl::IsNotFound(cluster.status())) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(cluster.status());
-  Stop(cluster->daemons);
+  LYNX_RETURN_IF_ERROR(Stop(cluster->daemons));
   absl::Status first;
   for (const LocalDaemon& daemon : cluster->daemons) {
     if (daemon.name.find(".worker") != std::string::npos) first.Update(StopRanks(daemon));

@@ -11,7 +11,7 @@
 
 namespace lynx {
 
-// "[rank 2 g1] text", each line at once.
+// "[rank 2 g1] text", each line at once; controls in it are written out.
 void PrintLogLine(const v1::LogLine& line);
 
 // Calls `each` for the lines that the request asks for, and then for those that come, in the order in which the server got them, until

@@ -1,6 +1,7 @@
 // lynxctl: the command line. All of CLI11 is in this file.
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +29,17 @@ std::function<void()> Printing(const std::vector<OutputFormat>& known, const Glo
     const absl::Status checked = CheckOutput(global.output, known);
     code = checked.ok() ? run() : Fail(checked);
   };
+}
+
+// As CLI::Range, which takes "nan": it is neither below nor above.
+CLI::Validator RealRange(double least, double most) {
+  const CLI::Range range(least, most);
+  return CLI::Validator(
+      [range](std::string& text) {
+        const std::string wrong = range(text);
+        return wrong.empty() && std::isnan(std::strtod(text.c_str(), nullptr)) ? "Value " + text + " is not a number" : wrong;
+      },
+      range.get_description());
 }
 
 std::string FileName(const std::string& text) { return text.empty() ? "needs a name" : ""; }
@@ -119,7 +131,7 @@ void AddLookCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* top = app.add_subcommand("top", "The cluster at a glance, live on a terminal: jobs with their throughput and loss, nodes, queues; q ends it");
   static TopOptions top_options;
   top->add_flag("--once", top_options.once, "Print it once, as plain text; so it is where the output is no terminal");
-  top->add_option("--interval", top_options.interval_seconds, "Seconds between two looks")->check(CLI::Range(0.2, 3600.0))->capture_default_str();
+  top->add_option("--interval", top_options.interval_seconds, "Seconds between two looks")->check(RealRange(0.2, 3600.0))->capture_default_str();
   top->callback([&] { code = Top(global, top_options); });
 
   auto* nodes = app.add_subcommand("nodes", "List nodes and their devices");
@@ -156,12 +168,12 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
   static CordonOptions cordon_options;
   auto* list_nodes = node->add_subcommand("list", "List nodes and their devices");
   list_nodes->callback([&] { code = Nodes(global); });
-  auto* cordon = node->add_subcommand("cordon", "Give the node no new ranks; those that it has go on");
-  auto* drain = node->add_subcommand("drain", "Give the node no new ranks, and let those that it has go elsewhere or wait");
-  auto* uncordon = node->add_subcommand("uncordon", "Give the node ranks again");
+  auto* cordon = node->add_subcommand("cordon", "Give nodes no new ranks; those that they have go on");
+  auto* drain = node->add_subcommand("drain", "Give nodes no new ranks, and let those that they have go elsewhere or wait");
+  auto* uncordon = node->add_subcommand("uncordon", "Give nodes ranks again");
   for (CLI::App* command : {cordon, drain, uncordon}) {
-    command->add_option("node", cordon_options.node, "Name of the node")->required();
-    if (command != uncordon) command->add_option("--reason", cordon_options.reason, "Shown with the node");
+    command->add_option("node", cordon_options.nodes, "Names of nodes")->required();
+    if (command != uncordon) command->add_option("--reason", cordon_options.reason, "Shown with the nodes");
   }
   drain->add_option("--grace", cordon_options.grace,
                     "Such as 10min: what has not left by then is ended, and goes on from its newest checkpoint; default: no end");
@@ -170,7 +182,7 @@ void AddScheduleCommands(CLI::App& app, const GlobalOptions& global, int& code) 
     cordon_options.drain = true;
     code = Cordon(global, cordon_options);
   });
-  uncordon->callback([&] { code = Uncordon(global, cordon_options.node); });
+  uncordon->callback([&] { code = Uncordon(global, cordon_options.nodes); });
 }
 
 // What to plan, and for which cluster: shared by the offline verbs.
@@ -181,7 +193,7 @@ void AddPlanInputs(CLI::App& command, PlanOptions& options) {
       .add_option(
           "--opt-seconds", options.opt_seconds,
           "Under recompute opt: about how long the exact solver may take for a stage, at each of at most three tries")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(RealRange(0.01, 86400.0))
       ->capture_default_str();
   command.add_option("-f,--file", options.file, "Job file")->required();
   command.add_option("--set", options.overrides, "FIELD=VALUE in place of what the file says");
@@ -506,7 +518,7 @@ void AddSurfaceCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   reference->callback(Printing(kPlainText, global, code, [&] { return Reference(TreeOf(app)); }));
   auto* complete = app.add_subcommand("__complete", "What completion scripts ask for")->group("");
   static std::string kind;
-  complete->add_option("kind", kind, "jobs, nodes, queues or contexts")->required()->check(CLI::IsMember({"jobs", "nodes", "queues", "contexts"}));
+  complete->add_option("kind", kind, "jobs, nodes, queues, users or contexts")->required()->check(CLI::IsMember({"jobs", "nodes", "queues", "users", "contexts"}));
   complete->callback([&] { code = CompleteNames(global, kind); });
 }
 
@@ -534,7 +546,7 @@ int main(int argc, char** argv) {
   app.add_option("--context", global.connection.context, "Name of a context, or a file with a server's address, authority and your token; default: $LYNX_CONTEXT, the one in use");
   app.add_option("--ca-file", global.connection.ca_file, "Authority of the cluster, in place of the context's: calls go over TLS; default: $LYNX_CA_FILE");
   app.add_option("--token-file", global.connection.token_file, "File with your token, in place of the context's; default: $LYNX_TOKEN_FILE");
-  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(CLI::Range(0.1, 3600.0))->capture_default_str();
+  app.add_option("--timeout", global.timeout_seconds, "Seconds for one call to the server")->check(RealRange(0.1, 3600.0))->capture_default_str();
   std::map<std::string, OutputFormat> formats;
   for (int i = 0; i <= static_cast<int>(OutputFormat::kName); ++i) {
     formats[OutputFormatName(static_cast<OutputFormat>(i))] = static_cast<OutputFormat>(i);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/numbers.h"
@@ -80,6 +81,9 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   const std::optional<std::string> server = PlainServer(options.server);
   if (!server.has_value()) return {};
+  // What is read once, as a pipe is, is left for the program that can also say what is wrong.
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(options.file, error)) return {};
   const absl::StatusOr<JobSpec> spec = ReadJobFile(options.file, options.overrides);
   if (!spec.ok()) return {};
   v1::SubmitJobRequest request;

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output.h"
+#include "common/utf8.h"
 #include "planner/plan_table.h"
 #include "planner/report/table.h"
 #include "proto/convert.h"
@@ -89,7 +91,8 @@ std::string Outcome(const v1::Job& job) {
   const CoreWaitOfStep wait = CoreWaitOf(job);
   if (wait.matters()) rows.push_back({"waiting for a core", "none", Duration(wait.ns), absl::StrCat(Percent(wait.share), " of a step")});
   std::string out = TableText(rows);
-  if (wait.matters()) absl::StrAppend(&out, "waiting for a core: ", kCoreWaitMeaning, "\n");
+  if (wait.matters()) absl::StrAppend(&out, "waiting for a core: ", 
+                                          "other processes, or ranks on the same core, had it; a prediction supposes a core for each rank\n");
   const v1::Progress& progress = job.progress();
   if (progress.steps_done() > 0) {
     absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",
@@ -99,15 +102,20 @@ std::string Outcome(const v1::Job& job) {
     absl::StrAppend(&out, absl::StrFormat("validation loss %.4f after step %d\n", progress.validation_loss(),
                                           progress.validation_step()));
   }
-  absl::StrAppend(&out, "checkpoint ", job.checkpoint_path().empty() ? "none yet" : job.checkpoint_path(), "\n");
+  absl::StrAppend(&out, "checkpoint ", job.checkpoint_path().empty() ? "none yet" : VisibleLine(job.checkpoint_path()), "\n");
   return out;
 }
 
 }  // namespace
 
+bool IsTerminal(int fd) {
+  const char* kind = std::getenv("TERM");
+  return isatty(fd) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
 Style StyleOf(int fd) {
   const char* no_color = std::getenv("NO_COLOR");
-  return {isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0')};
+  return {IsTerminal(fd) && (no_color == nullptr || *no_color == '\0')};
 }
 
 std::string TableText(const std::vector<std::vector<std::string>>& rows) {
@@ -129,7 +137,7 @@ std::string Colored(v1::JobState state, const std::string& text, Style style) {
 std::string JobPage(const v1::Job& job, Style style, Nanos now) {
   std::string out = absl::StrCat("job ", job.id(), "  ", job.spec().name(), "  ",
                                  Colored(job.state(), StateName(job.state()), style), "\n");
-  if (!job.reason().empty()) absl::StrAppend(&out, job.reason(), "\n");
+  if (!job.reason().empty()) absl::StrAppend(&out, VisibleText(job.reason()), "\n");
   if (job.expected_start_unix_ns() > now.value) {
     absl::StrAppend(&out, "expected to begin in ", Duration(job.expected_start_unix_ns() - now.value), "\n");
   }

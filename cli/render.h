@@ -11,7 +11,10 @@
 
 namespace lynx {
 
-// Colors of a terminal; none when NO_COLOR is set or the output is no terminal.
+// Whether it is a terminal that moves its cursor when told so: TERM=dumb says that it does not.
+bool IsTerminal(int fd);
+
+// Colors of a terminal; none when NO_COLOR is set or the output is no such terminal.
 struct Style {
   bool color = false;
 };

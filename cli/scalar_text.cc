@@ -4,8 +4,6 @@
 #include <yaml-cpp/emittermanip.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -87,15 +85,6 @@ absl::Status ReadReal(const std::string& text, double& out) {
   if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) return Expected("a number", text);
   out = value;
   return absl::OkStatus();
-}
-
-std::string RealText(double value) {
-  for (int digits = 1; digits <= 17; ++digits) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::strtod(text, nullptr) == value) return text;
-  }
-  return absl::StrCat(value);
 }
 
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text) {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/real_text.h"
 #include "common/units.h"
 
 namespace lynx {
@@ -31,7 +32,6 @@ absl::Status ReadInt(const std::string& text, Int& out) {
 
 // Finite only.
 absl::Status ReadReal(const std::string& text, double& out);
-std::string RealText(double value);
 
 // "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB.
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);

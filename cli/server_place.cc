@@ -1,5 +1,8 @@
 #include "cli/server_place.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,9 +23,15 @@ std::string StandingContextFile() {
 }
 
 std::string LocalDirectory() {
-  if (const std::string home = Environment("LYNX_HOME"); !home.empty()) return home + "/local";
-  const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "/tmp" : home) + "/.lynx/local";
+  if (const std::string home = Environment("LYNX_HOME"); !home.empty()) return Absolute(home + "/local");
+  const std::string home = Environment("HOME");
+  return home.empty() ? "" : Absolute(home + "/.lynx/local");
+}
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
 }
 
 std::string LocalClusterFile(const std::string& directory) { return directory + "/cluster.json"; }
@@ -37,7 +46,11 @@ std::optional<std::string> PlainServer(const std::string& flag) {
   }
   if (!flag.empty()) return flag;
   if (std::string server = Environment("LYNX_SERVER"); !server.empty()) return server;
-  const std::string file = LocalClusterFile(LocalDirectory());
+  const std::string directory = LocalDirectory();
+  if (directory.empty()) return kDefaultServer;
+  const std::string file = LocalClusterFile(directory);
+  struct stat owned {};
+  if (stat(file.c_str(), &owned) == 0 && owned.st_uid != geteuid() && owned.st_uid != 0) return std::nullopt;
   std::ifstream in(file);
   if (!in) return std::filesystem::exists(file, error) ? std::nullopt : std::optional<std::string>(kDefaultServer);
   const nlohmann::json root = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);

@@ -14,7 +14,9 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
 std::string Environment(const char* name);
 // The context file that is always looked for; "" where there is no home to look in.
 std::string StandingContextFile();
-// $LYNX_HOME/local, else ~/.lynx/local.
+// The same folder from whatever folder it is named later.
+std::string Absolute(const std::string& path);
+// $LYNX_HOME/local, else ~/.lynx/local, absolute; "" where there is no home: not one that anybody may write to.
 std::string LocalDirectory();
 // That describes the local cluster of the directory.
 std::string LocalClusterFile(const std::string& directory);

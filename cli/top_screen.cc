@@ -12,6 +12,7 @@
 #include "cli/listings.h"
 #include "cli/output.h"
 #include "cli/render.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -151,7 +152,7 @@ std::string TopScreen(const TopView& view, const TopStyle& style) {
     lines.push_back(absl::StrCat("... ", left_out, " lines more"));
   }
   std::string text;
-  for (const std::string& line : lines) absl::StrAppend(&text, Toned(Cut(line, style.width), style), "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, Toned(Cut(VisibleLine(line), style.width), style), "\n");
   return text;
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/strings/str_cat.h"
+
 namespace lynx {
 namespace {
 
@@ -34,6 +36,35 @@ size_t CharacterBytes(std::string_view text) {
   return size_t{1} + lead->following;
 }
 
+// A character of so many bytes, or one byte that is none.
+bool IsControl(std::string_view text, size_t bytes) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (bytes == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
+  return bytes == 0 || (bytes == 2 && byte(0) == 0xc2 && byte(1) < 0xa0);
+}
+
+std::string WrittenOut(std::string_view text, size_t bytes) {
+  if (text[0] == '\t') return " ";
+  if (text[0] == '\n') return "\\n";
+  if (text[0] == '\r') return "\\r";
+  const char* kind = bytes == 2 ? "\\u00" : "\\x";
+  return absl::StrCat(kind, absl::Hex(static_cast<uint8_t>(text[bytes == 2 ? 1 : 0]), absl::kZeroPad2));
+}
+
+std::string Visible(std::string_view text, bool keeps_lines) {
+  std::string visible;
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text), taken = std::max<size_t>(bytes, 1);
+    if (IsControl(text, bytes) && !(keeps_lines && text[0] == '\n')) {
+      visible += WrittenOut(text, bytes);
+    } else {
+      visible += text.substr(0, taken);
+    }
+    text.remove_prefix(taken);
+  }
+  return visible;
+}
+
 }  // namespace
 
 size_t ValidUtf8Prefix(std::string_view text) {
@@ -45,5 +76,18 @@ size_t ValidUtf8Prefix(std::string_view text) {
   }
   return at;
 }
+
+bool HasControls(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = CharacterBytes(text);
+    if (IsControl(text, bytes)) return true;
+    text.remove_prefix(bytes);
+  }
+  return false;
+}
+
+std::string VisibleLine(std::string_view text) { return Visible(text, false); }
+
+std::string VisibleText(std::string_view text) { return Visible(text, true); }
 
 }  // namespace lynx

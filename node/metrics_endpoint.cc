@@ -9,11 +9,17 @@
 #include <vector>
 
 #include "common/status.h"
+#include "node/listen_address.h"
 #include "prometheus/exposer.h"
 #include "prometheus/text_serializer.h"
 
 namespace lynx {
 namespace {
+
+// A thread waits for one connection's request at a time: with few of them, or long waits, two that ask nothing would keep the page from
+// whoever starts the daemon again when it does not answer.
+constexpr const char* kThreads = "16";
+constexpr const char* kRequestMillis = "10000";
 
 struct Pages {
   std::shared_ptr<prometheus::Collectable> metrics;
@@ -85,8 +91,11 @@ HealthChecks ReadyWhileAttached(std::shared_ptr<prometheus::Collectable> owner, 
 }
 
 absl::StatusOr<int> ServeMetrics(const std::string& address, std::shared_ptr<prometheus::Collectable> metrics, HealthChecks checks) {
+  const absl::StatusOr<ListenAddress> listen = ParseListenAddress(address);
+  if (!listen.ok()) return Annotate(listen.status(), "--metrics-address");
   try {
-    const std::vector<std::string> options = {"listening_ports", address, "num_threads", "2"};
+    const std::vector<std::string> options = {"listening_ports", AddressText(*listen, listen->port), "num_threads", kThreads,
+                                              "request_timeout_ms", kRequestMillis};
     CivetCallbacks callbacks;
     callbacks.init_context = TakeContext;
     callbacks.begin_request = AnswerPage;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -45,6 +46,12 @@ absl::Status CheckFinite(const std::string& path, double value) {
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what) {
   if (size >= low && size <= high) return absl::OkStatus();
   return BadField(path, absl::StrCat(size, " ", what, " long"), absl::StrCat("must have ", low, " to ", high, " ", what));
+}
+
+absl::Status CheckLine(const std::string& path, const std::string& value, size_t most) {
+  if (value.size() > most) return CheckSize(path, value.size(), 0, most, "bytes");
+  if (!HasControls(value)) return absl::OkStatus();
+  return BadField(path, Quoted(value), "must be one line without control characters, such as tabs and escapes");
 }
 
 absl::Status CheckAbsolutePath(const std::string& path, const std::string& value) {

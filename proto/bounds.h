@@ -31,6 +31,8 @@ absl::Status CheckRange(const std::string& path, int64_t value, int64_t low, int
 absl::Status CheckFinite(const std::string& path, double value);
 // For strings and repeated fields: `what` is "characters" or "entries".
 absl::Status CheckSize(const std::string& path, size_t size, size_t low, size_t high, const char* what);
+// At most so many bytes, and no control characters: people see it on terminals, in a line.
+absl::Status CheckLine(const std::string& path, const std::string& value, size_t most);
 // Absolute, at most 4096 bytes, without NUL and line ends.
 absl::Status CheckAbsolutePath(const std::string& path, const std::string& value);
 // 64 lower-case hexadecimal digits.

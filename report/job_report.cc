@@ -141,7 +141,7 @@ class Page {
   std::string Waited() const {
     const CoreWaitOfStep wait = CoreWaitOf(job_);
     if (!wait.matters()) return "";
-    return absl::StrFormat("; %.0f%% of it waiting for a core: %s", 100 * wait.share, kCoreWaitMeaning);
+    return absl::StrFormat("; %.0f%% of it waiting for a core that others had, which no prediction counts", 100 * wait.share);
   }
 
   std::string Lost() const {

@@ -23,8 +23,6 @@ struct CoreWaitOfStep {
   bool matters() const { return share >= 0.05; }
 };
 CoreWaitOfStep CoreWaitOf(const v1::Job& job);
-// What it means, in a sentence without a full stop.
-inline constexpr char kCoreWaitMeaning[] = "other processes, or ranks on the same core, had it; a prediction supposes a core for each rank";
 
 }  // namespace lynx
 

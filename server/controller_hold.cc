@@ -63,9 +63,17 @@ void Controller::OnRelease(const ReleaseRequested& event) {
   schedule_ = true;
 }
 
+// A node may be away for as long as it likes, or not have come yet, so that only people take a cordon away.
 void Controller::OnCordon(const CordonRequested& event) {
-  effects_.push_back(Reply{event.request, absl::OkStatus(), JobId()});
   const auto known = cordons_.find(event.node);
+  if (event.cordon.has_value() && known == cordons_.end() && cordons_.size() >= options_.max_nodes) {
+    effects_.push_back(Reply{event.request,
+                             absl::ResourceExhaustedError(absl::StrCat("the server has ", cordons_.size(), " cordoned nodes, its limit; 'lynxctl nodes' shows them, "
+                                                                       "and 'lynxctl node uncordon' takes those out that are gone for good")),
+                             JobId()});
+    return;
+  }
+  effects_.push_back(Reply{event.request, absl::OkStatus(), JobId()});
   if (!event.cordon.has_value()) {
     if (known == cordons_.end()) return;
     cordons_.erase(known);

@@ -205,7 +205,7 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
                                                  const std::string& reason, Response* response,
                                                  std::function<EventBody(int64_t, const JobId&)> make) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  const absl::Status checked = CheckSize("reason", reason.size(), 0, kLongestReason, "bytes");
+  const absl::Status checked = CheckLine("reason", reason, kLongestReason);
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked));
     return reactor;

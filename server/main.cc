@@ -17,11 +17,11 @@
 #include "common/version.h"
 #include "node/daemon.h"
 #include "node/flags.h"
+#include "node/listen_address.h"
 #include "node/log.h"
 #include "node/solver_process.h"
 #include "node/wake.h"
 #include "planner/plan.h"
-#include "server/listen_address.h"
 #include "server/server.h"
 #include "spdlog/spdlog.h"
 

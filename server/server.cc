@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "node/file.h"
+#include "node/listen_address.h"
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
 #include "security/context_file.h"
 #include "server/call_meter.h"
-#include "server/listen_address.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {

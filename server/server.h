@@ -11,12 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "node/listen_address.h"
 #include "server/access.h"
 #include "server/core.h"
 #include "server/front.h"
 #include "server/guard.h"
 #include "server/http_endpoint.h"
-#include "server/listen_address.h"
 #include "server/live_page.h"
 #include "server/server_tls.h"
 

@@ -224,8 +224,6 @@ std::string ExportHeader(const std::string& what, const JobSpec& spec, const Pla
                       " x ", plan.microbatches, ", predicted step ", FormatDuration(plan.step), ".\n");
 }
 
-std::string NumberText(double value) { return absl::StrCat(value); }
-
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request) {
   if (request.target == PlanTarget::kLynxEngine || request.spec.parallel.schedule != ScheduleKind::kAuto) {
     return MakePlan(request);

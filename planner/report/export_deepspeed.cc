@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/real_text.h"
 #include "planner/report/export_files.h"
 #include "planner/report/table.h"
 
@@ -16,7 +17,7 @@ class JsonObject {
   void Raw(const std::string& name, const std::string& json) { members_.push_back({name, json}); }
   void Text(const std::string& name, const std::string& text) { Raw(name, JsonString(text)); }
   void Number(const std::string& name, int64_t value) { Raw(name, absl::StrCat(value)); }
-  void Real(const std::string& name, double value) { Raw(name, NumberText(value)); }
+  void Real(const std::string& name, double value) { Raw(name, RealText(value)); }
   void Bool(const std::string& name, bool value) { Raw(name, value ? "true" : "false"); }
   void Object(const std::string& name, const JsonObject& object) { Raw(name, object.Indented()); }
 
@@ -140,8 +141,8 @@ class DeepSpeed {
     JsonObject optimizer, parameters;
     optimizer.Text("type", "AdamW");
     parameters.Real("lr", train.optimizer.lr);
-    parameters.Raw("betas", absl::StrCat("[", NumberText(train.optimizer.beta1), ", ",
-                                         NumberText(train.optimizer.beta2), "]"));
+    parameters.Raw("betas", absl::StrCat("[", RealText(train.optimizer.beta1), ", ",
+                                         RealText(train.optimizer.beta2), "]"));
     parameters.Real("eps", train.optimizer.eps);
     parameters.Real("weight_decay", train.optimizer.weight_decay);
     optimizer.Object("params", parameters);
@@ -167,7 +168,7 @@ class DeepSpeed {
       parameters.Real("warmup_max_lr", train.optimizer.lr);
       parameters.Text("warmup_type", "linear");
       if (!constant && train.min_lr > 0) {
-        Miss(absl::StrCat("a linear decay that ends at ", NumberText(train.min_lr), ": WarmupDecayLR ends at 0"));
+        Miss(absl::StrCat("a linear decay that ends at ", RealText(train.min_lr), ": WarmupDecayLR ends at 0"));
       }
     }
     parameters.Number("warmup_num_steps", train.warmup_steps);

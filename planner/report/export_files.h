@@ -20,8 +20,6 @@ std::string ScheduleMissing(const ParallelLayout& layout, const std::string& run
 
 // The comment at the head of each file: what it is, of which plan. `mark` begins each line.
 std::string ExportHeader(const std::string& what, const JobSpec& spec, const Plan& plan, const std::string& mark);
-// A double as people write it: shortest text that reads back to six digits, such as 0.0003 or 1e-08.
-std::string NumberText(double value);
 
 }  // namespace lynx
 

@@ -1,6 +1,7 @@
 // Megatron-LM: one array of arguments for pretrain_gpt.py. Names and exclusions: megatron/training/arguments.py and
 // megatron/core/transformer/transformer_config.py; see docs/export.md.
 #include "absl/strings/str_cat.h"
+#include "common/real_text.h"
 #include "planner/report/export_files.h"
 
 namespace lynx {
@@ -92,8 +93,8 @@ class Megatron {
       args_.Flag("--disable-bias-linear");
     }
     if (!model_.tied_embeddings) args_.Flag("--untie-embeddings-and-output-weights");
-    args_.Value("--attention-dropout", NumberText(model_.dropout));
-    args_.Value("--hidden-dropout", NumberText(model_.dropout));
+    args_.Value("--attention-dropout", RealText(model_.dropout));
+    args_.Value("--hidden-dropout", RealText(model_.dropout));
     args_.Value("--attention-backend", model_.attention == AttentionKernel::kFused ? "flash" : "unfused");
     if (model_.dtype == DataType::kBfloat16) args_.Flag("--bf16");
     if (model_.attention == AttentionKernel::kFused && model_.dtype == DataType::kFloat32) {
@@ -179,15 +180,15 @@ class Megatron {
     args_.Value("--global-batch-size", int64_t{plan_.micro_batch} * plan_.microbatches * layout_.dp);
     args_.Value("--train-iters", train.steps);
     args_.Value("--optimizer", "adam");
-    args_.Value("--lr", NumberText(train.optimizer.lr));
-    args_.Value("--min-lr", NumberText(train.min_lr));
+    args_.Value("--lr", RealText(train.optimizer.lr));
+    args_.Value("--min-lr", RealText(train.min_lr));
     args_.Value("--lr-decay-style", LrScheduleName(train.schedule));
     if (train.warmup_steps > 0) args_.Value("--lr-warmup-iters", train.warmup_steps);
-    args_.Value("--adam-beta1", NumberText(train.optimizer.beta1));
-    args_.Value("--adam-beta2", NumberText(train.optimizer.beta2));
-    args_.Value("--adam-eps", NumberText(train.optimizer.eps));
-    args_.Value("--weight-decay", NumberText(train.optimizer.weight_decay));
-    args_.Value("--clip-grad", NumberText(train.optimizer.clip_norm));
+    args_.Value("--adam-beta1", RealText(train.optimizer.beta1));
+    args_.Value("--adam-beta2", RealText(train.optimizer.beta2));
+    args_.Value("--adam-eps", RealText(train.optimizer.eps));
+    args_.Value("--weight-decay", RealText(train.optimizer.weight_decay));
+    args_.Value("--clip-grad", RealText(train.optimizer.clip_norm));
     args_.Value("--seed", absl::StrCat(train.seed));
     if (spec_.checkpoint.every_steps > 0) {
       args_.Value("--save-interval", spec_.checkpoint.every_steps);

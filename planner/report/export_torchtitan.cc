@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/real_text.h"
 #include "planner/report/export_files.h"
 #include "planner/report/table.h"
 
@@ -18,7 +19,7 @@ class Toml {
   void Number(const std::string& name, int64_t value) { Raw(name, absl::StrCat(value)); }
   // A real number has a point or an exponent in TOML.
   void Real(const std::string& name, double value) {
-    const std::string text = NumberText(value);
+    const std::string text = RealText(value);
     Raw(name, text.find_first_of(".e") == std::string::npos ? text + ".0" : text);
   }
   const std::string& text() const { return text_; }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -84,17 +85,21 @@ std::string ClassAttribute(Align align, Tone tone) {
 }  // namespace
 
 std::string TextOf(const Table& table, bool color) {
+  std::vector<std::vector<Cell>> rows = table.rows;
+  for (std::vector<Cell>& row : rows) {
+    for (Cell& cell : row) cell.text = VisibleLine(cell.text);
+  }
   std::vector<Cell> titles;
   std::vector<size_t> widths;
   for (const Column& column : table.columns) {
     titles.emplace_back(column.title);
     widths.push_back(Width(column.title));
   }
-  for (const std::vector<Cell>& row : table.rows) {
+  for (const std::vector<Cell>& row : rows) {
     for (size_t i = 0; i < widths.size(); ++i) widths[i] = std::max(widths[i], Width(CellAt(row, i).text));
   }
   std::string text = Line(table.columns, titles, widths, false);
-  for (const std::vector<Cell>& row : table.rows) text += Line(table.columns, row, widths, color);
+  for (const std::vector<Cell>& row : rows) text += Line(table.columns, row, widths, color);
   return text;
 }
 

@@ -42,7 +42,7 @@ struct Table {
 };
 
 // Columns padded to their widest cell, two spaces between, no trailing spaces; the titles first, no caption. `color`:
-// tones as terminal colours.
+// tones as terminal colours. Controls in cells are written out, line ends too: a row is a line, whoever wrote what is in it.
 std::string TextOf(const Table& table, bool color = false);
 
 // A <table> with caption, <th scope> and a class for each tone ("good", "bad", "muted", "strong") and alignment

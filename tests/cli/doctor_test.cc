@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+
+#include "node/metrics_endpoint.h"
+#include "prometheus/gauge.h"
+#include "prometheus/registry.h"
 
 namespace lynx {
 namespace {
@@ -14,10 +19,10 @@ using testing::HasSubstr;
 // A machine with which nothing is wrong.
 MachineFacts Fit() {
   MachineFacts facts{.version = "1.0", .kernel = "Linux 6", .cores = 8, .memory = kGiB * 16, .memory_available = kGiB * 8, .shared = kGiB * 8,
-                     .shared_available = kGiB * 8, .open_files = 65536, .locked_bytes = kNoLimit, .processes = kNoLimit};
+                     .shared_available = kGiB * 8, .open_files = 65536, .locked_bytes = kNoLimit, .processes = kNoLimit, .clock_synchronized = true};
   facts.ports = {{.port = 7470, .purpose = "lynx-server"}};
   facts.disk = {.folder = "/data", .status = absl::OkStatus(), .size = kGiB * 100, .available = kGiB * 50, .bytes_per_second = 2e8};
-  facts.server = ServerFacts{.address = "10.0.0.1:7470", .source = "--server", .status = absl::OkStatus(), .version = "1.0", .clock_ahead_ns = 3'000'000, .clock_error_ns = 1'000'000,
+  facts.server = ServerFacts{.address = "10.0.0.1:7470", .source = "--server", .is_here = true, .status = absl::OkStatus(), .version = "1.0", .clock_ahead_ns = 3'000'000, .clock_error_ns = 1'000'000,
                              .nodes = {{"n0", "ready", "1.0", "1.0"}}};
   return facts;
 }
@@ -72,6 +77,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"SlowDisk", [](MachineFacts& f) { f.disk.bytes_per_second = 1 << 20; }, "warning disk speed: 1.0 MiB/s written and synced"},
         Case{"NoDisk", [](MachineFacts& f) { f.disk.status = absl::PermissionDeniedError("cannot make a file in /data: no"); }, "problem disk: cannot make a file in /data: no"},
         Case{"Port", [](MachineFacts& f) { f.ports[0].taken = true, f.server->address = "10.0.0.1:9999"; }, "warning port: 7470 of lynx-server is taken"},
+        Case{"PortOfAServerElsewhere", [](MachineFacts& f) { f.ports[0].taken = true, f.server->is_here = false; }, "warning port: 7470 of lynx-server is taken"},
+        Case{"PortOfADaemon", [](MachineFacts& f) { f.ports.push_back({.port = 7473, .purpose = "lynx-agent's metrics", .taken = true, .of_server = false}), f.ports[0].taken = true; },
+             "warning port: 7473 of lynx-agent's metrics is taken"},
+        Case{"TimeService", [](MachineFacts& f) { f.clock_synchronized = false; }, "hint time service: nobody has told the kernel that the clock is synchronised"},
         Case{"Server", [](MachineFacts& f) { f.server->status = absl::UnavailableError("cannot reach lynx-server at x"); }, "problem server: cannot reach lynx-server at x"},
         Case{"Clock", [](MachineFacts& f) { f.server->clock_ahead_ns = -5'000'000'000; }, "warning clock: the server's is 5.00 s behind this machine's, give or take 1.0 ms"},
         Case{"FarClock", [](MachineFacts& f) { f.server->clock_ahead_ns = 90'000'000'000; }, "problem clock: the server's is 1m30s ahead of this machine's, give or take 1.0 ms"},
@@ -90,9 +99,46 @@ TEST(Doctor, TheServersOwnPortIsNoOthers) {
   EXPECT_THAT(Wrong(facts), testing::ElementsAre("warning port: 7472 of lynx-server's live page is taken"));
 }
 
+TEST(Doctor, DaemonsThatRunKeepTheirPorts) {
+  MachineFacts facts = Fit();
+  facts.ports = {{.port = 7471, .purpose = "lynx-server's metrics", .taken = true, .answers = true},
+                 {.port = 7473, .purpose = "lynx-agent's metrics", .taken = true, .of_server = false, .answers = true}};
+  facts.server.reset();
+  EXPECT_THAT(Wrong(facts), testing::ElementsAre());
+  EXPECT_THAT(Diagnose(facts), testing::Contains(testing::Field(&Finding::found, "7473 of lynx-agent's metrics is served by one that runs")));
+}
+
+TEST(Doctor, AClockOfWhichNothingIsKnownIsNoFault) {
+  MachineFacts facts = Fit();
+  facts.clock_synchronized.reset();
+  EXPECT_THAT(Wrong(facts), testing::ElementsAre());
+}
+
 TEST(Doctor, TheWorstCounts) {
+  EXPECT_EQ(WorstOf({{Verdict::kHint}, {Verdict::kOk}}), Verdict::kHint);
   EXPECT_EQ(WorstOf({{Verdict::kWarning}, {Verdict::kProblem}, {Verdict::kOk}}), Verdict::kProblem);
   EXPECT_EQ(WorstOf({}), Verdict::kOk);
+}
+
+TEST(Doctor, KnowsThisMachineByItsAddresses) {
+  for (const char* address : {"127.0.0.1:7470", "127.3.2.1:1", "localhost:7470"}) EXPECT_TRUE(IsThisMachine(address)) << address;
+  // Of a network for documentation, and what is no address.
+  for (const char* address : {"192.0.2.1:7470", "[2001:db8::1]:7470", "", ":7470"}) EXPECT_FALSE(IsThisMachine(address)) << address;
+}
+
+TEST(Doctor, KnowsADaemonByItsMetrics) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildGauge().Name("lynx_agent_attached").Register(*registry).Add({});
+  const int port = ServeMetrics("127.0.0.1:0", registry, {}).value();
+  EXPECT_TRUE(ServesMetric(port, "lynx_agent_attached"));
+  EXPECT_FALSE(ServesMetric(port, "lynx_agent"));
+  EXPECT_FALSE(ServesMetric(port, "lynx_worker_attached"));
+}
+
+TEST(Doctor, LooksAtEveryPortOfThePackages) {
+  std::vector<int> ports;
+  for (const PortFacts& port : LookAtMachine(testing::TempDir()).ports) ports.push_back(port.port);
+  EXPECT_THAT(ports, testing::ElementsAre(7470, 7471, 7472, 7473, 7474));
 }
 
 TEST(Doctor, LooksAtARealMachineAndLeavesNothing) {

@@ -153,6 +153,27 @@ TEST(NodeListing, SaysWhoIsCordonedAndWhy) {
   EXPECT_THAT(NodesText({node}), HasSubstr("away,draining"));
 }
 
+TEST(NodeListing, NotesStayOnTheirLine) {
+  v1::Node node;
+  node.set_name("n1");
+  node.mutable_cordon()->set_reason("fans\nn2: cordoned: \x1b[8m");
+  v1::NodeCondition& condition = *node.add_conditions();
+  condition.set_kind("xid\r");
+  condition.set_message("a\tb\x7f");
+  const std::string table = NodesText({node});
+  EXPECT_THAT(table, HasSubstr("\nn1: cordoned: fans\\nn2: cordoned: \\x1b[8m (for "));
+  EXPECT_THAT(table, HasSubstr("\nn1: xid\\r: a b\\x7f (for "));
+}
+
+TEST(Listings, DocumentsAndSpreadsheetsAreExact) {
+  v1::Job job = RunningJob();
+  job.set_reason("\x1b[1mx\r\n");
+  EXPECT_THAT(Jobs(OutputFormat::kTable, {job}), HasSubstr("\\x1b[1mx\\r\n"));
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {job}), HasSubstr(",\"\x1b[1mx\r\n\""));
+  EXPECT_THAT(JsonText(job), HasSubstr(R"("reason": "\u001b[1mx\r\n")"));
+  EXPECT_THAT(YamlText(job), HasSubstr(R"(reason: "\u001b[1mx\r\n")"));
+}
+
 TEST(QueueListing, NoQuotaIsNoNumber) {
   v1::Queue queue;
   queue.set_name("default");

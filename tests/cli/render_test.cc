@@ -1,9 +1,16 @@
 #include "cli/render.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/exit_code.h"
+#include "cli/log_printer.h"
+#include "node/fd.h"
 
 namespace lynx {
 namespace {
@@ -63,6 +70,22 @@ TEST(Style, NoColorAndFilesHaveNone) {
   unsetenv("NO_COLOR");
 }
 
+TEST(Style, ATerminalThatTakesTextAloneHasNone) {
+  const UniqueFd outer(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(outer.valid() && ::grantpt(outer.get()) == 0 && ::unlockpt(outer.get()) == 0);
+  const UniqueFd inner(::open(::ptsname(outer.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(inner.valid());
+  const char* const before = std::getenv("TERM");
+  const std::string term = before == nullptr ? "" : before;
+  setenv("TERM", "xterm", 1);
+  EXPECT_TRUE(IsTerminal(inner.get()));
+  EXPECT_TRUE(StyleOf(inner.get()).color);
+  setenv("TERM", "dumb", 1);
+  EXPECT_FALSE(IsTerminal(inner.get()));
+  EXPECT_FALSE(StyleOf(inner.get()).color);
+  before == nullptr ? unsetenv("TERM") : setenv("TERM", term.c_str(), 1);
+}
+
 TEST(JobPage, WorksWithoutAPlan) {
   v1::Job job = RunningJob();
   job.set_state(v1::JOB_STATE_FAILED);
@@ -70,6 +93,33 @@ TEST(JobPage, WorksWithoutAPlan) {
   const std::string page = JobPage(job, Style{}, Nanos(0));
   EXPECT_THAT(page, HasSubstr("job j1  tiny  FAILED\nrank 2 on node n1 was killed by signal 9\n"));
   EXPECT_THAT(page, Not(HasSubstr("PLAN")));
+}
+
+TEST(JobPage, ControlsInWhatOthersWroteAreWrittenOut) {
+  v1::Job job = RunningJob();
+  job.set_reason("held: \x1b]0;title\x07\nsecond line");
+  v1::JobEvent& event = *job.add_events();
+  event.set_kind("held");
+  event.set_reason("held: \x1b[2J\rnothing\nelse");
+  const std::string page = JobPage(job, Style{true}, Nanos(0));
+  EXPECT_THAT(page, HasSubstr("tiny  \033[36mRUNNING\033[0m\nheld: \\x1b]0;title\\x07\nsecond line\n")) << "lynxctl's own colours stay";
+  EXPECT_THAT(page, HasSubstr("held   held: \\x1b[2J\\rnothing\\nelse\n"));
+}
+
+TEST(LogLine, ControlsThatARankWroteAreWrittenOut) {
+  v1::LogLine line;
+  line.set_rank(2);
+  line.set_generation(1);
+  line.set_text("50%\r\x1b[31m100%");
+  testing::internal::CaptureStdout();
+  PrintLogLine(line);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[rank 2 g1] 50%\\r\\x1b[31m100%\n");
+}
+
+TEST(Failures, ControlsInMessagesAreWrittenOut) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Fail(absl::NotFoundError("no job \x1b[2J\nsecond line")), kExitNotFound);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "lynxctl: no job \\x1b[2J\nsecond line\n");
 }
 
 TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {

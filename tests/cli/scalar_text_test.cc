@@ -67,6 +67,11 @@ TEST(ScalarText, RealsReadBackTheSame) {
     EXPECT_EQ(back, value);
   }
   EXPECT_EQ(RealText(0.1), "0.1");
+  EXPECT_EQ(RealText(3e-4), "0.0003");
+  EXPECT_EQ(RealText(1e-8), "1e-08");
+  EXPECT_EQ(RealText(0), "0");
+  EXPECT_EQ(RealText(3.0517578125e-05), "3.0517578125e-05");
+  EXPECT_EQ(RealText(0.9999999), "0.9999999");
 }
 
 }  // namespace

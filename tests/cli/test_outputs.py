@@ -102,6 +102,14 @@ class Outputs(unittest.TestCase):
                 with self.subTest(verb=words[:3], form=form):
                     self.refused(self.run_verb(*words, "-o", form), words, form)
 
+    def test_what_is_no_number_is_no_time(self):
+        for value in ("nan", "-nan", "NaN", "nan(1)", "inf", "-1"):
+            for words in (("list", f"--timeout={value}"), ("top", "--once", f"--interval={value}"), ("plan", "-f", JOB, f"--opt-seconds={value}")):
+                with self.subTest(words=words):
+                    result = self.run_verb(*words)
+                    self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+                    self.assertIn(value, result.stderr)
+
     def test_plans_beside_each_other_are_for_programs_too(self):
         plans = json.loads(self.run_verb("compare", "-f", JOB, "-o", "json").stdout)["plans"]
         policies = {plan["name"]: plan for plan in plans if plan["kind"] == "policy"}

@@ -64,6 +64,40 @@ class QuickTest(unittest.TestCase):
         return subprocess.run(["lynxctl", *map(str, arguments)], executable=str(program), env={**self.env, **more}, capture_output=True,
                               text=True, timeout=60, stdin=subprocess.DEVNULL)
 
+    def test_a_pipe_is_read_once(self):
+        server = self.serve()
+        # Both by name, which the quick way does not resolve, and by number.
+        for address in (server, server.replace("127.0.0.1", "localhost")):
+            done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", "/dev/stdin", "--server", address], input=JOB, env=self.env,
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"^job \w+ submitted")
+
+    def test_a_cluster_file_of_somebody_else_is_not_believed(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root gives files to others")
+        (self.folder / ".lynx" / "local").mkdir(parents=True)
+        file = self.folder / ".lynx" / "local" / "cluster.json"
+        file.write_text('{"serverAddress": "127.0.0.1:1", "daemons": []}')
+        os.chown(file, 12345, 12345)
+        status = self.run_ctl(BIN / "lynxctl", "local", "status")
+        self.assertNotEqual(status.returncode, 0)
+        self.assertIn("cluster.json belongs to another user (12345); set LYNX_HOME", status.stderr)
+        self.assertNotIn("127.0.0.1:1 ", self.run_ctl(BIN / "lynxctl", "list", "--timeout", "1").stderr)
+
+    def test_without_a_home_there_is_no_local_cluster(self):
+        env = {name: value for name, value in self.env.items() if name not in ("HOME", "XDG_CONFIG_HOME")}
+        for words, said in ((("local", "up"), "set HOME or LYNX_HOME, or give --dir"), (("local", "status"), "neither HOME nor LYNX_HOME says")):
+            done = subprocess.run([str(BIN / "lynxctl"), *words], env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+
+    def test_what_is_not_text_is_refused_with_its_field(self):
+        done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", str(self.job), "--dry-run", "--set", b"data.path=/tmp/caf\xe9"], env=self.env,
+                              capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("data.path: '/tmp/caf\\xe9' is not UTF-8", done.stderr)
+
     def test_submits_by_itself(self):
         server = self.serve()
         ctl = self.alone()

@@ -36,6 +36,24 @@ class ReportsTest(unittest.TestCase):
         self.assertGreater(len(events), 100)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["plan.html", "step.json"])
 
+    def test_pipes_and_links_are_written_to_and_stay(self):
+        pipe, link, page = self.folder / "pipe", self.folder / "link.html", self.folder / "plan.html"
+        os.mkfifo(pipe)
+        page.write_text("older")
+        link.symlink_to(page)
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+        result = plan("--html", pipe)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(reader.communicate(timeout=60)[0].startswith("<!DOCTYPE html>"))
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(plan("--html", link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
+        full = plan("--html", "/dev/full")
+        self.assertEqual(full.returncode, 2, full.stderr)
+        self.assertIn("--html /dev/full: it cannot be written whole", full.stderr)
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+
     def test_actions_can_be_printed_too(self):
         page = self.folder / "plan.html"
         result = plan("--html", page, "--actions", 0)

@@ -42,21 +42,21 @@ words=("$@"); CURRENT=$#; _lynxctl
 """
 
 
-def run(*command, **options):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=ENV, timeout=60, stdin=subprocess.DEVNULL, **options)
+def run(*command, env=ENV, **options):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=env, timeout=60, stdin=subprocess.DEVNULL, **options)
 
 
-def complete_bash(*words):
-    return run("bash", "-c", BASH, "bash", *words)
+def complete_bash(*words, **options):
+    return run("bash", "-c", BASH, "bash", *words, **options)
 
 
-def complete_zsh(*words):
-    return run("zsh", "-f", "-c", ZSH, "zsh", *words)
+def complete_zsh(*words, **options):
+    return run("zsh", "-f", "-c", ZSH, "zsh", *words, **options)
 
 
-def complete_fish(*words):
+def complete_fish(*words, **options):
     line = " ".join(words)
-    result = run("fish", "--no-config", "-c", f"lynxctl completion fish | source; complete -C '{line}'")
+    result = run("fish", "--no-config", "-c", f"lynxctl completion fish | source; complete -C '{line}'", **options)
     result.stdout = "\n".join(row.split("\t")[0] for row in result.stdout.splitlines())
     return result
 
@@ -106,6 +106,57 @@ class Completion(unittest.TestCase):
         for complete in (complete_bash, complete_zsh, complete_fish):
             result = complete("lynxctl", "get", "")
             self.assertEqual((result.stdout.split(), result.stderr), ([], ""), "no server, no names, no noise")
+
+    def stand_in(self, folder, answer):
+        """The environment with a lynxctl that says, asked for names, what the shell lines `answer` print."""
+        path = pathlib.Path(folder) / "lynxctl"
+        path.write_text(f'#!/bin/sh\n[ "$1" = __complete ] || exec {BIN}/lynxctl "$@"\n{answer}\n')
+        path.chmod(0o755)
+        return dict(ENV, PATH=f"{folder}:{ENV['PATH']}")
+
+    def test_what_names_say_is_not_done(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = pathlib.Path(folder) / "done"
+            names = [f"$(touch {done})", f"`touch {done}`", f"a;touch {done}", "two words", "*"]
+            answer = "\n".join(f"printf '%s\\n' '{name}'" for name in [*names, "plain"])
+            env = self.stand_in(folder, answer)
+            for complete in (complete_bash, complete_zsh, complete_fish):
+                with self.subTest(shell=complete.__name__):
+                    done.unlink(missing_ok=True)
+                    result = complete("lynxctl", "get", "", env=env, cwd=folder)
+                    self.assertEqual(result.stderr, "")
+                    self.assertFalse(done.exists())
+                    rows = result.stdout.splitlines()
+                    self.assertEqual(len(rows), 6, rows)
+                    self.assertIn("plain", rows)
+                    if complete is complete_bash:  # which puts the words into the line as they are: there, too, they stand for themselves
+                        said = run("bash", "-c", "printf '%s\n' " + " ".join(rows), cwd=folder).stdout.splitlines()
+                        self.assertEqual(said, [*names, "plain"])
+                        self.assertFalse(done.exists())
+
+    def test_a_context_with_a_name_that_would_be_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            contexts = pathlib.Path(folder) / "lynx" / "contexts"
+            contexts.mkdir(parents=True)
+            for name in ("$(touch done)", "here"):
+                (contexts / f"{name}.json").write_text('{"server": "127.0.0.1:1"}')
+            for complete in (complete_bash, complete_zsh, complete_fish):
+                with self.subTest(shell=complete.__name__):
+                    done = pathlib.Path(folder) / "done"
+                    done.unlink(missing_ok=True)
+                    result = complete("lynxctl", "context", "use", "", env=dict(ENV, XDG_CONFIG_HOME=folder), cwd=folder)
+                    self.assertIn("here", result.stdout.split(), result.stderr)
+                    self.assertFalse(done.exists())
+
+    def test_users(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = self.stand_in(folder, 'echo "of-$2"')
+            for complete in (complete_bash, complete_zsh, complete_fish):
+                for words in (("admin", "user", "revoke"), ("admin", "token", "add")):
+                    with self.subTest(shell=complete.__name__, words=words):
+                        self.assertEqual(complete("lynxctl", *words, "", env=env).stdout.split(), ["of-users"])
+        asked = run(BIN / "lynxctl", "__complete", "users")
+        self.assertEqual((asked.returncode, asked.stdout, asked.stderr), (0, "", ""), "no server, no names, no noise")
 
     def test_an_unknown_shell(self):
         result = run(BIN / "lynxctl", "completion", "tcsh")

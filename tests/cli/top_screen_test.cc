@@ -111,6 +111,16 @@ TEST(TopScreen, SaysWhatIsWrongAndWhatIsNotThere) {
   EXPECT_THAT(TopScreen(view, {}), HasSubstr("1 node (1 not ready), 0 of 0 devices used"));
 }
 
+TEST(TopScreen, ObeysNothingThatOthersWrote) {
+  TopView view = View();
+  view.jobs[0].set_reason("waits\x1b[2J\rfor");
+  view.problem = "away: \x1b]0;x\x07";
+  const std::string screen = TopScreen(view, {.color = true});
+  EXPECT_THAT(screen, HasSubstr("waits\\x1b[2J\\rfor"));
+  EXPECT_THAT(screen, HasSubstr("away: \\x1b]0;x\\x07\n"));
+  EXPECT_THAT(screen, HasSubstr("\033[7mJOB ")) << "its own colours stay";
+}
+
 TEST(TopScreen, SeveralQueuesAreShown) {
   TopView view = View();
   view.queues.resize(2);

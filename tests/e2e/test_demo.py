@@ -43,7 +43,10 @@ class DemoFolder(unittest.TestCase):
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="lynx-e2e-demo-")
         self.addCleanup(shutil.rmtree, self.home, True)
-        self.env = dict(os.environ, LYNX_HOME=self.home, LYNX_SKIP_BUILD="1")
+        self.env = dict(os.environ, LYNX_HOME=self.home, XDG_CONFIG_HOME=f"{self.home}/config", LYNX_SKIP_BUILD="1")
+        # Whatever cluster somebody works with: a demo has its own, and cancels and submits nothing elsewhere.
+        for words in (("--server", "127.0.0.1:1", "context", "add", "elsewhere"), ("context", "use", "elsewhere")):
+            subprocess.run([str(BIN / "lynxctl"), *words], env=self.env, check=True, capture_output=True, timeout=60)
 
     def run_to_its_end(self):
         demo = subprocess.run([str(ROOT / DEMO), "--steps", "6"], env=self.env, capture_output=True, text=True,

@@ -33,6 +33,34 @@ class ShapeTest(ClusterTest):
                 self.assertIn("<title>Lynx", page.read().decode())
 
 
+class WrongTest(ClusterTest):
+    nodes = 1
+
+    def up(self):
+        pass  # the tests do
+
+    def test_a_wrong_rate_leaves_nothing_behind(self):
+        wrong = self.ctl("local", "up", "--nodes", 1, "--devices", 1, "--link-rate", "1G")
+        self.assertEqual(wrong.code, 2, wrong)
+        self.assertIn("--link-rate", wrong.err)
+        self.assertFalse((self.home / "cluster.json").exists())
+        self.assertEqual(self.ctl("local", "up", "--nodes", 1, "--devices", 1, "--link-rate", "1Gbit", timeout=120).code, 0)
+        # As an earlier release would have written it down.
+        path = self.home / "cluster.json"
+        path.write_text(path.read_text().replace("--link-rate=1Gbit", "--link-rate=1G"))
+        self.assertEqual(self.ctl("local", "down").code, 0)
+        self.assertEqual(processes(self.directory), {})
+
+    def test_a_folder_is_the_same_from_everywhere(self):
+        there = self.directory / "there"
+        there.mkdir()
+        for folder, words in ((self.directory, ("up", "--nodes", "1", "--devices", "1", "--dir", "here")), (there, ("down", "--dir", "../here"))):
+            done = subprocess.run([str(BIN / "lynxctl"), "local", *words], env=self.env, cwd=folder, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            daemons = [command for command in processes(self.directory).values() if "/here/" in command]
+            self.assertEqual(len(daemons), 3 if words[0] == "up" else 0, daemons)
+
+
 class DownTest(ClusterTest):
     def test_a_node_that_cannot_be_stopped_does_not_keep_the_others(self):
         job = self.submit(self.job_file(steps=100000))

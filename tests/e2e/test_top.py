@@ -18,14 +18,15 @@ ENTERED, LEFT = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program on a terminal of its own; `controls`: whose keys send it signals."""
 
-    def __init__(self, command, env):
+    def __init__(self, command, env, controls=False):
         self.outer, self.inner = pty.openpty()
         fcntl.ioctl(self.inner, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.before = termios.tcgetattr(self.inner)
         self.text = ""
-        self.process = subprocess.Popen(command, stdin=self.inner, stdout=self.inner, stderr=self.inner, env=env, start_new_session=True)
+        self.process = subprocess.Popen(command, stdin=self.inner, stdout=self.inner, stderr=self.inner, env=env, start_new_session=True,
+                                        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controls else None)
 
     def read(self, seconds):
         ready, _, _ = select.select([self.outer], [], [], seconds)
@@ -58,11 +59,42 @@ class Terminal:
         os.close(self.inner)
 
 
+# A shell with job control: it tells when what it runs has stopped or ended, and lets it go on when a line is written to it.
+SHELL = """set -m
+"$0" top --interval 0.2
+code=$?
+while [ $code = 148 ]; do
+  echo "stopped, $(stty -a | grep -o -- '-\\?echo\\b')"
+  read -r word
+  if [ "$word" = kill ]; then kill %%; wait %%; else fg > /dev/null; fi
+  code=$?
+done
+echo "ended with $code"
+"""
+
+
 class TopTest(ClusterTest):
-    def top(self):
-        terminal = Terminal([str(BIN / "lynxctl"), "top", "--interval", "0.2"], dict(self.env, LANG="C.UTF-8", TERM="xterm"))
+    def top(self, kind="xterm"):
+        terminal = Terminal([str(BIN / "lynxctl"), "top", "--interval", "0.2"], dict(self.env, LANG="C.UTF-8", TERM=kind))
         self.addCleanup(terminal.close)
         return terminal
+
+    def shell(self):
+        """The same, run by a shell."""
+        terminal = Terminal(["bash", "-c", SHELL, str(BIN / "lynxctl")], dict(self.env, LANG="C.UTF-8", TERM="xterm"), controls=True)
+        self.addCleanup(terminal.close)
+        terminal.until(lambda: terminal.screens(), "a screen")
+        return terminal
+
+    def suspend(self, terminal):
+        """By Ctrl-Z; the terminal is the shell's."""
+        os.write(terminal.outer, b"\x1a")
+        terminal.until(lambda: "stopped, " in terminal.text, "a shell that says that it has stopped")
+        self.assertTrue(terminal.text.split("stopped, ")[0].endswith(LEFT), repr(terminal.text[-60:]))
+        terminal.until(lambda: terminal.text.endswith("\n"), "the end of the line")
+        self.assertEqual(terminal.text.split("stopped, ")[-1].strip(), "echo")
+        self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+        terminal.text = ""
 
     def rows(self, terminal, job):
         """The job's, of each screen."""
@@ -93,3 +125,54 @@ class TopTest(ClusterTest):
         self.assertEqual(terminal.wait(), 130)
         self.assertTrue(terminal.text.endswith(LEFT))
         self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+
+    def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(self):
+        terminal = self.shell()
+        for _ in range(2):
+            self.suspend(terminal)
+            os.write(terminal.outer, b"on\n")
+            terminal.until(lambda: len(terminal.screens()) > 1, "screens after it went on")
+            self.assertIn(ENTERED, terminal.text)
+            self.assertNotEqual(termios.tcgetattr(terminal.inner)[3] & termios.ECHO, terminal.before[3] & termios.ECHO, "keys are no text")
+        os.write(terminal.outer, b"q")
+        terminal.until(lambda: "ended with 0" in terminal.text, "an end")
+        self.assertTrue(terminal.text.split("ended with")[0].endswith(LEFT))
+        self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+
+    def test_one_that_is_suspended_can_be_ended(self):
+        terminal = self.shell()
+        self.suspend(terminal)
+        os.write(terminal.outer, b"kill\n")
+        terminal.until(lambda: "ended with 130" in terminal.text, "an end")
+        self.assertNotIn("\x1b[?1049", terminal.text)
+        self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+
+    def test_ctrl_backslash_and_a_hangup_leave_the_terminal_as_it_was(self):
+        terminal = self.shell()
+        os.write(terminal.outer, b"\x1c")
+        terminal.until(lambda: "ended with 130" in terminal.text, "an end")
+        self.assertTrue(terminal.text.split("ended with")[0].endswith(LEFT))
+        self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+        other = self.top()
+        other.until(lambda: other.screens(), "a screen")
+        other.process.send_signal(signal.SIGHUP)
+        self.assertEqual(other.wait(), 130)
+        self.assertTrue(other.text.endswith(LEFT))
+
+    def test_a_stop_that_nobody_asks_for_is_drawn_over(self):
+        terminal = self.top()
+        terminal.until(lambda: terminal.screens(), "a screen")
+        terminal.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
+        terminal.text = ""
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda: ENTERED in terminal.text, "its own screen again")
+        os.write(terminal.outer, b"q")
+        self.assertEqual(terminal.wait(), 0)
+        self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
+
+    def test_a_terminal_that_cannot_be_drawn_on_gets_it_once(self):
+        terminal = self.top("dumb")
+        self.assertEqual(terminal.wait(), 0)
+        self.assertIn("2 nodes, ", terminal.text)
+        self.assertNotIn("\x1b", terminal.text)

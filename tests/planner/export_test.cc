@@ -388,11 +388,16 @@ TEST(ExportTorchtitan, ModesAndDegrees) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}).Text(kT), HasSubstr("\"ZBVZeroBubble\""));
 }
 
-TEST(Export, NumbersReadBack) {
-  EXPECT_EQ(NumberText(3e-4), "0.0003");
-  EXPECT_EQ(NumberText(1e-8), "1e-08");
-  EXPECT_EQ(NumberText(0), "0");
-  EXPECT_EQ(NumberText(0.95), "0.95");
+TEST(Export, NumbersHaveAllTheirDigits) {
+  Case job;
+  job.spec.train.optimizer.lr = 3.0517578125e-05;
+  job.spec.train.optimizer.beta2 = 0.9999999;
+  EXPECT_THAT(job.Text(kM), HasSubstr("--lr 3.0517578125e-05"));
+  EXPECT_THAT(job.Text(kM), HasSubstr("--adam-beta2 0.9999999"));
+  const auto parameters = nlohmann::json::parse(job.Text(kD))["optimizer"]["params"];
+  EXPECT_EQ(parameters["lr"], 3.0517578125e-05);
+  EXPECT_EQ(parameters["betas"][1], 0.9999999);
+  EXPECT_THAT(job.Text(kT), HasSubstr("lr = 3.0517578125e-05\n"));
 }
 
 TEST(Export, FormatsHaveNames) {

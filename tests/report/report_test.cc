@@ -157,7 +157,7 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   measured.set_step_ns(5'000'000);
   EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan<"));
   measured.set_core_wait_ns(2'000'000);
-  EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan; 40% of it waiting for a core: other processes, "));
+  EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan; 40% of it waiting for a core that others had, "));
   EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
 

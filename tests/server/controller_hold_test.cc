@@ -129,6 +129,42 @@ TEST(ControllerHold, ANodeCanBeCordonedBeforeItComes) {
   EXPECT_EQ(cluster.State(cluster.Submit(Spec())), JobState::kQueued);
 }
 
+TEST(ControllerHold, ACordonOutlivesItsNodeUntilItIsTakenAway) {
+  Cluster cluster;
+  cluster.AddNode("n0");
+  cluster.SetCordon("n0", Cordon{.reason = "odd noise"});
+  cluster.DetachAgent("n0");
+  cluster.DetachWorker("n0");
+  cluster.Advance(700, 50);
+  ASSERT_EQ(cluster.controller().Nodes().size(), 1u) << "the node is forgotten, the cordon is not";
+  EXPECT_EQ(cluster.controller().Nodes().front().last_seen, Nanos(0));
+  cluster.RestartServer();
+  EXPECT_EQ(cluster.controller().ViewOf(NodeId("n0")).cordon->reason, "odd noise");
+  cluster.SetCordon("n0", std::nullopt);
+  EXPECT_TRUE(cluster.controller().Nodes().empty());
+}
+
+TEST(ControllerHold, CordonsAreBounded) {
+  Cluster cluster({.max_nodes = 2});
+  cluster.AddNode("n0");
+  cluster.SetCordon("typo-1", Cordon{});
+  cluster.SetCordon("typo-2", Cordon{});
+  EXPECT_TRUE(cluster.last_reply()->status.ok());
+  cluster.SetCordon("n0", kDrain);
+  EXPECT_EQ(cluster.last_reply()->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(cluster.last_reply()->status.message()), HasSubstr("the server has 2 cordoned nodes, its limit; "));
+  EXPECT_FALSE(cluster.controller().ViewOf(NodeId("n0")).cordon.has_value());
+  cluster.SetCordon("typo-2", kDrain);
+  EXPECT_TRUE(cluster.last_reply()->status.ok()) << "another reason for one that there is";
+  cluster.SetCordon("typo-1", std::nullopt);
+  cluster.SetCordon("n0", kDrain);
+  EXPECT_TRUE(cluster.last_reply()->status.ok());
+  cluster.SetCordon("never", std::nullopt);
+  EXPECT_TRUE(cluster.last_reply()->status.ok()) << "there is nothing to take away";
+  cluster.RestartServer();
+  EXPECT_EQ(cluster.controller().Nodes().size(), 2u);
+}
+
 TEST(ControllerHold, JobsMoveFromANodeThatIsDrained) {
   Cluster cluster;
   cluster.AddNode("n0");

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "node/metrics_endpoint.h"
 #include "prometheus/registry.h"
@@ -53,6 +55,39 @@ TEST(MetricsEndpointTest, EachServerHasItsOwnPages) {
   EXPECT_THAT(HttpGet(ill, "/readyz"), EndsWith("\r\n\r\nnot yet\n"));
   EXPECT_THAT(HttpGet(ill, "/metrics"), HasSubstr("lynx_test_total 1"));
   EXPECT_THAT(HttpGet(ill, "/healthz/x"), HasSubstr(" 404 Not Found"));
+}
+
+// Connected, and silent. Open until the other side ends it.
+UniqueFd Connected(int port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port))};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+bool IsOpen(const UniqueFd& fd) {
+  char byte;
+  return ::recv(fd.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+TEST(MetricsEndpointTest, ConnectionsThatAskNothingKeepNobodyWaiting) {
+  const int port = ServeMetrics("127.0.0.1:0", std::make_shared<prometheus::Registry>(), {}).value();
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 8; ++i) idle.push_back(Connected(port));
+  EXPECT_THAT(HttpGet(port, "/healthz"), StartsWith("HTTP/1.1 200 "));
+  // It was not answered because one of them had been given up.
+  for (const UniqueFd& fd : idle) EXPECT_TRUE(IsOpen(fd));
+}
+
+TEST(MetricsEndpointTest, AnAddressWithoutAHostIsRefused) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  for (const char* address : {"7473", "0", ":7473", "node0:7473", "127.0.0.1:0,127.0.0.1:0", "127.0.0.1:0s"}) {
+    const absl::Status refused = ServeMetrics(address, registry, {}).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_THAT(std::string(refused.message()), StartsWith("--metrics-address: \"")) << address;
+  }
+  EXPECT_GT(ServeMetrics("localhost:0", registry, {}).value(), 0);
 }
 
 TEST(MetricsEndpointTest, ANodesDaemonIsReadyWhileAServerIsAttached) {

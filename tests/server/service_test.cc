@@ -75,6 +75,27 @@ TEST_F(ServiceTest, BadCancellationsAndQuestionsForLogsNameTheField) {
   EXPECT_THAT(logs(0, -1), HasSubstr("after is -1"));
 }
 
+TEST_F(ServiceTest, ReasonsHaveNoControlCharacters) {
+  const std::string bad = "fans \x1b]0;x\x07", rule = R"(reason is "fans \x1b]0;x\x07": must be one line without control characters)";
+  const auto call = [&](auto&& method, auto request, auto response) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    request.set_reason(bad);
+    const grpc::Status status = method(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr(rule));
+  };
+  v1::CordonNodeRequest node;
+  node.set_node("n0");
+  call([&](auto... a) { return cluster_->CordonNode(a...); }, node, v1::CordonNodeResponse());
+  v1::CancelJobRequest cancelled;
+  cancelled.set_job_id("gpt");
+  call([&](auto... a) { return jobs_->CancelJob(a...); }, cancelled, v1::CancelJobResponse());
+  v1::HoldJobRequest held;
+  held.set_job_id("gpt");
+  call([&](auto... a) { return jobs_->HoldJob(a...); }, held, v1::HoldJobResponse());
+}
+
 TEST_F(ServiceTest, AnUnknownJobIsNotFound) {
   EXPECT_EQ(Cancel("nothing").error_code(), grpc::NOT_FOUND);
   {

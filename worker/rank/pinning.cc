@@ -1,31 +1,25 @@
 #include "worker/rank/pinning.h"
 
-#include <sched.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 
 #include "absl/strings/str_join.h"
+#include "common/cores.h"
 #include "common/status.h"
 
 namespace lynx {
 
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores) {
   if (cores.empty()) return PinResult::kWasPinned;
-  cpu_set_t wanted, before, after;
-  CPU_ZERO(&wanted);
   for (int32_t core : cores) {
-    if (core < 0 || core >= CPU_SETSIZE) {
-      return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not in 0..", CPU_SETSIZE - 1));
+    if (core < 0 || core >= kMostCores) {
+      return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not in 0..", kMostCores - 1));
     }
-    CPU_SET(core, &wanted);
   }
-  // What the kernel makes of the wish may be less, so the sets before and after are what to compare.
-  if (sched_getaffinity(0, sizeof(before), &before) == 0 && sched_setaffinity(0, sizeof(wanted), &wanted) == 0 &&
-      sched_getaffinity(0, sizeof(after), &after) == 0) {
-    return CPU_EQUAL(&before, &after) ? PinResult::kWasPinned : PinResult::kPinned;
-  }
+  // What the kernel makes of the wish may be less, so the cores before and after are what to compare.
+  const std::vector<int32_t> before = AvailableCores();
+  if (!before.empty() && RunOnCores(cores)) return AvailableCores() == before ? PinResult::kWasPinned : PinResult::kPinned;
   return absl::InvalidArgumentError(
       absl::StrCat("cannot pin to cores ", absl::StrJoin(cores, ","), ": ", std::strerror(errno)));
 }

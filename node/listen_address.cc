@@ -1,5 +1,5 @@
 // See listen_address.h.
-#include "server/listen_address.h"
+#include "node/listen_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

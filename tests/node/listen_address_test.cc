@@ -1,9 +1,7 @@
-#include "server/listen_address.h"
+#include "node/listen_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "server/cluster_service.h"
 
 namespace lynx {
 namespace {
@@ -33,13 +31,6 @@ TEST(ListenAddressTest, RefusesWithAnExample) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(status.message()), HasSubstr("for example 127.0.0.1:7470")) << bad;
   }
-}
-
-TEST(HostOfPeerTest, TakesTheHost) {
-  EXPECT_EQ(HostOfPeer("ipv4:127.0.0.1:5000"), "127.0.0.1");
-  EXPECT_EQ(HostOfPeer("ipv6:%5B::1%5D:5000"), "::1");
-  EXPECT_EQ(HostOfPeer("ipv6:[::1]:5000"), "::1");
-  EXPECT_EQ(HostOfPeer("unix:"), "unix:");
 }
 
 }  // namespace

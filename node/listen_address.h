@@ -1,6 +1,6 @@
 // ListenAddress: "host:port" of a command line, taken apart and tried. Pure but for CheckFree.
-#ifndef LYNX_SERVER_LISTEN_ADDRESS_H_
-#define LYNX_SERVER_LISTEN_ADDRESS_H_
+#ifndef LYNX_NODE_LISTEN_ADDRESS_H_
+#define LYNX_NODE_LISTEN_ADDRESS_H_
 
 #include <string>
 
@@ -25,4 +25,4 @@ absl::Status CheckFree(const ListenAddress& address);
 
 }  // namespace lynx
 
-#endif  // LYNX_SERVER_LISTEN_ADDRESS_H_
+#endif  // LYNX_NODE_LISTEN_ADDRESS_H_

@@ -1,0 +1,52 @@
+#include "common/cores.h"
+
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+TEST(Cores, AMachineOfMoreThanACpuSetHoldsIsReadWhole) {
+  const auto kernel = [](int32_t cores) {
+    return [cores](size_t bytes, cpu_set_t* set) {
+      if (static_cast<size_t>(cores) > 8 * bytes) {
+        errno = EINVAL;
+        return -1;
+      }
+      for (const int32_t core : {0, 7, cores - 1}) CPU_SET_S(static_cast<size_t>(core), bytes, set);
+      return 0;
+    };
+  };
+  EXPECT_EQ(AvailableCores(kernel(64)), (std::vector<int32_t>{0, 7, 63}));
+  EXPECT_EQ(AvailableCores(kernel(1024)), (std::vector<int32_t>{0, 7, 1023}));
+  EXPECT_EQ(AvailableCores(kernel(1500)), (std::vector<int32_t>{0, 7, 1499}));
+  EXPECT_EQ(AvailableCores(kernel(kMostCores)), (std::vector<int32_t>{0, 7, kMostCores - 1}));
+  EXPECT_EQ(AvailableCores(kernel(kMostCores + 1)), (std::vector<int32_t>{}));
+}
+
+TEST(Cores, AKernelThatDoesNotSayIsNotAskedAgain) {
+  int asked = 0;
+  EXPECT_TRUE(AvailableCores([&](size_t, cpu_set_t*) {
+                ++asked;
+                errno = EPERM;
+                return -1;
+              }).empty());
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Cores, AThreadRunsWhereItIsTold) {
+  std::thread([] {
+    const std::vector<int32_t> all = AvailableCores();
+    ASSERT_FALSE(all.empty());
+    ASSERT_TRUE(RunOnCores({all.back()}));
+    EXPECT_EQ(AvailableCores(), std::vector<int32_t>{all.back()});
+    EXPECT_FALSE(RunOnCores({kMostCores - 1})) << "there is no such core";
+    EXPECT_TRUE(RunOnCores(all));
+  }).join();
+}
+
+}  // namespace
+}  // namespace lynx
