@@ -7,7 +7,7 @@ $__rate_interval. Names of metrics are those of docs/metrics.md; those with colo
 """
 
 SERVER = 'instance=~"$server"'
-JOB = f'{SERVER},job_id=~"$job_id"'
+JOB = f'{SERVER},job_name=~"$job_name",job_id=~"$job_id"'
 TRAINS = f'{SERVER},use="training"'
 
 
