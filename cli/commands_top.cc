@@ -98,19 +98,25 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   static bool IsToFollowShell() { return suspended != 0 || resumed != 0; }
-  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked.
+  // Stops the program if that was asked for, until the shell lets it go on; it may also have been stopped without being asked. In the
+  // background the terminal is another's, and one that is let go on there may only be to end: a thread may yet have to hear of that.
   void FollowShell() {
-    if (suspended != 0) {
-      suspended = 0;
-      Leave();
-      Handle(SIGTSTP, SIG_DFL);
-      raise(SIGTSTP);
-      Handle(SIGTSTP, OnSuspend);
-      resumed = 1;
+    constexpr int kLookEvery = 100;  // milliseconds
+    while (ended == 0 && IsToFollowShell()) {
+      if (suspended != 0) {
+        suspended = 0;
+        Leave();
+        Handle(SIGTSTP, SIG_DFL);
+        raise(SIGTSTP);
+        Handle(SIGTSTP, OnSuspend);
+        resumed = 1;
+      } else if (const pid_t foreground = tcgetpgrp(STDIN_FILENO); foreground > 0 && foreground != getpgrp()) {
+        poll(nullptr, 0, kLookEvery);
+      } else {
+        resumed = 0;
+        Enter();
+      }
     }
-    if (resumed == 0 || ended != 0) return;
-    resumed = 0;
-    Enter();
   }
 
   void Draw(const TopView& view) const {

@@ -133,6 +133,10 @@ class MembersTest(SecureClusterTest):
         self.assertIn("SUCCEEDED", self.ok("list", context=viewer))
         self.assertEqual(self.ctl("admin", "audit", context=submitter).code, 5)
 
+        # Names for completion, of whom may know them.
+        self.assertLessEqual({"victor", "susan"}, set(self.ok("__complete", "users").split()))
+        self.assertEqual(self.ok("__complete", "users", context=viewer), "")
+
         # What has been revoked is refused.
         self.ok("admin", "user", "revoke", "susan")
         gone = self.ctl("list", context=submitter)

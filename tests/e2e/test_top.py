@@ -59,15 +59,21 @@ class Terminal:
         os.close(self.inner)
 
 
-# A shell with job control: it tells when what it runs has stopped or ended, and lets it go on when a line is written to it. A loop would
-# end with the first stop.
+# A shell with job control: it tells when what it runs has stopped or ended, and lets it go on, or ends it as it is, when a line is written
+# to it. A loop of its own would end with the first stop.
 SHELL = """set -m
 tell() {
   code=$?
   if [ $code != 148 ]; then echo "ended with $code"; exit; fi
   echo "stopped, $(stty -a | grep -o -- '-\\?echo\\b')"
   read -r word
-  [ "$word" != kill ] || env kill -TERM "$(jobs -p)"  # not the builtin, which would let it go on at once
+  if [ "$word" = kill ]; then
+    program=$(jobs -p)
+    kill %%
+    while kill -0 "$program" 2> /dev/null; do sleep 0.1; done
+    jobs
+    exit
+  fi
   fg > /dev/null
   tell
 }
@@ -148,7 +154,7 @@ class TopTest(ClusterTest):
         terminal = self.shell()
         self.suspend(terminal)
         os.write(terminal.outer, b"kill\n")
-        terminal.until(lambda: "ended with 130" in terminal.text, "an end")
+        terminal.until(lambda: re.search(r"Exit 130 +.* top ", terminal.text), "an end")
         self.assertNotIn("\x1b[?1049", terminal.text)
         self.assertEqual(termios.tcgetattr(terminal.inner), terminal.before)
 
