@@ -157,6 +157,7 @@ class CliTest(ClusterTest):
         first = [entry for entry in ranks if entry == (2, "1")]
         self.assertEqual(ranks[:len(first)], first)
         self.assertEqual(told["lines"][0]["text"], "here is rank 2")
+        self.assertNotEqual(min(told["lines"], key=lambda line: int(line["sequence"]))["rank"], 2, "the first that was written is another's")
         self.assertIn("here is rank 0", [line["text"] for line in told["lines"][len(first):]])
         shown = self.ctl("logs", job)
         self.assertIn("rank 2 failed first, in attempt 1", shown.err)

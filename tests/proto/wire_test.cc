@@ -151,7 +151,7 @@ bool Rewrites() {
   return update != nullptr && std::string(update) == "1";
 }
 
-TEST(WireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
+TEST(ProtoWireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
   if (Rewrites()) return;  // the difference is read before it is committed
   const std::vector<std::string> broken = Broken(GoldenLines(), WireLines());
   EXPECT_THAT(broken, IsEmpty()) << absl::StrJoin(broken, "\n")
@@ -159,7 +159,7 @@ TEST(WireTest, NothingIsTakenFromProgramsOfEarlierReleases) {
                                     "is never used again. What the minor version before does without may go, reserved: then run this with UPDATE_GOLDEN=1.";
 }
 
-TEST(WireTest, TheGoldenTextHasWhatIsNew) {
+TEST(ProtoWireTest, TheGoldenTextHasWhatIsNew) {
   ExpectGolden(kGolden, absl::StrCat(absl::StrJoin(WireLines(), "\n"), "\n"));
 }
 
@@ -179,13 +179,13 @@ void ExpectNoGaps(const pb::Descriptor& type) {
 }
 
 // So that a number cannot be forgotten by taking its field away and writing the golden text anew.
-TEST(WireTest, NumbersBelowTheHighestAreUsedOrReserved) {
+TEST(ProtoWireTest, NumbersBelowTheHighestAreUsedOrReserved) {
   for (const pb::FileDescriptor* file : Files()) {
     for (int i = 0; i < file->message_type_count(); ++i) ExpectNoGaps(*file->message_type(i));
   }
 }
 
-TEST(WireTest, WhatBreaksIsFound) {
+TEST(ProtoWireTest, WhatBreaksIsFound) {
   const std::vector<std::string> before = {"lynx.v1.A 1 name string", "lynx.v1.A 2 ranks repeated packed int32", "lynx.v1.S Get lynx.v1.A to lynx.v1.A",
                                            "lynx.v1.E 0 E_NONE", "lynx.v1.A 3 reserved"};
   EXPECT_THAT(Broken(before, before), IsEmpty());
