@@ -22,7 +22,8 @@ int ListContextsCommand(const GlobalOptions& global) {
     listing.rows.push_back({whole ? (one.in_use ? "yes" : "no") : (one.in_use ? "*" : ""), one.name, context.server, tls ? "yes" : "no", token ? "yes" : "no", problem});
     list.push_back({{"name", one.name}, {"inUse", one.in_use}, {"server", context.server}, {"tls", tls}, {"token", token}, {"problem", problem}});
   }
-  return ShowListing(global.output, nlohmann::ordered_json({{"contexts", list}}).dump(2) + "\n", listing);
+  const nlohmann::ordered_json all({{"contexts", list}});
+  return ShowListing(global.output, all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
 }
 
 int AddContextCommand(const GlobalOptions& global, const std::string& name) {

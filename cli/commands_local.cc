@@ -2,8 +2,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_join.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/contexts.h"
 #include "cli/exit_code.h"
 #include "cli/local_cluster.h"
 #include "cli/render.h"
@@ -41,6 +43,30 @@ void PrintLivePage(const std::string& directory) {
   if (!address.empty()) std::printf("look at it in a browser: http://%s/\n", address.c_str());
 }
 
+// Where the next commands go other than to this cluster, and how they come to it; "" where they do.
+std::string Elsewhere(const LocalCluster& cluster, const std::string& directory) {
+  const ServerAddress found = FindServer({});
+  if (found.status.ok() && found.address == cluster.server_address && found.authority.empty()) return "";
+  std::vector<std::string> variables;  // that count even beside --server
+  for (const char* name : {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"}) {
+    if (!Environment(name).empty()) variables.push_back(name);
+  }
+  std::vector<std::string> because = variables;
+  if (!Environment("LYNX_SERVER").empty()) because.push_back("LYNX_SERVER");
+  const std::string context = ContextInUse();
+  if (!context.empty() && Environment("LYNX_CONTEXT").empty() && Environment("LYNX_SERVER").empty()) because.push_back("context " + context);
+  std::string how = absl::StrCat("lynxctl --server ", cluster.server_address, " ...");
+  if (!variables.empty()) how = absl::StrCat("unset ", absl::StrJoin(variables, " "), "; ", how);
+  if (variables.empty() && directory == LocalDirectory()) {
+    std::vector<std::string> other;
+    if (!Environment("LYNX_SERVER").empty()) other.push_back("unset LYNX_SERVER");
+    if (!context.empty()) other.push_back("lynxctl context use --none");
+    if (!other.empty()) absl::StrAppend(&how, ", or ", absl::StrJoin(other, "; "));
+  }
+  const std::string why = because.empty() ? absl::StrCat(", ", found.source) : absl::StrCat(" because of ", absl::StrJoin(because, ", "));
+  return absl::StrCat("lynxctl calls ", found.address, why, "; for this cluster: ", how, "\n");
+}
+
 }  // namespace
 
 int LocalUpCommand(const LocalCommandOptions& options) {
@@ -54,10 +80,12 @@ int LocalUpCommand(const LocalCommandOptions& options) {
   std::printf("local cluster is up: server %s, %zu nodes, in %s\n", cluster->server_address.c_str(),
               (cluster->daemons.size() - 1) / 2, local.directory.c_str());
   PrintLivePage(local.directory);
+  std::fputs(Elsewhere(*cluster, local.directory).c_str(), stdout);
   return kExitOk;
 }
 
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options) {
+  if (const absl::Status placed = CheckLocalDirectory(DirectoryOf(options)); !placed.ok()) return Fail(placed);
   auto cluster = ReadLocalCluster(DirectoryOf(options));
   if (!cluster.ok()) return Fail(cluster.status());
   const bool all = std::all_of(cluster->daemons.begin(), cluster->daemons.end(), IsRunning);
@@ -76,7 +104,8 @@ int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& o
 }
 
 int LocalDownCommand(const LocalCommandOptions& options) {
-  const absl::Status down = LocalDown(DirectoryOf(options));
+  absl::Status down = CheckLocalDirectory(DirectoryOf(options));
+  if (down.ok()) down = LocalDown(DirectoryOf(options));
   if (!down.ok()) return Fail(down);
   std::printf("local cluster is down; its jobs and checkpoints stay in %s\n", DirectoryOf(options).c_str());
   return kExitOk;

@@ -57,9 +57,10 @@ absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
     return TakeFiles(flags, found);
   }
   if (found.address.empty()) {
-    if (auto local = ReadLocalCluster(LocalDirectory()); local.ok()) {
-      found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
-    }
+    const absl::StatusOr<LocalCluster> local = ReadLocalCluster(LocalDirectory());
+    if (local.ok()) found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
+    // Somebody else put it where this user's would be: no server that was not meant is called in its place.
+    if (absl::IsFailedPrecondition(local.status())) return local.status();
   }
   const std::string standing = StandingContextFile();
   std::error_code error;

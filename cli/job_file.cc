@@ -26,6 +26,14 @@ struct Override {
   std::string path, value;
 };
 
+// A folder's name and a word of the command line may be any bytes; what is sent to the server is text.
+absl::Status CheckUtf8(const std::string& field, const std::string& text, const char* mend) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(VisibleLine(field), ": '", VisibleLine(text), "' is not UTF-8 from byte ", valid + 1, " on; ", mend));
+}
+
 absl::StatusOr<std::vector<Override>> SplitOverrides(const std::vector<std::string>& texts) {
   std::vector<Override> overrides;
   for (const std::string& text : texts) {
@@ -33,7 +41,10 @@ absl::StatusOr<std::vector<Override>> SplitOverrides(const std::vector<std::stri
     if (equals == std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat("--set ", text, ": expected FIELD=VALUE"));
     }
-    overrides.push_back({text, text.substr(0, equals), text.substr(equals + 1)});
+    const std::string path = text.substr(0, equals), value = text.substr(equals + 1);
+    LYNX_RETURN_IF_ERROR(CheckUtf8("--set", path, "name a field"));
+    LYNX_RETURN_IF_ERROR(CheckUtf8("--set " + path, value, "give it in that encoding"));
+    overrides.push_back({text, path, value});
   }
   return overrides;
 }
@@ -98,14 +109,15 @@ absl::StatusOr<ModelSpec> ReadModelBase(const ModelBase& base, const std::string
   return ParseModelConfig(text, base.value);
 }
 
-// A folder's name or --set may be any bytes; messages hold text.
-absl::Status CheckUtf8(const JobSpec& spec) {
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"name", &spec.name}, {"data.path", &spec.data.path}, {"data.validationPath", &spec.data.validation_path},
-      {"checkpoint.directory", &spec.checkpoint.directory}, {"checkpoint.from", &spec.checkpoint.from}};
-  for (const auto& [field, text] : texts) {
-    if (ValidUtf8Prefix(*text) == text->size()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(field, ": '", VisibleLine(*text), "' is not UTF-8; give the file or folder another name"));
+// Paths are taken from the job file's folder.
+absl::Status ResolvePaths(const std::string& folder, JobSpec& spec) {
+  const std::pair<const char*, std::string*> paths[] = {{"data.path", &spec.data.path},
+                                                        {"data.validationPath", &spec.data.validation_path},
+                                                        {"checkpoint.directory", &spec.checkpoint.directory},
+                                                        {"checkpoint.from", &spec.checkpoint.from}};
+  for (const auto& [field, path] : paths) {
+    *path = Resolved(*path, folder);
+    LYNX_RETURN_IF_ERROR(CheckUtf8(field, *path, "give the job file's folder another name, or the whole path"));
   }
   return absl::OkStatus();
 }
@@ -153,11 +165,7 @@ absl::StatusOr<JobSpec> ParseJobFile(const std::string& text, const std::string&
   }
   LYNX_RETURN_IF_ERROR(reader.Read(root, "", JobFields(), spec, optional));
   for (const Override& change : overrides) LYNX_RETURN_IF_ERROR(Apply(change, spec));
-  spec.data.path = Resolved(spec.data.path, folder);
-  spec.data.validation_path = Resolved(spec.data.validation_path, folder);
-  spec.checkpoint.directory = Resolved(spec.checkpoint.directory, folder);
-  spec.checkpoint.from = Resolved(spec.checkpoint.from, folder);
-  LYNX_RETURN_IF_ERROR(CheckUtf8(spec));
+  LYNX_RETURN_IF_ERROR(ResolvePaths(folder, spec));
   Normalize(spec);
   const absl::Status valid = ValidateJobSpec(spec);
   if (!valid.ok()) {

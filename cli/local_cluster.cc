@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -38,6 +37,11 @@ using nlohmann::json;
 
 constexpr Nanos kReadyTimeout{60'000'000'000};
 constexpr Nanos kStopTimeout{10'000'000'000};
+// Ranks are given 5 s to end before they are killed.
+constexpr Nanos kStopRanksTimeout{60'000'000'000};
+// Longer than an `up` or a `down` takes.
+constexpr Nanos kLockTimeout{120'000'000'000};
+constexpr uintmax_t kLongestLog = 16 << 20;
 
 absl::Status WriteCluster(const std::string& directory, const LocalCluster& cluster) {
   json daemons = json::array();
@@ -46,7 +50,7 @@ absl::Status WriteCluster(const std::string& directory, const LocalCluster& clus
                        {"pid", d.process.pid}, {"startTicks", d.process.start_ticks}, {"machineBoot", d.process.machine_boot}});
   }
   const json root = {{"serverAddress", cluster.server_address}, {"daemons", daemons}};
-  return WriteFileDurably(LocalClusterFile(directory), root.dump(2) + "\n");
+  return WriteFileDurably(LocalClusterFile(directory), root.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 // A loopback address with a port that is free now and was not given before. Below the range from which the kernel takes
@@ -160,24 +164,22 @@ LocalCluster Describe(const LocalOptions& options) {
   return cluster;
 }
 
+// Of two logs at most, so that a cluster that lives long does not fill the disk with them.
+void TurnLongLog(const std::string& log) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(log, error);
+  if (!error && size > kLongestLog) fs::rename(log, log + ".1", error);
+}
+
 // In a session of its own: Ctrl-C here must not reach it.
-absl::Status Start(LocalDaemon& daemon) {
+absl::StatusOr<Child> Start(const LocalDaemon& daemon) {
   LYNX_RETURN_IF_ERROR(MakeDirectories(fs::path(daemon.log).parent_path().string()));
+  TurnLongLog(daemon.log);
   const UniqueFd log(open(daemon.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (log.get() < 0) {
     return absl::UnavailableError(absl::StrCat("cannot write ", daemon.log, ": ", std::strerror(errno)));
   }
-  LYNX_ASSIGN_OR_RETURN(const Child child, SpawnInSession(daemon.argv, {.out = log.get(), .error = log.get()}));
-  daemon.process = IdentifyProcess(child.pid).value_or(ProcessIdentity{.pid = child.pid});
-  return absl::OkStatus();
-}
-
-std::string LastLines(const std::string& path, size_t lines) {
-  std::ifstream in(path);
-  std::vector<std::string> all;
-  for (std::string line; std::getline(in, line);) all.push_back(line);
-  if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<int64_t>(lines));
-  return absl::StrJoin(all, "\n");
+  return SpawnInSession(daemon.argv, {.out = log.get(), .error = log.get()});
 }
 
 absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
@@ -217,26 +219,56 @@ void AwaitEnding(const LocalCluster& cluster) {
   }
 }
 
-// Unavailable names one that lives on: another user's, or one that hangs in the kernel.
-absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
-  const RealClock clock;
-  std::vector<std::pair<const LocalDaemon*, UniqueFd>> alive;
-  for (const LocalDaemon& daemon : daemons) {
-    if (auto process = OpenProcess(daemon.process); process.ok()) alive.emplace_back(&daemon, std::move(*process));
+struct Alive {
+  const LocalDaemon* daemon;
+  UniqueFd process;
+};
+
+std::string CannotStop(const LocalDaemon& daemon, const std::string& why) {
+  return absl::StrCat(daemon.name, " (process ", daemon.process.pid, ") cannot be stopped: ", why);
+}
+
+// Asks the daemon to end, if it runs.
+absl::Status Ask(const LocalDaemon& daemon, std::vector<Alive>& alive) {
+  if (daemon.process.pid == 0) return absl::OkStatus();
+  absl::StatusOr<UniqueFd> process = OpenProcess(daemon.process);
+  if (absl::IsNotFound(process.status())) return absl::OkStatus();
+  if (!process.ok()) return absl::UnavailableError(CannotStop(daemon, std::string(process.status().message())));
+  if (!SignalProcess(*process, SIGTERM) && errno == EPERM) {
+    struct stat owned {};
+    const bool known = stat(absl::StrCat("/proc/", daemon.process.pid).c_str(), &owned) == 0;
+    const std::string user = known ? absl::StrCat("it belongs to user ", owned.st_uid) : "it belongs to another user";
+    return absl::PermissionDeniedError(CannotStop(daemon, user + "; run 'lynxctl local down' as that user, or as root"));
   }
-  for (const auto& [daemon, process] : alive) SignalProcess(process, SIGTERM);
-  const Nanos deadline = clock.Monotonic() + kStopTimeout;
-  for (const auto& [daemon, process] : alive) {
-    while (!HasEnded(process)) {
-      if (clock.Monotonic() > deadline) SignalProcess(process, SIGKILL);
-      if (clock.Monotonic() > deadline + kStopTimeout) {
-        return absl::UnavailableError(absl::StrCat(daemon->name, " (process ", daemon->process.pid,
-                                                   ") cannot be stopped: is it another user's? Stop it as that user, or as root"));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
+  alive.push_back({&daemon, *std::move(process)});
   return absl::OkStatus();
+}
+
+// Until they have ended, but no longer than that; those that have are taken out.
+void AwaitEnd(std::vector<Alive>& alive, Nanos patience) {
+  const RealClock clock;
+  const Nanos deadline = clock.Monotonic() + patience;
+  while (true) {
+    std::erase_if(alive, [](const Alive& one) { return HasEnded(one.process); });
+    if (alive.empty() || clock.Monotonic() > deadline) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+// The error names the first that lives on, and why; the others are stopped all the same.
+absl::Status Stop(const std::vector<LocalDaemon>& daemons) {
+  absl::Status first;
+  std::vector<Alive> alive;
+  for (const LocalDaemon& daemon : daemons) first.Update(Ask(daemon, alive));
+  AwaitEnd(alive, kStopTimeout);
+  for (const Alive& one : alive) SignalProcess(one.process, SIGKILL);
+  AwaitEnd(alive, kStopTimeout);
+  for (const Alive& one : alive) {
+    first.Update(absl::UnavailableError(CannotStop(
+        *one.daemon, absl::StrCat("it has not ended ", FormatDuration(kStopTimeout), " after it was killed, so the kernel holds it: 'cat /proc/",
+                                  one.daemon->process.pid, "/wchan' tells where; try again when it is gone"))));
+  }
+  return first;
 }
 
 // While one lives, signals that would end this process wait. Only for a time without other threads: those would get them.
@@ -259,23 +291,92 @@ class InterruptsHeld {
 // A daemon that runs and is written nowhere could not be stopped by `local down`.
 absl::Status StartAndRecord(const std::string& directory, const LocalCluster& cluster, LocalDaemon& daemon) {
   const InterruptsHeld held;
-  LYNX_RETURN_IF_ERROR(Start(daemon));
+  LYNX_ASSIGN_OR_RETURN(const Child child, Start(daemon));
+  daemon.process = IdentifyProcess(child.pid).value_or(ProcessIdentity{.pid = child.pid});
   const absl::Status recorded = WriteCluster(directory, cluster);
   if (!recorded.ok()) LYNX_RETURN_IF_ERROR(Stop({daemon}));
   return recorded;
 }
 
-// Ranks survive their daemon, so they are stopped by its records.
-absl::Status StopRanks(const LocalDaemon& worker) {
+// What stops the ranks of the worker daemon: no more than that needs, for the daemon may have refused the rest, and the program beside this
+// one where the daemon's is gone.
+LocalDaemon StopperOf(const LocalDaemon& worker) {
   LocalDaemon stopper = worker;
-  // Without what an ended daemon may have refused, such as a wrong rate.
-  std::erase_if(stopper.argv, [](const std::string& argument) { return argument.starts_with("--link-rate="); });
-  stopper.argv.push_back("--stop-all");
-  LYNX_RETURN_IF_ERROR(Start(stopper));
-  int status = 0;
-  if (waitpid(stopper.process.pid, &status, 0) == stopper.process.pid && status == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("some ranks of ", worker.name, " could not be stopped; the end of ", worker.log,
-                                             ":\n", LastLines(worker.log, 3)));
+  const bool there = !worker.argv.empty() && access(worker.argv[0].c_str(), X_OK) == 0;
+  stopper.argv = {there ? worker.argv[0] : BinaryPath("lynx-worker"), "--stop-all"};
+  for (const char* name : {"node", "data-dir", "copies-dir"}) {
+    if (const std::string value = ArgumentOf(worker, name); !value.empty()) stopper.argv.push_back(absl::StrCat("--", name, "=", value));
+  }
+  return stopper;
+}
+
+// Ranks survive their daemon, so they are stopped by its records.
+absl::Status RunStopper(const LocalDaemon& stopper) {
+  LYNX_ASSIGN_OR_RETURN(const Child child, Start(stopper));
+  const RealClock clock;
+  const Nanos deadline = clock.Monotonic() + kStopRanksTimeout;
+  std::optional<ExitStatus> ended;
+  std::string why;
+  while (!(ended = ReapChild(child.pidfd)).has_value()) {
+    if (clock.Monotonic() > deadline) {
+      SignalProcess(child.pidfd, SIGKILL);
+      why = absl::StrCat(" within ", FormatDuration(kStopRanksTimeout));
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  if (ended == ExitStatus{}) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("some ranks of ", stopper.name, " could not be stopped", why, "; the end of ", stopper.log, ":\n",
+                                             LastLines(stopper.log, 3)));
+}
+
+absl::Status StopRanks(const LocalDaemon& worker) {
+  const std::string directory = ArgumentOf(worker, "data-dir");
+  if (directory.empty()) {  // it would be that of a node of another cluster
+    return absl::DataLossError(absl::StrCat("the local cluster's file does not say where the ranks of ", worker.name, " are; stop them by hand"));
+  }
+  const absl::Status stopped = RunStopper(StopperOf(worker));
+  // A worker daemon that cannot begin must not keep a cluster of which nothing is left from being forgotten.
+  return fs::path(directory).is_absolute() && FindProcessesBelow(directory).empty() ? absl::OkStatus() : stopped;
+}
+
+// Of two at once on one directory the second waits: both would start what is not running.
+absl::StatusOr<UniqueFd> LockCluster(const std::string& directory) {
+  const RealClock clock;
+  const Nanos deadline = clock.Monotonic() + kLockTimeout;
+  while (true) {
+    absl::StatusOr<UniqueFd> lock = LockFile(directory + "/lock");
+    if (lock.ok() || !absl::IsFailedPrecondition(lock.status())) return lock;
+    if (clock.Monotonic() > deadline) {
+      return absl::FailedPreconditionError(absl::StrCat("another 'lynxctl local up' or 'down' is at work: ", std::string(lock.status().message()),
+                                                        " for ", FormatDuration(kLockTimeout), "; try again when it has ended"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+// Before anything is written or started: a daemon that refuses it would be kept in the cluster's file.
+absl::Status CheckOptions(const LocalOptions& options) {
+  LYNX_RETURN_IF_ERROR(CheckLocalDirectory(options.directory));
+  return options.link_rate.has_value() ? Annotate(ParseRate(*options.link_rate).status(), "--link-rate") : absl::OkStatus();
+}
+
+// A new cluster, written down with nothing started.
+absl::StatusOr<LocalCluster> Begin(const LocalOptions& options) {
+  if (options.nodes.value_or(1) > 1 && MayBeGpus(options.devices.value_or(kDefaultLocalDevices))) {
+    return absl::InvalidArgumentError(absl::StrCat("--devices ", *options.devices, " with --nodes ", *options.nodes,
+                                                   ": the nodes would share this machine's GPUs; give --nodes 1"));
+  }
+  const LocalCluster cluster = Describe(options);
+  for (const LocalDaemon& daemon : cluster.daemons) {
+    for (const std::string& argument : daemon.argv) {
+      if (ValidUtf8Prefix(argument) == argument.size()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("'", VisibleLine(argument), "' is not UTF-8, as the local cluster's file is: give another folder "
+                                                     "with --dir, or move the programs to one"));
+    }
+  }
+  LYNX_RETURN_IF_ERROR(WriteCluster(options.directory, cluster));
+  return cluster;
 }
 
 }  // namespace
@@ -291,17 +392,15 @@ std::string LivePageAddress(const std::string& directory) {
   return address;
 }
 
+absl::Status CheckLocalDirectory(const std::string& directory) {
+  if (!directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("there is no folder for a local cluster: neither HOME nor LYNX_HOME says where it would be; set HOME or LYNX_HOME, "
+                                    "or give --dir");
+}
+
 absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
-  if (directory.empty()) return absl::NotFoundError("there is no local cluster: neither HOME nor LYNX_HOME says where it would be");
-  const std::string file = LocalClusterFile(directory);
-  // Its commands are run, and its server is called.
-  struct stat owned {};
-  if (stat(file.c_str(), &owned) == 0 && owned.st_uid != geteuid() && owned.st_uid != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(file, " belongs to another user (", owned.st_uid, "); set LYNX_HOME to a folder of your own"));
-  }
-  std::ifstream in(file);
-  if (!in) return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
-  const json root = json::parse(in, nullptr, /*allow_exceptions=*/false);
+  LYNX_ASSIGN_OR_RETURN(const std::string text, ReadLocalClusterFile(directory));
+  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
     LocalCluster cluster;
     cluster.server_address = root.at("serverAddress").get<std::string>();
@@ -322,31 +421,16 @@ absl::StatusOr<LocalCluster> ReadLocalCluster(const std::string& directory) {
   }
 }
 
-// Before anything is written or started: a daemon that refuses it would be kept in the cluster's file.
-absl::Status CheckOptions(const LocalOptions& options) {
-  if (options.directory.empty()) {
-    return absl::InvalidArgumentError("there is no home to keep a local cluster in: set HOME or LYNX_HOME, or give --dir");
-  }
-  if (ValidUtf8Prefix(options.directory) != options.directory.size()) {
-    return absl::InvalidArgumentError("the folder of the local cluster is not UTF-8; name another with --dir");
-  }
-  if (options.link_rate.has_value()) return Annotate(ParseRate(*options.link_rate).status(), "--link-rate");
-  return absl::OkStatus();
-}
-
 absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
   LYNX_RETURN_IF_ERROR(CheckOptions(options));
   LYNX_RETURN_IF_ERROR(MakeDirectories(options.directory));
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, LockCluster(options.directory));
   absl::StatusOr<LocalCluster> cluster = ReadLocalCluster(options.directory);
-  if (absl::IsNotFound(cluster.status())) {
-    if (options.nodes.value_or(1) > 1 && MayBeGpus(options.devices.value_or(kDefaultLocalDevices))) {
-      return absl::InvalidArgumentError(absl::StrCat("--devices ", *options.devices, " with --nodes ", *options.nodes,
-                                                     ": the nodes would share this machine's GPUs; give --nodes 1"));
-    }
-    cluster = Describe(options);
-  } else {
-    LYNX_RETURN_IF_ERROR(cluster.status());
+  if (cluster.ok()) {
     LYNX_RETURN_IF_ERROR(CheckShape(*cluster, options));
+  } else {
+    if (!absl::IsNotFound(cluster.status())) return cluster.status();
+    LYNX_ASSIGN_OR_RETURN(cluster, Begin(options));
   }
   AwaitEnding(*cluster);
   for (LocalDaemon& daemon : cluster->daemons) {
@@ -357,11 +441,15 @@ absl::StatusOr<LocalCluster> LocalUp(const LocalOptions& options) {
 }
 
 absl::Status LocalDown(const std::string& directory) {
-  auto cluster = ReadLocalCluster(directory);
+  // Without the lock: where there is no cluster there may be no folder for one.
+  const absl::Status there = ReadLocalCluster(directory).status();
+  if (absl::IsNotFound(there)) return absl::OkStatus();
+  LYNX_RETURN_IF_ERROR(there);
+  LYNX_ASSIGN_OR_RETURN(const UniqueFd lock, LockCluster(directory));
+  const absl::StatusOr<LocalCluster> cluster = ReadLocalCluster(directory);
   if (absl::IsNotFound(cluster.status())) return absl::OkStatus();
   LYNX_RETURN_IF_ERROR(cluster.status());
-  LYNX_RETURN_IF_ERROR(Stop(cluster->daemons));
-  absl::Status first;
+  absl::Status first = Stop(cluster->daemons);
   for (const LocalDaemon& daemon : cluster->daemons) {
     if (daemon.name.find(".worker") != std::string::npos) first.Update(StopRanks(daemon));
   }

@@ -80,7 +80,7 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
 
 QuickSubmitted SubmitQuickly(const QuickSubmit& options) {
   const std::optional<std::string> server = PlainServer(options.server);
-  if (!server.has_value()) return {};
+  if (!server.has_value() || !IsCalledUnary(*server)) return {};
   // What is read once, as a pipe is, is left for the program that can also say what is wrong.
   std::error_code error;
   if (!std::filesystem::is_regular_file(options.file, error)) return {};

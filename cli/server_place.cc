@@ -1,13 +1,18 @@
 #include "cli/server_place.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "node/fd.h"
 
 namespace lynx {
 
@@ -31,10 +36,36 @@ std::string LocalDirectory() {
 std::string Absolute(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  return error ? path : absolute.lexically_normal().string();
+  if (error) return path;
+  std::string normal = absolute.lexically_normal().string();
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
 }
 
 std::string LocalClusterFile(const std::string& directory) { return directory + "/cluster.json"; }
+
+absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory) {
+  if (directory.empty()) return absl::NotFoundError("there is no local cluster: neither HOME nor LYNX_HOME says where it would be");
+  const std::string file = LocalClusterFile(directory);
+  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat found {};
+  if (!fd.valid() || ::fstat(fd.get(), &found) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return absl::NotFoundError(absl::StrCat("there is no local cluster in ", directory, "; start one with 'lynxctl local up'"));
+    }
+    return absl::PermissionDeniedError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
+  }
+  // Of what was opened: the name may mean another file by now.
+  if (found.st_uid != ::geteuid() && found.st_uid != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(file, " belongs to another user (", found.st_uid,
+                                                      "); set LYNX_HOME to a folder of your own, or name one with --dir"));
+  }
+  std::string text(static_cast<size_t>(found.st_size), '\0');
+  const ssize_t got = ::read(fd.get(), text.data(), text.size());
+  if (got < 0) return absl::PermissionDeniedError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
+  text.resize(static_cast<size_t>(got));
+  return text;
+}
 
 std::optional<std::string> PlainServer(const std::string& flag) {
   for (const char* name : {"LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"}) {
@@ -46,14 +77,10 @@ std::optional<std::string> PlainServer(const std::string& flag) {
   }
   if (!flag.empty()) return flag;
   if (std::string server = Environment("LYNX_SERVER"); !server.empty()) return server;
-  const std::string directory = LocalDirectory();
-  if (directory.empty()) return kDefaultServer;
-  const std::string file = LocalClusterFile(directory);
-  struct stat owned {};
-  if (stat(file.c_str(), &owned) == 0 && owned.st_uid != geteuid() && owned.st_uid != 0) return std::nullopt;
-  std::ifstream in(file);
-  if (!in) return std::filesystem::exists(file, error) ? std::nullopt : std::optional<std::string>(kDefaultServer);
-  const nlohmann::json root = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<std::string> text = ReadLocalClusterFile(LocalDirectory());
+  if (absl::IsNotFound(text.status())) return kDefaultServer;
+  if (!text.ok()) return std::nullopt;
+  const nlohmann::json root = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object() || !root.contains("serverAddress") || !root["serverAddress"].is_string()) return std::nullopt;
   return root["serverAddress"].get<std::string>();
 }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+
 namespace lynx {
 
 inline constexpr char kDefaultServer[] = "127.0.0.1:7470";
@@ -20,6 +22,9 @@ std::string Absolute(const std::string& path);
 std::string LocalDirectory();
 // That describes the local cluster of the directory.
 std::string LocalClusterFile(const std::string& directory);
+// Its text. NotFound: there is none. FailedPrecondition: it is neither the caller's nor root's, so neither its commands nor its server may be
+// trusted.
+absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
 // The address that FindServer (cli/client.h) would find, given --server ("" = not given) alone, for a call in plain text. nullopt where a
 // context, an authority or a token might count, or the local cluster's file cannot be read.

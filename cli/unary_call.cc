@@ -194,6 +194,8 @@ class UnaryCall {
 
 }  // namespace
 
+bool IsCalledUnary(const std::string& address) { return ParseTarget(address).has_value(); }
+
 std::optional<std::string> CallUnary(const std::string& address, const std::string& method, const std::string& message, Nanos timeout) {
   const std::optional<Target> target = ParseTarget(address);
   if (!target.has_value() || message.size() > kMaxMessageBytes) return std::nullopt;

@@ -10,6 +10,9 @@
 
 namespace lynx {
 
+// Whether CallUnary calls it: an address in numbers, with a port.
+bool IsCalledUnary(const std::string& address);
+
 // The message of the answer. `method`: "/lynx.v1.Jobs/SubmitJob"; `message`: of the request, serialized.
 //
 // nullopt: the address is none in numbers, or no answer with status OK came within `timeout`. It is not told why, nor whether the server has

@@ -9,8 +9,11 @@
 
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/status.h"
 
 namespace lynx {
@@ -56,6 +59,10 @@ absl::Status MakeDirectories(const std::string& path) {
 }
 
 absl::Status WriteFileDurably(const std::string& path, const std::string& content, mode_t mode) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is no regular file, and nothing is put in its place; name another"));
+  }
   const std::string beside = path + ".new";
   const absl::Status written = WriteAndSync(beside, content, mode);
   if (!written.ok()) {
@@ -84,6 +91,22 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_byte
       return absl::ResourceExhaustedError(absl::StrCat(path, " is longer than ", limit_bytes, " bytes"));
     }
   }
+}
+
+std::string LastLines(const std::string& path, size_t lines) {
+  constexpr off_t kLongest = 64 * 1024;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t size = fd.valid() ? ::lseek(fd.get(), 0, SEEK_END) : 0;
+  if (size <= 0) return "";
+  const off_t begin = size > kLongest ? size - kLongest : 0;
+  std::string text(static_cast<size_t>(size - begin), '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), begin);
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  std::vector<std::string> all = absl::StrSplit(text, '\n');
+  if (begin > 0) all.erase(all.begin());  // the end of a longer line
+  if (!all.empty() && all.back().empty()) all.pop_back();
+  if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<ptrdiff_t>(lines));
+  return absl::StrJoin(all, "\n");
 }
 
 absl::StatusOr<UniqueFd> LockFile(const std::string& path) {

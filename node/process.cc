@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -78,6 +80,27 @@ absl::Status SpawnError(int error, const std::string& binary) {
   if (error == ENOENT) return absl::NotFoundError(text);
   if (error == EACCES) return absl::PermissionDeniedError(text);
   return absl::InternalError(text);
+}
+
+// Live processes of whose arguments one is wanted.
+std::vector<pid_t> FindProcesses(const std::function<bool(const std::string&)>& wanted) {
+  std::vector<pid_t> found;
+  DIR* proc = ::opendir("/proc");
+  if (proc == nullptr) return found;
+  while (const dirent* entry = ::readdir(proc)) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(std::string(entry->d_name), &pid)) continue;
+    const absl::StatusOr<std::string> line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"), 1 << 20);
+    if (!line.ok()) continue;
+    for (const std::string& word : std::vector<std::string>(absl::StrSplit(*line, '\0'))) {
+      if (wanted(word) && IdentifyProcess(pid).has_value()) {
+        found.push_back(pid);
+        break;
+      }
+    }
+  }
+  ::closedir(proc);
+  return found;
 }
 
 }  // namespace
@@ -158,23 +181,11 @@ absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity) {
 }
 
 std::vector<pid_t> FindProcessesByArgument(const std::string& argument) {
-  std::vector<pid_t> found;
-  DIR* proc = ::opendir("/proc");
-  if (proc == nullptr) return found;
-  while (const dirent* entry = ::readdir(proc)) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(std::string(entry->d_name), &pid)) continue;
-    const absl::StatusOr<std::string> line = ReadFile(absl::StrCat("/proc/", pid, "/cmdline"), 1 << 20);
-    if (!line.ok()) continue;
-    for (const std::string& word : std::vector<std::string>(absl::StrSplit(*line, '\0'))) {
-      if (word == argument && IdentifyProcess(pid).has_value()) {
-        found.push_back(pid);
-        break;
-      }
-    }
-  }
-  ::closedir(proc);
-  return found;
+  return FindProcesses([&](const std::string& word) { return word == argument; });
+}
+
+std::vector<pid_t> FindProcessesBelow(const std::string& directory) {
+  return FindProcesses([&](const std::string& word) { return absl::StartsWith(word, directory + "/"); });
 }
 
 bool SignalProcess(const UniqueFd& pidfd, int signal) {

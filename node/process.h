@@ -52,8 +52,10 @@ bool IsEnding(pid_t pid);
 absl::StatusOr<UniqueFd> OpenProcess(const ProcessIdentity& identity);
 // Live processes that have `argument` among their arguments.
 std::vector<pid_t> FindProcessesByArgument(const std::string& argument);
+// Live processes that have the path of something in the directory, whose own ends without a slash, among their arguments.
+std::vector<pid_t> FindProcessesBelow(const std::string& directory);
 
-// False when the process is gone.
+// False when the process is gone (errno is ESRCH) or may not be signalled by this user (EPERM).
 bool SignalProcess(const UniqueFd& pidfd, int signal);
 // Whether the process has ended (its pidfd is readable).
 bool HasEnded(const UniqueFd& pidfd);

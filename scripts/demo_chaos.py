@@ -25,8 +25,17 @@ def fail(message):
     sys.exit(f"error: {message}")
 
 
+def environment():
+    """In which lynxctl calls this cluster, whatever context is in use."""
+    env = {name: value for name, value in os.environ.items() if name not in ("LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE")}
+    try:
+        return dict(env, LYNX_SERVER=json.loads((HOME / "cluster.json").read_text())["serverAddress"])
+    except (OSError, ValueError, KeyError) as error:
+        fail(f"{HOME}/cluster.json does not name the server ({error}); start a cluster with 'lynxctl local up'")
+
+
 def lynxctl(*arguments):
-    result = subprocess.run([str(BIN / "lynxctl"), *map(str, arguments)], capture_output=True, text=True,
+    result = subprocess.run([str(BIN / "lynxctl"), *map(str, arguments)], capture_output=True, text=True, env=environment(),
                             stdin=subprocess.DEVNULL)
     if result.returncode != 0:
         fail(f"lynxctl {arguments[0]}: {result.stderr.strip()}")

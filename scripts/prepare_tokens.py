@@ -21,6 +21,10 @@ MAGIC = b"MMIDIDX\0\0"
 UINT16, INT32 = (8, "H"), (4, "i")
 
 
+def fail(place, why):
+    sys.exit(f"prepare_tokens.py: {place}: {why}")
+
+
 def encoder(options):
     """Text -> ids."""
     if options.ids:
@@ -29,21 +33,40 @@ def encoder(options):
         import tokenizers
     except ImportError:
         sys.exit("prepare_tokens.py: the Python package `tokenizers` is missing: pip install tokenizers")
-    if options.tokenizer:
-        tokenizer = tokenizers.Tokenizer.from_file(options.tokenizer)
-    else:
-        tokenizer = tokenizers.ByteLevelBPETokenizer(options.vocab, options.merges)
+    try:
+        if options.tokenizer:
+            tokenizer = tokenizers.Tokenizer.from_file(options.tokenizer)
+        else:
+            tokenizer = tokenizers.ByteLevelBPETokenizer(options.vocab, options.merges)
+    except Exception as error:  # the library has no class of its own for a file that it cannot read
+        fail(options.tokenizer or f"{options.vocab} and {options.merges}", error)
     return lambda text: tokenizer.encode(text).ids
+
+
+def first_wrong_byte(path):
+    """Where a file stops being UTF-8: a decoder that is given it in pieces counts from the last one."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return f"{path}:{number}", f"byte {error.start + 1} of the line, 0x{line[error.start]:02x}, is not UTF-8; convert the file"
+    return path, "is not UTF-8; convert the file"
 
 
 def documents(options):
     for path in options.files:
-        with open(path, encoding="utf-8") as file:
-            if options.whole_files:
-                yield path, file.read()
-            else:
-                for number, line in enumerate(file, 1):
-                    yield f"{path}:{number}", line.rstrip("\n")
+        try:
+            with open(path, encoding="utf-8") as file:
+                if options.whole_files:
+                    yield path, file.read()
+                else:
+                    for number, line in enumerate(file, 1):
+                        yield f"{path}:{number}", line.rstrip("\n")
+        except OSError as error:
+            fail(path, error.strerror)
+        except UnicodeDecodeError:
+            fail(*first_wrong_byte(path))
 
 
 def write_pair(prefix, sequences):
@@ -91,17 +114,20 @@ def main():
         try:
             ids = encode(text)
         except ValueError as error:
-            sys.exit(f"prepare_tokens.py: {place}: {error}")
+            fail(place, error)
         if not ids:
             continue
         if options.end_of_document is not None:
             ids = ids + [options.end_of_document]
         if not 0 <= min(ids) <= max(ids) < 1 << 31:
-            sys.exit(f"prepare_tokens.py: {place}: ids must be from 0 to 2^31 - 1")
+            fail(place, "ids must be from 0 to 2^31 - 1")
         sequences.append(ids)
     if not sequences:
         sys.exit("prepare_tokens.py: there are no tokens in these files")
-    tokens, largest = write_pair(options.out, sequences)
+    try:
+        tokens, largest = write_pair(options.out, sequences)
+    except OSError as error:
+        fail(error.filename or options.out, error.strerror)
     print(f"{len(sequences)} documents, {tokens} tokens, the largest {largest}: {options.out}.bin, {options.out}.idx")
 
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
+#include "common/utf8.h"
 #include "security/secret.h"
 
 namespace lynx {
@@ -11,6 +12,11 @@ namespace lynx {
 using nlohmann::json;
 
 absl::Status WriteContextFile(const std::string& path, const ClientContext& context) {
+  const std::pair<const char*, const std::string&> texts[] = {{"server", context.server}, {"authority", context.authority}, {"token", context.token}};
+  for (const auto& [name, text] : texts) {
+    if (ValidUtf8Prefix(text) == text.size()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the ", name, " for ", path, " is not UTF-8: '", VisibleLine(text), "'; give another"));
+  }
   const json root = {{"server", context.server}, {"authority", context.authority}, {"token", context.token}};
   return WriteSecretFile(path, root.dump(1) + "\n");
 }

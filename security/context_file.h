@@ -15,6 +15,7 @@ struct ClientContext {
   std::string authority;  // PEM; "" = no TLS
   std::string token;      // "" = none
 };
+// InvalidArgument for what is not UTF-8; else as WriteSecretFile.
 absl::Status WriteContextFile(const std::string& path, const ClientContext& context);
 // NotFound; PermissionDenied where others may read it; InvalidArgument where it is no such file.
 absl::StatusOr<ClientContext> ReadContextFile(const std::string& path);

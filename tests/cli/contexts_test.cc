@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/exit_code.h"
 
 namespace lynx {
 namespace {
@@ -101,6 +103,17 @@ TEST_F(ContextsTest, AFileThatWasPutThereByHandIsNotLost) {
     EXPECT_THAT(Message(status), HasSubstr("was put there by hand: keep it"));
   }
   EXPECT_EQ(FindServer({}).address, "mine:1");
+}
+
+TEST_F(ContextsTest, WhatIsNotUtf8IsRefusedAndListedAllTheSame) {
+  const absl::Status refused = AddContext("prod", {.server = "caf\xe9:1"});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(refused), HasSubstr("is not UTF-8: 'caf\\xe9:1'; give another"));
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  std::filesystem::copy(*ContextPath("prod"), folder_ + "/lynx/contexts/caf\xe9.json");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(ListContextsCommand({.output = OutputFormat::kJson}), kExitOk);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("caf\xef\xbf\xbd"));
 }
 
 TEST_F(ContextsTest, OneThatCannotBeReadIsListedAndNotUsed) {

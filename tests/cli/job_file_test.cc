@@ -201,6 +201,20 @@ TEST(JobFile, BadOverridesNameThemselves) {
             "--set train.steps=x: expected a whole number up to 9223372036854775807, found 'x'");
 }
 
+TEST(JobFile, WhatIsNotUtf8NamesItsField) {
+  const auto error = [](const std::string& folder, const std::string& set) {
+    const auto spec = ParseJobFile(kGood, "job.yaml", folder, {set});
+    EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument) << spec.status();
+    return std::string(spec.status().message());
+  };
+  EXPECT_EQ(error("/data", "data.path=/caf\xe9/x"), "--set data.path: '/caf\\xe9/x' is not UTF-8 from byte 5 on; give it in that encoding");
+  EXPECT_EQ(error("/data", "scheduling.queue=\xff"), "--set scheduling.queue: '\\xff' is not UTF-8 from byte 1 on; give it in that encoding");
+  EXPECT_EQ(error("/data", "\xff=3"), "--set: '\\xff' is not UTF-8 from byte 1 on; name a field");
+  EXPECT_EQ(error("/caf\xe9", "train.steps=3"),
+            "data.path: '/caf\\xe9/corpus.txt' is not UTF-8 from byte 5 on; give the job file's folder another name, or the whole path");
+  EXPECT_TRUE(ParseJobFile(kGood, "job.yaml", "/caf\xe9", {"data.path=/data"}).ok()) << "nothing is taken from that folder";
+}
+
 TEST(JobFile, EmptyFileIsAnError) { EXPECT_THAT(ErrorOf(""), HasSubstr("the file is empty")); }
 
 TEST(JobFile, ListIsAnError) { EXPECT_THAT(ErrorOf("- a\n"), HasSubstr("expected a map")); }

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import socket
@@ -11,6 +12,7 @@ import time
 import unittest
 
 BIN = pathlib.Path(os.environ["LYNX_BIN"])
+NOBODY = pwd.getpwnam("nobody").pw_uid
 JOB = """apiVersion: lynx/v1
 kind: TrainingJob
 name: quick
@@ -79,24 +81,37 @@ class QuickTest(unittest.TestCase):
         (self.folder / ".lynx" / "local").mkdir(parents=True)
         file = self.folder / ".lynx" / "local" / "cluster.json"
         file.write_text('{"serverAddress": "127.0.0.1:1", "daemons": []}')
-        os.chown(file, 12345, 12345)
+        os.chown(file, NOBODY, NOBODY)
         status = self.run_ctl(BIN / "lynxctl", "local", "status")
         self.assertNotEqual(status.returncode, 0)
-        self.assertIn("cluster.json belongs to another user (12345); set LYNX_HOME", status.stderr)
-        self.assertNotIn("127.0.0.1:1 ", self.run_ctl(BIN / "lynxctl", "list", "--timeout", "1").stderr)
+        self.assertIn(f"cluster.json belongs to another user ({NOBODY}); set LYNX_HOME", status.stderr)
+        for words in (("list", "--timeout", "1"), ("submit", "-f", self.job)):
+            called = self.run_ctl(BIN / "lynxctl", *words)
+            self.assertEqual(called.returncode, 5, called)
+            self.assertIn(f"cluster.json belongs to another user ({NOBODY})", called.stderr)
 
     def test_without_a_home_there_is_no_local_cluster(self):
         env = {name: value for name, value in self.env.items() if name not in ("HOME", "XDG_CONFIG_HOME")}
-        for words, said in ((("local", "up"), "set HOME or LYNX_HOME, or give --dir"), (("local", "status"), "neither HOME nor LYNX_HOME says")):
-            done = subprocess.run([str(BIN / "lynxctl"), *words], env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(said, done.stderr)
+        for verb in ("up", "status", "down"):
+            done = subprocess.run([str(BIN / "lynxctl"), "local", verb], env=env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn("neither HOME nor LYNX_HOME says where it would be; set HOME or LYNX_HOME, or give --dir", done.stderr)
+        called = subprocess.run([str(BIN / "lynxctl"), "list", "--timeout", "0.1"], env=env, capture_output=True, text=True, timeout=60,
+                                stdin=subprocess.DEVNULL)
+        self.assertIn("127.0.0.1:7470 (from the default)", called.stderr)
 
     def test_what_is_not_text_is_refused_with_its_field(self):
         done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", str(self.job), "--dry-run", "--set", b"data.path=/tmp/caf\xe9"], env=self.env,
                               capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 2, done.stdout)
         self.assertIn("data.path: '/tmp/caf\\xe9' is not UTF-8", done.stderr)
+        folder = os.fsencode(self.folder) + b"/caf\xe9"
+        os.mkdir(folder)
+        pathlib.Path(os.fsdecode(folder), "job.yaml").write_text(JOB.replace("/data/text", "text"))
+        done = subprocess.run([str(BIN / "lynxctl"), "submit", "-f", folder + b"/job.yaml"], env=self.env, capture_output=True, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL, errors="replace")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertRegex(done.stderr, r"data\.path: '.*/caf\\xe9/text' is not UTF-8")
 
     def test_submits_by_itself(self):
         server = self.serve()
@@ -138,7 +153,7 @@ class QuickTest(unittest.TestCase):
                           ["submit", "-f", self.job, "--server", "nowhere.invalid:1"], ["submit", "-f", self.job, "--ca-file", "none.pem"],
                           ["submit", "-f", self.job, "--idempotency-key", "taken", "--set", "train.steps=7"],
                           ["submit", "-f", self.job, "--idempotency-key", "taken"],
-                          ["submit", "--help"], ["--version"], ["list"], [], ["no-verb"]):
+                          ["submit", "--help"], ["--version"], ["list", "-o", "json"], [], ["no-verb"]):
             with self.subTest(arguments=arguments):
                 results = [self.run_ctl(BIN / program, *arguments, LYNX_SERVER=server) for program in ("lynxctl", "lynx-verbs")]
                 texts = [(r.returncode, r.stdout, re.sub(r"type=A+", "", r.stderr)) for r in results]

@@ -49,6 +49,18 @@ class ReportsTest(unittest.TestCase):
         self.assertEqual(plan("--html", link).returncode, 0)
         self.assertTrue(link.is_symlink())
         self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
+        later = self.folder / "later.html"
+        link.unlink()
+        link.symlink_to(later.name)
+        self.assertEqual(plan("--html", link).returncode, 0)
+        self.assertEqual((link.is_symlink(), later.read_text()), (True, page.read_text()), "a link to what is not there yet")
+        # Beside what else is printed there, which a new file would lose.
+        with open(self.folder / "all", "w") as out:
+            printed = subprocess.run([str(BIN / "lynxctl"), "plan", "-f", str(EXAMPLE), "--html", "/dev/stdout"], stdout=out, stderr=subprocess.PIPE,
+                                     text=True, timeout=120, stdin=subprocess.DEVNULL)
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertEqual(sorted((self.folder / "all").read_text()), sorted(plan().stdout + page.read_text()))
+        self.assertTrue(pathlib.Path("/dev/stdout").is_symlink())
         full = plan("--html", "/dev/full")
         self.assertEqual(full.returncode, 2, full.stderr)
         self.assertIn("--html /dev/full: it cannot be written whole", full.stderr)

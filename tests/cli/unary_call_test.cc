@@ -118,7 +118,9 @@ TEST_F(UnaryCallTest, OnlyAddressesInNumbers) {
   for (const char* address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "host.invalid:1", "::1:7470",
                               "[::1", "[::1]", "[localhost]:1", "unix:/tmp/socket"}) {
     EXPECT_FALSE(CallUnary(address, kSubmit, "", kPatience).has_value()) << address;
+    EXPECT_FALSE(IsCalledUnary(address)) << address;
   }
+  for (const char* address : {"127.0.0.1:1", "[::1]:65535"}) EXPECT_TRUE(IsCalledUnary(address)) << address;
 }
 
 // A listener that takes connections and does `then` with each.

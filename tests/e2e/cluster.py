@@ -1,5 +1,6 @@
 """A local cluster for end-to-end tests: started, broken and mended through the same commands that people use."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -14,6 +15,12 @@ import urllib.error
 import urllib.request
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
+
+# A context that is in use on this machine, or a variable, must lead no test to another cluster, whatever environment it makes of this one.
+for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
+    os.environ.pop(name, None)
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="lynx-e2e-config-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 
 # All but the rank process, for tests that put another in its place: programs find each other by their folder.
 PROGRAMS = ("lynxctl", "lynx-verbs", "lynx-server", "lynx-agent", "lynx-worker")
@@ -100,10 +107,7 @@ class ClusterTest(unittest.TestCase):
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
         self.home = self.directory / "local"
-        # A context that is in use on this machine must not be found.
         self.env = dict(os.environ, LYNX_HOME=str(self.directory), XDG_CONFIG_HOME=str(self.directory / "config"), NO_COLOR="1")
-        for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
-            self.env.pop(name, None)
         self.corpus = self.directory / "corpus.txt"
         self.corpus.write_text("".join(f"Line {i}: the quick brown fox jumps over {i * 7 % 13} lazy dogs.\n"
                                        for i in range(2000)))

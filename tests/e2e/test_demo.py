@@ -47,6 +47,7 @@ class DemoFolder(unittest.TestCase):
         # Whatever cluster somebody works with: a demo has its own, and cancels and submits nothing elsewhere.
         for words in (("--server", "127.0.0.1:1", "context", "add", "elsewhere"), ("context", "use", "elsewhere")):
             subprocess.run([str(BIN / "lynxctl"), *words], env=self.env, check=True, capture_output=True, timeout=60)
+        self.env.update(LYNX_SERVER="127.0.0.1:2", LYNX_CONTEXT="elsewhere", LYNX_CA_FILE="/nonexistent", LYNX_TOKEN_FILE="/nonexistent")
 
     def run_to_its_end(self):
         demo = subprocess.run([str(ROOT / DEMO), "--steps", "6"], env=self.env, capture_output=True, text=True,
@@ -65,6 +66,7 @@ class DemoTest(DemoFolder):
         demo = self.run_to_its_end()
         for expected in ("PLAN", "PREDICTED AND MEASURED", "recomputation hidden", "SUCCEEDED", "checkpoint /", "Try next"):
             self.assertIn(expected, demo.stdout)
+        self.assertIn("lynxctl calls 127.0.0.1:1 because of context elsewhere; for this cluster: lynxctl --server 127.0.0.1:", demo.stdout)
         self.assertEqual(processes(self.home), {})
 
     def test_chaos_tells_its_story(self):

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 
@@ -46,6 +48,33 @@ TEST_F(FileTest, FullDiskIsResourceExhausted) {
   std::filesystem::create_symlink("/dev/full", folder_ + "/full.new");
   EXPECT_EQ(WriteFileDurably(folder_ + "/full", "x").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/full"));
+}
+
+TEST_F(FileTest, WhatIsNoFileStays) {
+  ASSERT_EQ(::mkfifo((folder_ + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink(folder_ + "/pipe", folder_ + "/link");
+  std::filesystem::create_symlink("/dev/null", folder_ + "/device");
+  for (const char* name : {"/pipe", "/link", "/device", ""}) {
+    const absl::Status refused = WriteFileDurably(folder_ + name, "x");
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_NE(std::string(refused.message()).find(folder_ + name + " is no regular file"), std::string::npos) << refused;
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder_ + "/pipe"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ + "/link") && std::filesystem::is_symlink(folder_ + "/device"));
+}
+
+TEST_F(FileTest, LastLinesAreReadFromTheEnd) {
+  const std::string path = folder_ + "/log";
+  EXPECT_EQ(LastLines(path, 3), "");
+  ASSERT_TRUE(WriteFileDurably(path, "").ok());
+  EXPECT_EQ(LastLines(path, 3), "");
+  ASSERT_TRUE(WriteFileDurably(path, "one\ntwo\n\nfour\n").ok());
+  EXPECT_EQ(LastLines(path, 2), "\nfour");
+  EXPECT_EQ(LastLines(path, 9), "one\ntwo\n\nfour");
+  // Far more than there is memory, of which the disk holds nothing.
+  ASSERT_EQ(::truncate(path.c_str(), int64_t{1} << 42), 0);
+  std::ofstream(path, std::ios::app) << "\nlast but one\nlast";
+  EXPECT_EQ(LastLines(path, 9), "last but one\nlast");
 }
 
 TEST_F(FileTest, LockKeepsASecondHolderOffAndNamesTheFirst) {

@@ -144,7 +144,7 @@ TEST(Ending, IsAProcessWhoseOtherThreadsStillRun) {
 }
 
 TEST(FindProcesses, ByOneOfTheirArguments) {
-  const std::string mark = absl::StrCat("/tmp/lynx-process-test-mark-", ::getpid());
+  const std::string folder = absl::StrCat("/tmp/lynx-process-test-mark-", ::getpid()), mark = folder + "/ranks/config.json";
   EXPECT_TRUE(FindProcessesByArgument(mark).empty());
   absl::StatusOr<Child> child = SpawnInSession({"/bin/sh", "-c", "kill -STOP $$", "--config", mark}, {});
   ASSERT_TRUE(child.ok());
@@ -152,6 +152,9 @@ TEST(FindProcesses, ByOneOfTheirArguments) {
   std::vector<pid_t> found;
   while (found.empty()) found = FindProcessesByArgument(mark);
   EXPECT_EQ(found, std::vector<pid_t>{child->pid});
+  EXPECT_EQ(FindProcessesBelow(folder), std::vector<pid_t>{child->pid});
+  EXPECT_EQ(FindProcessesBelow(folder + "/ranks"), std::vector<pid_t>{child->pid});
+  for (const char* other : {"/rank", "/ranks/config.json", "/copies"}) EXPECT_TRUE(FindProcessesBelow(folder + other).empty()) << other;
   SignalProcess(child->pidfd, SIGKILL);
   WaitFor(*child);
 }

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -39,6 +40,17 @@ class PatienceTest(unittest.TestCase):
         with self.assertRaises(SystemExit) as ended:
             SlowJob(4).wait_for(5)
         self.assertIn("the last step: nothing has moved for 300 s", str(ended.exception))
+
+
+class ClusterTest(unittest.TestCase):
+    def test_calls_the_local_cluster_whatever_context_is_in_use(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(demo_chaos, "HOME", pathlib.Path(folder)):
+            with self.assertRaisesRegex(SystemExit, "cluster.json does not name the server .* start a cluster with 'lynxctl local up'"):
+                demo_chaos.environment()
+            (pathlib.Path(folder) / "cluster.json").write_text('{"serverAddress": "127.0.0.1:5", "daemons": []}')
+            elsewhere = dict.fromkeys(("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"), "elsewhere")
+            with mock.patch.dict(os.environ, elsewhere):
+                self.assertEqual({name: value for name, value in demo_chaos.environment().items() if name in elsewhere}, {"LYNX_SERVER": "127.0.0.1:5"})
 
 
 if __name__ == "__main__":

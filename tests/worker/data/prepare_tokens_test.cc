@@ -15,6 +15,7 @@ namespace lynx {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 struct Answer {
   int exit_code = 0;
@@ -81,12 +82,23 @@ TEST(PrepareTokens, AsksTheLibraryForBpe) {
   }
 }
 
+TEST(PrepareTokens, SaysWhichFilesTheLibraryCannotRead) {
+  const TestFolder folder;
+  folder.Write("tokenizers.py",
+               "class Tokenizer:\n"
+               "    @staticmethod\n"
+               "    def from_file(path): raise Exception('No such file or directory (os error 2)')\n");
+  const Answer answer = Prepare(folder, "--tokenizer t.json --out out a", "PYTHONPATH=.");
+  EXPECT_EQ(answer.text, "prepare_tokens.py: t.json: No such file or directory (os error 2)\n");
+}
+
 TEST(PrepareTokens, SaysWhatIsWrong) {
   const TestFolder folder;
   folder.Write("good", "1 2");
   folder.Write("words", "1\ntwo");
   folder.Write("negative", "-1");
   folder.Write("empty", "\n\n");
+  folder.Write("latin", "1 2\n3 4 \xe9\n");
   folder.Write("tokenizers.py", "raise ImportError");
   const struct {
     const char* arguments;
@@ -96,11 +108,17 @@ TEST(PrepareTokens, SaysWhatIsWrong) {
                {"--ids --out out empty", "there are no tokens"},
                {"--ids --tokenizer t.json --out out good", "name one of"},
                {"--vocab v.json --out out good", "name one of"},
+               {"--ids --out out good missing", "prepare_tokens.py: missing: No such file or directory\n"},
+               {"--ids --out out .", "prepare_tokens.py: .: Is a directory\n"},
+               {"--ids --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line, 0xe9, is not UTF-8; convert the file\n"},
+               {"--ids --whole-files --out out latin", "prepare_tokens.py: latin:2: byte 5 of the line"},
+               {"--ids --out none/out good", "prepare_tokens.py: none/out.bin.part: No such file or directory\n"},
                {"--tokenizer t.json --out out good", "pip install tokenizers"}};
   for (const auto& [arguments, part] : cases) {
     const Answer answer = Prepare(folder, arguments, "PYTHONPATH=.");
     EXPECT_NE(answer.exit_code, 0) << arguments;
     EXPECT_THAT(answer.text, HasSubstr(part)) << arguments;
+    EXPECT_THAT(answer.text, Not(HasSubstr("Traceback"))) << arguments;
     EXPECT_FALSE(std::filesystem::exists(folder.Path("out.bin"))) << arguments;
   }
 }
