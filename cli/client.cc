@@ -107,6 +107,8 @@ Client::Client(ServerAddress server, Nanos timeout)
       cluster_(v1::Cluster::NewStub(channel_)),
       admin_(v1::Admin::NewStub(channel_)) {}
 
+bool Client::AwaitConnected(Nanos limit) const { return channel_->WaitForConnected(DeadlineIn(limit)); }
+
 absl::Status Client::Error(const grpc::Status& status) const {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable) {

@@ -41,6 +41,7 @@ constexpr Nanos kStopTimeout{10'000'000'000};
 constexpr Nanos kStopRanksTimeout{60'000'000'000};
 // Longer than an `up` or a `down` takes.
 constexpr Nanos kLockTimeout{120'000'000'000};
+constexpr Nanos kPause{50'000'000};
 constexpr uintmax_t kLongestLog = 16 << 20;
 
 absl::Status WriteCluster(const std::string& directory, const LocalCluster& cluster) {
@@ -187,10 +188,11 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
   const Nanos deadline = clock.Monotonic() + kReadyTimeout;
   Client client({.address = cluster.server_address, .source = "the local cluster"}, NanosFromSeconds(2));
   while (true) {
-    auto response = client.Nodes();
     size_t attached = 0;
-    if (response.ok()) {
-      for (const v1::Node& node : response->nodes()) attached += node.agent_attached() && node.worker_attached();
+    if (client.AwaitConnected(kPause)) {
+      if (const auto response = client.Nodes(); response.ok()) {
+        for (const v1::Node& node : response->nodes()) attached += node.agent_attached() && node.worker_attached();
+      }
     }
     for (const LocalDaemon& daemon : cluster.daemons) {
       if (!IsRunning(daemon)) {
@@ -204,7 +206,7 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
                                                       FormatDuration(kReadyTimeout), "; see the logs beside ",
                                                       cluster.daemons[0].log));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kPause.value));
   }
 }
 

@@ -22,6 +22,10 @@ for name in ("LYNX_SERVER", "LYNX_CONTEXT", "LYNX_CA_FILE", "LYNX_TOKEN_FILE"):
 os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="lynx-e2e-config-")
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], True)
 
+# What agents have measured in this test program, which the next cluster's need not measure again: that takes longer than most tests.
+MEASURED = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-measured-"))
+atexit.register(shutil.rmtree, MEASURED, True)
+
 # All but the rank process, for tests that put another in its place: programs find each other by their folder.
 PROGRAMS = ("lynxctl", "lynx-verbs", "lynx-server", "lynx-agent", "lynx-worker")
 
@@ -103,6 +107,7 @@ class ClusterTest(unittest.TestCase):
     devices = 2
     binaries = BIN
     poll_seconds = 0.1
+    measures_anew = False  # whether agents measure although a test before has it on file
 
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="lynx-e2e-"))
@@ -112,6 +117,9 @@ class ClusterTest(unittest.TestCase):
         self.corpus.write_text("".join(f"Line {i}: the quick brown fox jumps over {i * 7 % 13} lazy dogs.\n"
                                        for i in range(2000)))
         self.addCleanup(self._clean_up)
+        if not self.measures_anew:
+            for node in range(self.nodes):
+                shutil.copytree(MEASURED, self.home / f"node{node}" / "agent" / "measured")
         self.up()
 
     def _clean_up(self):
@@ -119,6 +127,9 @@ class ClusterTest(unittest.TestCase):
             self.ctl("local", "down")
         finally:
             kill(processes(self.directory))
+            for file in self.home.glob("node*/agent/measured/*.measured"):
+                if not (MEASURED / file.name).exists():
+                    shutil.copy(file, MEASURED)
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def ctl(self, *arguments, timeout=60):

@@ -68,6 +68,8 @@ def free_ports(count):
 @unittest.skipIf(os.geteuid() != 0, "Slurm's daemons are started as root here")
 @unittest.skipIf(programs_missing(), f"Slurm is not installed: {programs_missing()}")
 class SlurmTest(ClusterTest):
+    measures_anew = True  # its nodes have folders of their own
+
     def up(self):
         """A server, and a Slurm of two nodes, all in the test's folder."""
         self.home.mkdir()
