@@ -107,7 +107,11 @@ Client::Client(ServerAddress server, Nanos timeout)
       cluster_(v1::Cluster::NewStub(channel_)),
       admin_(v1::Admin::NewStub(channel_)) {}
 
-bool Client::AwaitConnected(Nanos limit) const { return channel_->WaitForConnected(DeadlineIn(limit)); }
+void Client::Pause(Nanos time) const {
+  const Deadline end = DeadlineIn(time);
+  channel_->WaitForConnected(end);
+  std::this_thread::sleep_until(end);
+}
 
 absl::Status Client::Error(const grpc::Status& status) const {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
@@ -322,7 +326,7 @@ absl::Status Client::Watch(const std::string& job_id, Nanos patience,
     if (!lost_at.has_value()) lost_at = now;
     if (!gone || !heard || now - *lost_at > patience) return Error(status);
     lost();
-    std::this_thread::sleep_for(std::chrono::nanoseconds(later.value_or(kTick).value));
+    Pause(later.value_or(kTick));
   }
 }
 

@@ -67,9 +67,9 @@ class Client {
         request);
   }
   const ServerAddress& server() const { return server_; }
-  // Whether there is a connection within `limit`. For what calls again and again while a server starts: a call that fails at once, as one
-  // without a server does, leaves it to the next to notice, seconds later, that the server has come.
-  bool AwaitConnected(Nanos limit) const;
+  // Waits that long before a call is tried again. gRPC goes on connecting only while somebody waits for it, so after a plain sleep a server that
+  // has come would be noticed up to 5 s late.
+  void Pause(Nanos time) const;
   // Calls `each` for every message until the job has ended or `each` returns false; of a name's newest job, if a newer one has it meanwhile,
   // too. A server that does not begin to answer
   // within the timeout is an error as in every other call; one that is lost later is dialled again until it has been away

@@ -1,10 +1,8 @@
 // logs: what a job's ranks wrote.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
@@ -21,7 +19,7 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kPatience{120'000'000'000};
-constexpr auto kPollEvery = std::chrono::milliseconds(300);
+constexpr Nanos kPollEvery{300'000'000};
 constexpr int32_t kMostLines = 1000;
 
 // Or too busy to take calls.
@@ -105,7 +103,7 @@ absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::f
       if (!lost_at.has_value()) std::fprintf(stderr, "the server is away; training goes on; trying again\n");
       lost_at = lost_at.value_or(clock.Monotonic());
       if (clock.Monotonic() - *lost_at > kPatience) return response.status();
-      std::this_thread::sleep_for(kPollEvery);
+      client.Pause(kPollEvery);
       continue;
     }
     heard = true;
@@ -119,7 +117,7 @@ absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::f
     std::fflush(stdout);
     request.set_lines(kMostLines);
     if (lines.empty() && IsFinal(response->state())) return absl::OkStatus();
-    if (lines.empty()) std::this_thread::sleep_for(kPollEvery);
+    if (lines.empty()) client.Pause(kPollEvery);
   }
 }
 

@@ -188,11 +188,10 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
   const Nanos deadline = clock.Monotonic() + kReadyTimeout;
   Client client({.address = cluster.server_address, .source = "the local cluster"}, NanosFromSeconds(2));
   while (true) {
+    auto response = client.Nodes();
     size_t attached = 0;
-    if (client.AwaitConnected(kPause)) {
-      if (const auto response = client.Nodes(); response.ok()) {
-        for (const v1::Node& node : response->nodes()) attached += node.agent_attached() && node.worker_attached();
-      }
+    if (response.ok()) {
+      for (const v1::Node& node : response->nodes()) attached += node.agent_attached() && node.worker_attached();
     }
     for (const LocalDaemon& daemon : cluster.daemons) {
       if (!IsRunning(daemon)) {
@@ -206,7 +205,7 @@ absl::Status AwaitAttached(const LocalCluster& cluster, size_t nodes) {
                                                       FormatDuration(kReadyTimeout), "; see the logs beside ",
                                                       cluster.daemons[0].log));
     }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kPause.value));
+    client.Pause(kPause);
   }
 }
 

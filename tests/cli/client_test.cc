@@ -3,18 +3,22 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "google/rpc/retry.pb.h"
+#include "node/file.h"
+#include "node/process.h"
 
 namespace lynx {
 namespace {
@@ -43,6 +47,7 @@ class FakeJobs : public v1::Jobs::Service {
     server_->Shutdown(std::chrono::system_clock::now());
   }
 
+  int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   int watches() const { return watches_; }
   // What the call of that number, from 1, does.
@@ -125,6 +130,31 @@ TEST(ClientTest, AProxyForTheWebIsNotUsed) {
   const auto listed = Client({jobs.address(), "the test"}, kSecond * 20).List({});
   for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"}) ::unsetenv(name);
   EXPECT_TRUE(listed.ok()) << listed.status();
+}
+
+// Counted in calls: gRPC connects again after 1.2 s at most, which are 24 pauses, and looks by itself every 5 s, which are 100. The server is
+// another process, for in this one its threads would look for the client, too.
+TEST(ClientTest, AServerThatHasComeInAPauseIsCalledSoonAfter) {
+  const int port = FakeJobs().port();
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  std::string data = ::testing::TempDir() + "client_test_XXXXXX";
+  ASSERT_NE(::mkdtemp(data.data()), nullptr);
+  Client client({address, "the test"}, kSecond * 20);
+  const auto call = [&] {
+    client.Pause(kSecond / 20);
+    return client.List({}).ok();
+  };
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(call());
+  const absl::StatusOr<Child> server = SpawnInSession(
+      {std::filesystem::canonical("/proc/self/exe").replace_filename("lynx-server"), "--listen=" + address, "--data-dir=" + data, "--metrics-address=", "--page-address="}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  while (!ReadFile(data + "/server.address").ok() && !HasEnded(server->pidfd)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  int calls = 1;
+  while (!call() && calls < 200) ++calls;
+  SignalProcess(server->pidfd, SIGKILL);
+  EXPECT_LT(calls, 50);
+  while (!ReapChild(server->pidfd).has_value()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::filesystem::remove_all(data);
 }
 
 TEST(ClientTest, AWatchEndsWithItsJob) {

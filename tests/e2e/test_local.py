@@ -89,7 +89,6 @@ class WrongTest(ClusterTest):
             daemons = [command for command in processes(self.directory).values() if "/here/" in command and "--metrics-address=" in command]
             self.assertEqual(len(daemons), 3 if words[0] == "up" else 0, daemons)
 
-
     def test_a_folder_that_is_not_text_is_refused_before_anything_starts(self):
         done = subprocess.run([str(BIN / "lynxctl"), "local", "up", "--dir", bytes(self.directory) + b"/caf\xe9"], env=self.env, capture_output=True,
                               text=True, timeout=120, stdin=subprocess.DEVNULL)
