@@ -57,12 +57,25 @@ template <class Owner>
 JobField BoolField(std::string path, std::string meaning, Owner owner) {
   return {path, absl::StrCat(meaning, ": true or false"), false,
           [=](const std::string& text, JobSpec& spec) {
-            if (text != "true" && text != "false") return Expected("true or false", text);
-            owner(spec) = text == "true";
-            return absl::OkStatus();
+            return ReadSwitch(text, owner(spec));
           },
           [=](const JobSpec& spec) { return std::string(owner(const_cast<JobSpec&>(spec)) ? "true" : "false"); },
-          nullptr, ScalarKind::kBoolean};
+          nullptr, ScalarKind::kBoolean, {"on", "off"}};
+}
+
+// auto, or what a BoolField takes.
+template <class Owner>
+JobField ChoiceField(std::string path, std::string meaning, Owner owner) {
+  return {path, absl::StrCat(meaning, ": auto, off or on"), false,
+          [=](const std::string& text, JobSpec& spec) {
+            bool on = false;
+            if (ParseChoice(text, owner(spec))) return absl::OkStatus();
+            if (!ReadSwitch(text, on).ok()) return Expected("auto, off or on", text);
+            owner(spec) = on ? Choice::kOn : Choice::kOff;
+            return absl::OkStatus();
+          },
+          [=](const JobSpec& spec) { return std::string(ChoiceName(owner(const_cast<JobSpec&>(spec)))); },
+          nullptr, ScalarKind::kBoolean, {"auto", "off", "on"}};
 }
 
 // Zero to one in the file, thousandths in the spec.
@@ -71,7 +84,7 @@ JobField OffloadShareField() {
           [](const std::string& text, JobSpec& spec) {
             double value;
             if (!absl::SimpleAtod(text, &value) || !(value >= 0 && value <= 1))
-              return Expected("a number from 0 to 1", text);
+              return Expected("a number from 0 to 1", text, RealAdvice(text));
             spec.recompute_options.offload_permille = static_cast<int32_t>(std::lround(value * 1000));
             return absl::OkStatus();
           },
@@ -390,10 +403,8 @@ const std::vector<JobField>& JobFields() {
         IntField("parallel.cp", "context-parallel size, or auto", false, parallel, &ParallelSpec::cp, "auto"),
         IntField("parallel.virtualStages", "model chunks per rank, or auto; above 1 with schedule interleaved", false,
                  parallel, &ParallelSpec::virtual_stages, "auto"),
-        EnumField(
-            "parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
-            "auto, off or on", [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }, ParseChoice,
-            ChoiceName),
+        ChoiceField("parallel.sequenceParallel", "shard norms and residuals over the tensor-parallel ranks",
+                    [](JobSpec& s) -> Choice& { return s.parallel.sequence_parallel; }),
         ScheduleField(),
         EnumField(
             "parallel.zero", "model states that data-parallel ranks share out",

@@ -62,34 +62,42 @@ const Units& FlopRateUnits() {
   return units;
 }
 
-absl::StatusOr<int64_t> ParseRate(const std::string& text, const Units& units, const std::string& what) {
+absl::StatusOr<int64_t> ParseRate(const std::string& text, const Units& units, const std::string& what, const std::string& advice) {
   int64_t value;
-  if (!ReadQuantity(text, units, value) || value <= 0) return Expected(what, text);
+  if (!ReadQuantity(text, units, value)) return Expected(what, text, advice);
+  if (value <= 0) return Expected(what, text);
   return value;
 }
 
 absl::StatusOr<int32_t> ParseThousandths(const std::string& text, double low, double high, const std::string& what) {
   double value;
-  if (!absl::SimpleAtod(text, &value) || !(value >= low && value <= high)) return Expected(what, text);
+  if (!absl::SimpleAtod(text, &value) || !(value >= low && value <= high)) return Expected(what, text, RealAdvice(text));
   return static_cast<int32_t>(std::lround(value * 1000));
 }
 
 }  // namespace
 
-absl::Status Expected(const std::string& what, const std::string& got) {
-  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", found '", got, "'"));
+absl::Status Expected(const std::string& what, const std::string& got, const std::string& advice) {
+  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", found '", got, "'", advice));
+}
+
+absl::Status ReadSwitch(const std::string& text, bool& out) {
+  const bool on = text == "true" || text == "on";
+  if (!on && text != "false" && text != "off") return Expected("true or false", text);
+  out = on;
+  return absl::OkStatus();
 }
 
 absl::Status ReadReal(const std::string& text, double& out) {
   double value;
-  if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) return Expected("a number", text);
+  if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) return Expected("a number", text, RealAdvice(text));
   out = value;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text) {
   int64_t value;
-  if (!ReadQuantity(text, SizeUnits(), value)) return Expected("a size such as 512KiB, 24MiB, 1.5GiB or 100MB", text);
+  if (!ReadQuantity(text, SizeUnits(), value)) return Expected("a size such as 512KiB, 24MiB, 1.5GiB or 100MB", text, SizeAdvice(text));
   return Bytes(value);
 }
 
@@ -102,22 +110,22 @@ std::string ByteSizeText(Bytes bytes) {
 }
 
 absl::StatusOr<int64_t> ParseByteRate(const std::string& text) {
-  return ParseRate(text, ByteRateUnits(), "a rate above zero such as 300GB/s or 200Gbit/s");
+  return ParseRate(text, ByteRateUnits(), "a rate above zero such as 300GB/s or 200Gbit/s", ByteRateAdvice(text));
 }
 
 absl::StatusOr<int64_t> ParseFlopRate(const std::string& text) {
-  return ParseRate(text, FlopRateUnits(), "a rate above zero such as 312TFLOP/s");
+  return ParseRate(text, FlopRateUnits(), "a rate above zero such as 312TFLOP/s", FlopRateAdvice(text));
 }
 
 absl::StatusOr<int64_t> ParseFlops(const std::string& text) {
-  return ParseRate(text, FlopUnits(), "an amount of work such as 1GFLOP");
+  return ParseRate(text, FlopUnits(), "an amount of work such as 1GFLOP", "");
 }
 
 absl::StatusOr<Nanos> ParseDuration(const std::string& text) {
   static const auto& units = *new Units{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
   int64_t value;
   if (text == "0") return Nanos(0);
-  if (!ReadQuantity(text, units, value)) return Expected("a duration such as 5us, 1.5ms or 12h", text);
+  if (!ReadQuantity(text, units, value)) return Expected("a duration such as 5us, 1.5ms, 90min or 12h", text, DurationAdvice(text));
   return Nanos(value);
 }
 

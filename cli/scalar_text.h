@@ -12,28 +12,33 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/scalar_advice.h"
 #include "common/real_text.h"
 #include "common/units.h"
 
 namespace lynx {
 
-// InvalidArgument: "expected WHAT, found 'GOT'".
-absl::Status Expected(const std::string& what, const std::string& got);
+// InvalidArgument: "expected WHAT, found 'GOT'", and the advice (scalar_advice.h).
+absl::Status Expected(const std::string& what, const std::string& got, const std::string& advice = "");
 
 template <class Int>
 absl::Status ReadInt(const std::string& text, Int& out) {
   Int value;
   if (!absl::SimpleAtoi(text, &value)) {
-    return Expected(absl::StrCat("a whole number up to ", std::numeric_limits<Int>::max()), text);
+    return Expected(absl::StrCat("a whole number up to ", std::numeric_limits<Int>::max()), text, WholeNumberAdvice(text));
   }
   out = value;
   return absl::OkStatus();
 }
 
+// "true" or "on", "false" or "off".
+absl::Status ReadSwitch(const std::string& text, bool& out);
+
 // Finite only.
 absl::Status ReadReal(const std::string& text, double& out);
 
-// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB.
+// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB, powers of 1024; kB, MB, GB, TB, powers of 1000,
+// as data sheets have them.
 absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
 // Exact where possible: "24MiB", else plain bytes.
 std::string ByteSizeText(Bytes bytes);

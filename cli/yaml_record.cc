@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/yaml_mistake.h"
 #include "common/status.h"
 
 namespace lynx {
@@ -51,9 +52,68 @@ std::vector<std::string> NamesBelow(const std::vector<Bound>& fields, const std:
 
 constexpr size_t kLongestGuessedName = 64;
 
+// ", found 'WORD'": what stands where something else is expected.
+std::string Found(const YamlValue& value) {
+  switch (value.kind) {
+    case YamlKind::kNull: return ", found nothing";
+    case YamlKind::kList: return ", found a list";
+    case YamlKind::kMap: return ", found fields";
+    case YamlKind::kScalar: break;
+  }
+  return absl::StrCat(", found '", value.scalar, "'");
+}
+
+std::string ExpectedFields(const YamlValue& value, const std::vector<std::string>& names) {
+  const std::string mended = value.IsScalar() ? WithBlankAfterColon(value.scalar) : "";
+  return absl::StrCat("expected fields: ", absl::StrJoin(names, ", "), Found(value),
+                      !mended.empty()   ? absl::StrCat("; a blank follows the colon: write '", mended, "'")
+                      : value.IsList()  ? "; write them without '- '"
+                      : value.IsScalar() ? ""
+                                        : "; write them on the lines below, two blanks further to the right than the section's name");
+}
+
+// A file of one kind given for one of another.
+std::string OtherFile(const std::string& wanted, const std::string& found) {
+  if (wanted == "TrainingJob" && found == "Cluster") return "; this is a cluster file, which --cluster takes";
+  if (wanted == "Cluster" && found == "TrainingJob") return "; this is a job file, which -f takes";
+  return "";
+}
+
+// What to do about a field that stands in a section of a record and is none of its `known` ones.
+template <class Bound>
+std::string WhereItBelongs(const std::string& name, const std::string& section, const std::vector<std::string>& known,
+                           const std::vector<Bound>& fields) {
+  if (const std::string mended = WithBlankAfterColon(name); !mended.empty()) {
+    return absl::StrCat("; a blank follows the colon: write '", mended, "'");
+  }
+  for (const Bound& field : fields) {
+    const std::string& path = *field.path;
+    if (name.find('.') != std::string::npos && (path == name || path == Joined(section, name))) {
+      return absl::StrCat("; write '", path.substr(0, path.rfind('.')), ":' and, on the line below it and two blanks further to the right, '",
+                          path.substr(path.rfind('.') + 1), ": VALUE'");
+    }
+    if (name == path || path.compare(0, name.size() + 1, name + ".") == 0) {
+      const std::string outer = section.substr(0, section.find('.'));
+      return absl::StrCat(" of '", section, "'; begin '", name, "' in the column in which '", outer, "' begins");
+    }
+  }
+  std::vector<std::string> sections;
+  for (const Bound& field : fields) {
+    const size_t dot = field.path->rfind('.');
+    if (dot != std::string::npos && field.path->substr(dot + 1) == name) sections.push_back(absl::StrCat("'", field.path->substr(0, dot), "'"));
+  }
+  if (sections.empty()) return DidYouMean(name, known);
+  return absl::StrCat(" here; it belongs to ", absl::StrJoin(sections, " or "), ": write it there, further to the right than the section's name");
+}
+
 }  // namespace
 
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known) {
+  std::vector<std::string> in_sections;
+  for (const std::string& candidate : known) {
+    if (candidate.ends_with("." + name)) in_sections.push_back(absl::StrCat("'", candidate, "'"));
+  }
+  if (!in_sections.empty()) return absl::StrCat("; did you mean ", absl::StrJoin(in_sections, " or "), "?");
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
@@ -83,7 +143,7 @@ std::string YamlReader::PlaceOf(const std::string& path) const {
 }
 
 absl::Status YamlReader::CheckHeader(const YamlValue& root, const std::string& kind) {
-  if (!root.IsMap()) return Error(root, "", "expected a map that starts with 'apiVersion: lynx/v1'");
+  if (!root.IsMap()) return Error(root, "", absl::StrCat("expected a map that starts with 'apiVersion: lynx/v1'", Found(root)));
   LYNX_RETURN_IF_ERROR(CheckHeaderField(root, "apiVersion", "lynx/v1"));
   return CheckHeaderField(root, "kind", kind);
 }
@@ -95,13 +155,11 @@ absl::Status YamlReader::CheckHeaderField(const YamlValue& root, const std::stri
     return absl::InvalidArgumentError(absl::StrCat(file_, ": ", name, ": missing; write '", name, ": ", wanted, "'"));
   }
   if (value->IsScalar() && value->scalar == wanted) return absl::OkStatus();
-  return Error(*value, name,
-               absl::StrCat("expected '", wanted, "'", value->IsScalar() ? ", found '" : "",
-                            value->IsScalar() ? value->scalar + "'" : ""));
+  return Error(*value, name, absl::StrCat("expected '", wanted, "'", Found(*value), OtherFile(wanted, value->scalar)));
 }
 
 absl::Status YamlReader::CheckList(const YamlValue& list, const std::string& path, size_t least) const {
-  if (!list.IsList()) return Error(list, path, "expected a list ('- ' before each item)");
+  if (!list.IsList()) return Error(list, path, absl::StrCat("expected a list ('- ' before each item)", Found(list)));
   if (list.items.size() < least) {
     return Error(list, path, absl::StrCat("has ", list.items.size(), " items; give at least ", least));
   }
@@ -120,7 +178,7 @@ absl::Status YamlReader::ReadRecord(const YamlValue& map, const std::string& pat
   }
   Record record{path, std::move(fields)};
   if (!map.IsMap()) {
-    return Error(map, path, absl::StrCat("expected fields: ", absl::StrJoin(NamesBelow(record.fields, ""), ", ")));
+    return Error(map, path, ExpectedFields(map, NamesBelow(record.fields, "")));
   }
   LYNX_RETURN_IF_ERROR(ReadMap(map, "", record));
   for (const Bound& field : record.fields) {
@@ -139,8 +197,8 @@ absl::Status YamlReader::ReadMap(const YamlValue& map, const std::string& sectio
     const std::string path = Joined(record.path, name);
     if (!entry.key.IsScalar()) return Error(entry.key, Joined(record.path, section), "a field has no name");
     if (!Has(known, entry.key.scalar))
-      return Error(entry.key, path, "unknown field" + DidYouMean(entry.key.scalar, known));
-    if (Has(record.seen, name)) return Error(entry.key, path, "given twice; keep one");
+      return Error(entry.key, path, "unknown field" + WhereItBelongs(entry.key.scalar, section, known, record.fields));
+    if (Has(record.seen, name)) return Error(entry.key, path, absl::StrCat("given twice, the first at ", PlaceOf(path), "; keep one"));
     record.seen.push_back(name);
     places_.emplace_back(path, absl::StrCat(file_, ":", entry.value.line, ":", entry.value.column));
     LYNX_RETURN_IF_ERROR(ReadEntry(entry.value, name, record));
@@ -156,7 +214,7 @@ absl::Status YamlReader::ReadEntry(const YamlValue& value, const std::string& na
   const bool section = !below.empty();
   if (field != record.fields.end() && field->read_value) return field->read_value(value, path);
   if (field != record.fields.end() && (!section || value.IsScalar())) return ReadScalar(value, path, *field);
-  if (!value.IsMap()) return Error(value, path, absl::StrCat("expected fields: ", absl::StrJoin(below, ", ")));
+  if (!value.IsMap()) return Error(value, path, ExpectedFields(value, below));
   return ReadMap(value, name, record);
 }
 
@@ -171,7 +229,7 @@ absl::Status YamlReader::ReadScalar(const YamlValue& value, const std::string& p
     text = stated;
     source = why->scalar;
   }
-  if (!text->IsScalar()) return Error(*text, path, absl::StrCat("expected one value (", *field.meaning, ")"));
+  if (!text->IsScalar()) return Error(*text, path, absl::StrCat("expected one value (", *field.meaning, ")", Found(*text)));
   if (!field.meaning->empty()) sources_.push_back({path, text->scalar, source});  // not the header
   const absl::Status read = field.read(text->scalar);
   return read.ok() ? read : Error(*text, path, std::string(read.message()));

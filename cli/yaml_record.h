@@ -41,7 +41,8 @@ struct Field {
   std::vector<std::string> words;
 };
 
-// "; did you mean 'NAME'?" for the nearest known name, or a list of them.
+// "; did you mean 'NAME'?" for the nearest known name, or those that have it behind a section's ("model.layers" for "layers"); else
+// the list of them.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
 
 // Why a number is what it is.

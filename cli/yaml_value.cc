@@ -5,29 +5,53 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/yaml_mistake.h"
 #include "common/utf8.h"
 
 namespace lynx {
 namespace {
 
-// Builds the tree from the parser's events. Throws YAML::ParserException for what is refused, as the parser does for
-// what is malformed.
+// What the parser itself gives values without and with quotes.
+constexpr char kPlainTag[] = "?", kQuotedTag[] = "!";
+constexpr char kByteOrderMark[] = "\xef\xbb\xbf";  // which the parser does not count
+
+// Says what is wrong already; what the parser itself throws is explained by the text.
+class Refused : public YAML::ParserException {
+ public:
+  using YAML::ParserException::ParserException;
+};
+
+// Builds the tree from the parser's events. Throws Refused for what is valid and not taken.
 class TreeBuilder : public YAML::EventHandler {
  public:
+  explicit TreeBuilder(const std::string& text) : text_(text) {}
   YamlValue TakeRoot() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Add(mark, anchor, "", YamlKind::kNull); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw YAML::ParserException(mark, "aliases ('*name') are not taken here; write the value out");
+    throw Refused(mark, "aliases ('*name') are not taken here; write the value out");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
+    if (tag == kPlainTag) {
+      if (const std::optional<OddCharacter> odd = FindOddCharacter(value)) {
+        YAML::Mark at = mark;
+        at.column += static_cast<int>(odd->at);
+        throw Refused(at, odd->why);
+      }
+    }
+    // In the text; block text has the tag of quotes, and begins with none.
+    const auto at = static_cast<size_t>(mark.pos) + (text_.starts_with(kByteOrderMark) ? sizeof(kByteOrderMark) - 1 : 0);
+    if (tag == kQuotedTag && at < text_.size() && (text_[at] == '"' || text_[at] == '\'') && !QuoteCloses(text_, at)) {
+      throw Refused(mark, absl::StrCat("the quote that opens here is not closed; write another ", text_.substr(at, 1), " at the end of the value"));
+    }
     Add(mark, anchor, tag, YamlKind::kScalar).scalar = value;
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -48,10 +72,9 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   YamlValue& Add(const YAML::Mark& mark, YAML::anchor_t anchor, const std::string& tag, YamlKind kind) {
-    if (anchor != 0) throw YAML::ParserException(mark, "anchors ('&name') are not taken here");
-    // "?" and "!" are what the parser itself gives plain and quoted values.
-    if (!tag.empty() && tag != "?" && tag != "!")
-      throw YAML::ParserException(mark, "tags ('!name') are not taken here");
+    if (anchor != 0) throw Refused(mark, "anchors ('&name') are not taken here");
+    if (!tag.empty() && tag != kPlainTag && tag != kQuotedTag)
+      throw Refused(mark, "tags ('!name') are not taken here");
     YamlValue& value = NewValue(mark, kind);
     value.kind = kind;
     value.line = mark.line + 1;
@@ -66,7 +89,7 @@ class TreeBuilder : public YAML::EventHandler {
     container.awaits_value = !container.awaits_value;
     if (!container.awaits_value) return container.value->entries.back().value;
     if (kind == YamlKind::kList || kind == YamlKind::kMap) {
-      throw YAML::ParserException(mark, "field names must be plain words");
+      throw Refused(mark, "field names must be plain words");
     }
     return container.value->entries.emplace_back().key;
   }
@@ -74,11 +97,12 @@ class TreeBuilder : public YAML::EventHandler {
   // A value stays where it is while it is open: only the innermost open container grows.
   void Open(YamlValue& value, const YAML::Mark& mark) {
     if (open_.size() >= static_cast<size_t>(kMaxYamlDepth)) {
-      throw YAML::ParserException(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
+      throw Refused(mark, absl::StrCat("nested deeper than ", kMaxYamlDepth, " levels"));
     }
     open_.push_back({&value});
   }
 
+  const std::string& text_;
   YamlValue root_;
   std::vector<Container> open_;
 };
@@ -88,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (mark.pos == last_) throw YAML::ParserException(mark, "nothing can begin with this character");
+    if (mark.pos == last_) throw Refused(mark, "nothing can begin with this character");
     last_ = mark.pos;
   }
   void OnDocumentEnd() override {}
@@ -104,6 +128,12 @@ class DocumentCounter : public YAML::EventHandler {
   int last_ = -1;
 };
 
+YamlMistake MistakeOf(const YAML::Exception& error) { return {error.mark.line + 1, error.mark.column + 1, error.msg}; }
+
+absl::Status NotValid(const std::string& file, const YamlMistake& mistake) {
+  return absl::InvalidArgumentError(absl::StrCat(file, ":", mistake.line, ":", mistake.column, ": not valid YAML: ", mistake.why));
+}
+
 }  // namespace
 
 const YamlValue* YamlValue::Find(const std::string& key) const {
@@ -118,6 +148,9 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": has ", text.size(), " bytes; at most ", kMaxYamlBytes, " are read"));
   }
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": is UTF-16; save it as UTF-8"));
+  }
   if (text.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": holds a zero byte; it is not a text file"));
   }
@@ -129,7 +162,7 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);
-    TreeBuilder builder;
+    TreeBuilder builder(text);
     if (!parser.HandleNextDocument(builder)) return YamlValue();
     DocumentCounter rest;
     int documents = 1;
@@ -139,9 +172,10 @@ absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& 
           absl::StrCat(file, ": holds ", documents, " documents; write one document a file"));
     }
     return builder.TakeRoot();
+  } catch (const Refused& refused) {
+    return NotValid(file, MistakeOf(refused));
   } catch (const YAML::Exception& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ":", error.mark.line + 1, ":", error.mark.column + 1, ": not valid YAML: ", error.msg));
+    return NotValid(file, ExplainYamlError(text, MistakeOf(error)));
   }
 }
 

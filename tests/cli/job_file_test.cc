@@ -135,7 +135,7 @@ TEST_P(BadJobFile, NamesPlaceAndRemedy) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadJobFile,
     testing::Values(
-        BadCase{"Malformed", "model:", "model: [", "job.yaml:6:9: not valid YAML: "},
+        BadCase{"Malformed", "model:", "model: [", "job.yaml:4:8: not valid YAML: the '[' here is not closed"},
         BadCase{"UnknownField", "globalBatch", "globalBach",
                 "job.yaml:14:3: train.globalBach: unknown field; did you mean 'globalBatch'?"},
         BadCase{"UnknownCase", "globalBatch", "globalbatch", "did you mean 'globalBatch'?"},

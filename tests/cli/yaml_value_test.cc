@@ -123,11 +123,11 @@ TEST(YamlRecord, ErrorsNamePlaceFieldAndRemedy) {
             "f.yaml:3:12: more[0].deep.z: unknown field; did you mean 'y'?");
   EXPECT_EQ(error("x: 1\nmore:\n  - {}\n"), "f.yaml:3:5: more[0].x: missing; it is required (across)");
   EXPECT_EQ(error("deep: {}\n"), "f.yaml: x: missing; it is required (across)");
-  EXPECT_EQ(error("x: 1\nx: 2\n"), "f.yaml:2:1: x: given twice; keep one");
+  EXPECT_EQ(error("x: 1\nx: 2\n"), "f.yaml:2:1: x: given twice, the first at f.yaml:1:4; keep one");
   EXPECT_EQ(error("x: 1\nmore: []\n"), "f.yaml:2:7: more: has 0 items; give at least 1");
-  EXPECT_EQ(error("x: 1\nmore: 3\n"), "f.yaml:2:7: more: expected a list ('- ' before each item)");
-  EXPECT_EQ(error("x: 1\nmore: [3]\n"), "f.yaml:2:8: more[0]: expected fields: x, deep, more");
-  EXPECT_EQ(error("x: {value: 1, source: s}\n"), "f.yaml:1:4: x: expected one value (across)");
+  EXPECT_EQ(error("x: 1\nmore: 3\n"), "f.yaml:2:7: more: expected a list ('- ' before each item), found '3'");
+  EXPECT_EQ(error("x: 1\nmore: [3]\n"), "f.yaml:2:8: more[0]: expected fields: x, deep, more, found '3'");
+  EXPECT_EQ(error("x: {value: 1, source: s}\n"), "f.yaml:1:4: x: expected one value (across), found fields");
   EXPECT_EQ(error("x: {value: 1}\n", YamlReader::Scalars::kSourced),
             "f.yaml:1:4: x: expected one value, or {value: ..., source: \"where it comes from\"}");
   EXPECT_EQ(error("x:\n  value: bad\n  source: s\n", YamlReader::Scalars::kSourced), "f.yaml:2:10: x: expected good");
