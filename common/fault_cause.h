@@ -21,12 +21,13 @@ enum class FaultCause : uint8_t {
   kCheck,    // the check before a generation found that the device computes or keeps what it should not
   kLink,     // that check found a link to another rank to be bad, or that rank does not answer
   kPath,     // the node does not let jobs use one that the job needs
+  kToken,    // the data were read and have a token beyond the model's vocabulary, as they will have the next time
 };
-inline constexpr int kFaultCauseCount = 9;
+inline constexpr int kFaultCauseCount = 10;
 
 namespace internal {
-inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory",  "data",  "disk",
-                                                                               "device",  "program", "check", "link", "path"};
+inline constexpr std::array<const char*, kFaultCauseCount> kFaultCauseNames = {"unknown", "memory", "data", "disk", "device",
+                                                                               "program", "check",  "link", "path", "token"};
 }  // namespace internal
 
 inline const char* FaultCauseName(FaultCause cause) { return internal::kFaultCauseNames.at(static_cast<size_t>(cause)); }

@@ -32,6 +32,8 @@ Attributed ByCause(const RankFailureFacts& failure, bool alike_before) {
       return {Attribution::kMemory, "there was less memory than the plan takes"};
     case FaultCause::kData:
       return {Attribution::kData, "it cannot read its data"};
+    case FaultCause::kToken:
+      return {Attribution::kData, "they have a token that is no word of the model's vocabulary, and every run would meet it", true};
     case FaultCause::kDisk:
       return {Attribution::kNode, "the node's disk does not take what the rank needs to start"};
     case FaultCause::kDevice:

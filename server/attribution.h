@@ -32,7 +32,7 @@ struct RankFailureFacts {
 struct Attributed {
   Attribution to = Attribution::kUnknown;
   std::string why;      // a clause; empty where unknown
-  bool again = false;   // of code: it has failed so before, and would again
+  bool again = false;   // of code that has failed so before, and of a token that no run gets past: it would fail again
 };
 
 // Failures count as long as this.

@@ -40,8 +40,8 @@ Attributed Controller::Blame(Job& job, int32_t rank) {
                                         attributed.to == Attribution::kNode ? absl::StrCat("node ", facts.node.value) : AttributionName(attributed.to),
                                         ": ", attributed.why));
   }
-  // It says nothing of the node for other jobs.
-  if (attributed.to != Attribution::kJob) Remember(std::move(facts));
+  // These say nothing of the node for other jobs.
+  if (attributed.to != Attribution::kJob && facts.cause != FaultCause::kToken) Remember(std::move(facts));
   return attributed;
 }
 

@@ -107,6 +107,19 @@ class BadJobTest(ClusterTest):
         empty.write_text("")
         self.failed(self.job_file(data=empty), str(empty))
 
+    def test_token_beyond_the_vocabulary(self):
+        """It is met after some steps, and a restart would meet it again."""
+        text = bytearray(self.corpus.read_bytes())
+        middle = len(text) // 2
+        text[middle] = 200
+        bad = self.directory / "bad.txt"
+        bad.write_bytes(text)
+        path = self.job_file(data=bad, steps=4000)
+        path.write_text(path.read_text().replace("vocab: 256", "vocab: 128"))
+        page = self.failed(path, f"{bad}: token 200 at position {middle} is outside the vocabulary of 128", "step ", "no restart helps")
+        self.assertEqual(self.event_kinds(page).count("restarting"), 0, "trying again would not mend it")
+        self.assertGreater(int(page["progress"]["stepsDone"]), 0)
+
 
 class DamagedDatabaseTest(ClusterTest):
     def test_server_refuses_to_start_and_says_what_to_do(self):

@@ -139,7 +139,7 @@ void RunDataIndex(const std::string& input) {
   int32_t inputs[kSeq], targets[kSeq];
   for (int64_t sample = 0; sample < 3 * (*data)->SamplesPerEpoch() && sample < 100; ++sample) {
     const absl::Status read = (*data)->Read(sample, inputs, targets);
-    if (!read.ok()) CheckRefused(read, {Code::kOutOfRange});
+    if (!read.ok()) CheckRefused(read, {Code::kDataLoss});
   }
 }
 

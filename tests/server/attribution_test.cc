@@ -52,6 +52,16 @@ TEST(Attribution, AProgramThatFailsAlikeTwiceWouldAgain) {
   EXPECT_FALSE(Attribute(failure, {failure}, true).again) << "what they lie on may come back";
 }
 
+TEST(Attribution, ATokenBeyondTheVocabularyWouldBeMetAgain) {
+  for (const int64_t step : {0, 700}) {
+    RankFailureFacts failure = Kill("n0");
+    failure.cause = FaultCause::kToken;
+    failure.step = step;
+    EXPECT_EQ(Of(failure), Attribution::kData);
+    EXPECT_TRUE(Attribute(failure, {}, true).again) << "at its first occurrence";
+  }
+}
+
 TEST(Attribution, TheSameCrashInTheSameStepOnAnotherNodeIsTheCode) {
   EXPECT_EQ(Of(Crash("n0", 7)), Attribution::kUnknown);
   EXPECT_EQ(Of(Crash("n0", 7), {Crash("n1", 7)}), Attribution::kCode);

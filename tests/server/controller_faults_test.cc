@@ -73,6 +73,47 @@ TEST(ControllerFaults, ARuleOfTheJobComesBeforeAttribution) {
   }
 }
 
+constexpr char kBeyond[] = "step 1: /data/corpus.bin: token 50256 at position 81923 is outside the vocabulary of 256 (model.vocab)";
+
+TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
+  for (const int64_t steps : {0, 1, 6}) {  // trained before it
+    SCOPED_TRACE(steps);
+    Cluster cluster;
+    JobId job;
+    FourRanks(cluster, job);
+    for (int64_t step = 0; step < steps; ++step) cluster.StepAll(job, step);
+    cluster.Say(job, 0, RankFault{"rank 2 (stage 1, tp 0) gave up", true});
+    cluster.Say(job, 2, RankFault{kBeyond, false, FaultCause::kToken});
+    EXPECT_EQ(cluster.State(job), JobState::kFailed);
+    EXPECT_EQ(cluster.Record(job).restarts, 0);
+    EXPECT_EQ(cluster.Record(job).reason, absl::StrCat("rank 2 on node n1: ", kBeyond,
+                                                       "; attributed to data: they have a token that is no word of the model's vocabulary, "
+                                                       "and every run would meet it; no restart helps"));
+    EXPECT_THAT(cluster.Kinds(job), EndsWith("running rank-lost fault failed"));
+    // It says nothing of the node to the next job that fails there.
+    const JobId next = cluster.Run(MakeSpec("next", 4, 4), kFour);
+    cluster.StepAll(next, 0);
+    cluster.Exit(next, 2, 137);
+    EXPECT_THAT(cluster.Kinds(next), EndsWith("running rank-lost restarting"));
+  }
+}
+
+// Its daemon tells how it ended, where its own report is lost.
+TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsAJobOfALaterGenerationByItsExitAlone) {
+  Cluster cluster;
+  JobId job;
+  FourRanks(cluster, job);
+  cluster.StepAll(job, 0);
+  cluster.Exit(job, 0, 137);
+  ASSERT_EQ(cluster.Record(job).generation, Generation(2));
+  cluster.AllReady(job);
+  cluster.RankOf(job, 2)->seen.cause = FaultCause::kToken;
+  cluster.Exit(job, 2, 1, kBeyond);
+  EXPECT_EQ(cluster.State(job), JobState::kFailed);
+  EXPECT_EQ(cluster.Record(job).restarts, 1) << "that of the rank that was killed";
+  EXPECT_THAT(cluster.Record(job).reason, HasSubstr(kBeyond));
+}
+
 constexpr char kRefused[] = "data.path /etc/hostname is not allowed on this node: jobs may use /data (lynx-worker --data-root, --checkpoint-root)";
 
 // As n1's daemon does, whose roots may be others than n0's.

@@ -21,7 +21,8 @@ class Dataset {
   virtual int64_t SamplesPerEpoch() const = 0;
   // Sample number i of training (i = step * global_batch + index in batch). Epoch i / SamplesPerEpoch() visits each
   // sample once, in an order of its own drawn from the seed (a Feistel permutation: no table, any position at once).
-  // inputs, targets: (seq). OutOfRange when a token is >= vocab, naming its position.
+  // inputs, targets: (seq). DataLoss where a token is no word of the vocabulary (below 0, or >= vocab), which every
+  // reading of it finds again: names file, token and position.
   virtual absl::Status Read(int64_t sample_number, int32_t* inputs, int32_t* targets) const = 0;
   // Of its files, as they were when it was opened.
   virtual const DataFingerprint& fingerprint() const = 0;

@@ -41,7 +41,7 @@ int64_t LoadToken(const std::byte* at, TokenType type) {
 absl::Status BadToken(const std::string& path, int64_t token, int64_t position, int32_t vocab) {
   const char* mend = token < 0 ? "the file was made with another token type than it is read with, or is damaged"
                                : "set model.vocab to more than the file's largest token, or use other data";
-  return absl::OutOfRangeError(absl::StrCat(path, ": token ", token, " at position ", position,
+  return absl::DataLossError(absl::StrCat(path, ": token ", token, " at position ", position,
                                             " is outside the vocabulary of ", vocab, " (model.vocab): ", mend));
 }
 

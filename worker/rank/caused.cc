@@ -27,6 +27,8 @@ absl::Status CausedByCode(absl::Status status) {
       return Caused(std::move(status), FaultCause::kMemory);
     case absl::StatusCode::kAborted:
       return Caused(std::move(status), FaultCause::kDevice);
+    case absl::StatusCode::kDataLoss:
+      return Caused(std::move(status), FaultCause::kToken);
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:

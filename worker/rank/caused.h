@@ -16,7 +16,7 @@ namespace lynx {
 // The same status with the cause; one that has a cause already, or tells of a lost peer, is left as it is.
 absl::Status Caused(absl::Status status, FaultCause cause);
 // What the code of an error of the backend, the states or the engine says of its cause (worker/backend/backend.h): memory, the
-// device, or the program; else none.
+// device, or the program. DataLoss is a token of the data that the engine was given (worker/data/dataset.h). Others say nothing.
 absl::Status CausedByCode(absl::Status status);
 FaultCause CauseOf(const absl::Status& status);
 // DataLoss with the cause kLink: the links to those ranks are bad.

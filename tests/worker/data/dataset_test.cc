@@ -82,7 +82,7 @@ TEST(TextDataset, TokenOutsideTheVocabularyIsNamed) {
   ASSERT_TRUE(data.ok()) << data.status();
   int32_t inputs[2], targets[2];
   const absl::Status status = (*data)->Read(0, inputs, targets);
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("t.txt"), HasSubstr("token 127"), HasSubstr("position 2"),
                                      HasSubstr("vocabulary of 100")));
 }

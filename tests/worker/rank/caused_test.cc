@@ -26,6 +26,7 @@ TEST(Caused, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(CausedByCode(absl::AbortedError("ECC"))), FaultCause::kDevice);
   EXPECT_EQ(CauseOf(CausedByCode(absl::FailedPreconditionError("arena of 3"))), FaultCause::kProgram);
   EXPECT_EQ(CauseOf(CausedByCode(absl::OutOfRangeError("the loss is nan"))), FaultCause::kProgram);
+  EXPECT_EQ(CauseOf(CausedByCode(absl::DataLossError("token 300"))), FaultCause::kToken);
   EXPECT_EQ(CauseOf(CausedByCode(absl::InternalError("?"))), FaultCause::kUnknown);
   EXPECT_EQ(CauseOf(CausedByCode(absl::StatusOr<int>(absl::AbortedError("lost")).status())), FaultCause::kDevice);
   // A code outlives what is put before the message on its way.

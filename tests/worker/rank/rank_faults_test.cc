@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "planner/memory_model.h"
 #include "tests/worker/rank/rank_processes.h"
+#include "worker/data/sample_order.h"
 
 namespace lynx {
 namespace {
@@ -275,6 +277,45 @@ TEST(RankFaults, ARankThatCannotReadItsDataNamesThem) {
     ASSERT_EQ(failures.size(), 1u);
     // Some may be told first that others have given up.
     EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kData) << failures[0].reason;
+  }
+}
+
+// It trains as far as the data are good, and then says what they have, and where.
+TEST(RankFaults, ATokenBeyondTheVocabularyIsNamedInTheStepThatMeetsIt) {
+  for (const bool held_out : {false, true}) {
+    SCOPED_TRACE(held_out ? "of the validation data" : "of the training data");
+    const TestFolder folder;
+    std::vector<RankConfig> configs = Configs(folder, kSteps, [](RankConfig& config) {
+      config.context.model.vocab = config.spec.model.vocab = 200;
+      config.arena = PlanMemory(config.program, config.context)->arena;
+    });
+    const RankConfig& config = configs[0];
+    std::string text(1000, 'x');
+    const int64_t seq = config.spec.model.seq, samples = (static_cast<int64_t>(text.size()) - 1) / seq;
+    const int64_t number = held_out ? 2 : 4 * config.spec.train.global_batch + 3;  // of the fifth step, or of an evaluation
+    const int64_t position = SampleAt(number, samples, 0, config.spec.train.seed) * seq + 1;
+    text[static_cast<size_t>(position)] = '\xfa';
+    const std::string bad = folder.Write("bad", text);
+    for (RankConfig& each : configs) {
+      (held_out ? each.spec.data.validation_path : each.spec.data.path) = bad;
+      if (held_out) each.spec.train.eval_every = 4;
+    }
+    RankProcesses ranks(folder, configs);
+    int own = 0;
+    for (int rank = 0; rank < RankProcesses::kRanks; ++rank) {
+      ranks.ExitCode(rank);
+      const auto failures = Only<RankFailure>(ranks.Reports(rank));
+      ASSERT_EQ(failures.size(), 1u) << ranks.Log(rank);
+      // Some may be told first that others have given up, before they end their step.
+      EXPECT_EQ(failures[0].cause, failures[0].peer_lost ? FaultCause::kUnknown : FaultCause::kToken) << failures[0].reason;
+      if (failures[0].peer_lost) continue;
+      ++own;
+      EXPECT_EQ(Only<StepReport>(ranks.Reports(rank)).size(), 4u);
+      EXPECT_THAT(failures[0].reason, AllOf(HasSubstr(held_out ? "after 4 steps: evaluation, batch 0: " : "step 4: "),
+                                            HasSubstr("/bad: token 250 at position " + std::to_string(position) + " is outside"),
+                                            HasSubstr("vocabulary of 200 (model.vocab)")));
+    }
+    EXPECT_GE(own, 1);
   }
 }
 
