@@ -135,6 +135,7 @@ struct CheckpointImportOptions {
   std::string format;  // "hf"
   std::string out;     // checkpoint directory
   int32_t seq = 0;     // 0 = what the model was made for
+  bool allow_non_finite = false;
 };
 
 struct JoinTokenOptions {

@@ -12,7 +12,7 @@
 #include "cli/model_config.h"
 #include "cli/render.h"
 #include "common/status.h"
-#include "node/file.h"
+#include "common/utf8.h"
 #include "planner/layout.h"
 #include "worker/checkpoint/hugging_face.h"
 #include "worker/checkpoint/offline.h"
@@ -126,9 +126,8 @@ absl::Status CheckFormat(const std::string& format) {
 }
 
 absl::StatusOr<ModelSpec> ReadModelOf(const std::string& folder, int32_t seq) {
-  const std::string path = absl::StrCat(folder, "/config.json");
-  LYNX_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  LYNX_ASSIGN_OR_RETURN(ModelSpec model, ParseModelConfigOfWeights(text, path));
+  LYNX_ASSIGN_OR_RETURN(const std::string text, ReadHuggingFaceConfig(folder));
+  LYNX_ASSIGN_OR_RETURN(ModelSpec model, ParseModelConfigOfWeights(text, absl::StrCat(folder, "/config.json")));
   if (seq > model.seq) {
     return absl::InvalidArgumentError(
         absl::StrCat("--seq ", seq, ": the model was made for at most ", model.seq, " tokens"));
@@ -192,9 +191,14 @@ int ImportCheckpoint(const CheckpointImportOptions& options) {
   const std::string folder = Absolute(options.path);
   const auto model = ReadModelOf(folder, options.seq);
   if (!model.ok()) return Fail(model.status());
-  const auto checkpoint = ImportFromHuggingFace(folder, *model, Absolute(options.out));
-  if (!checkpoint.ok()) return Fail(checkpoint.status());
-  std::printf("%s\n", checkpoint->path.c_str());
+  const auto imported =
+      ImportFromHuggingFace(folder, *model, Absolute(options.out),
+                            options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse);
+  if (!imported.ok()) return Fail(imported.status());
+  for (const std::string& note : imported->notes) {
+    std::fprintf(stderr, "lynxctl: note: %s\n", VisibleText(note).c_str());
+  }
+  std::printf("%s\n", imported->checkpoint.path.c_str());
   return kExitOk;
 }
 

@@ -299,12 +299,14 @@ void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code
   export_weights->callback(Printing(kPlainText, global, code, [&] { return ExportCheckpoint(export_options); }));
   auto* import = checkpoint->add_subcommand("import", "Make a checkpoint of step 0 from weights of other programs");
   static CheckpointImportOptions import_options{.format = "hf"};
-  import->add_option("path", import_options.path, "A folder with config.json and *.safetensors")
+  import->add_option("path", import_options.path, "A folder with config.json and model.safetensors, or its shards and their index")
       ->required()
       ->check(FileName);
   format_and_out(import, import_options.format, import_options.out, "Checkpoint directory, made if need be");
   import->add_option("--seq", import_options.seq, "Tokens per sample; default: the most that the model was made for")
       ->check(CLI::PositiveNumber);
+  import->add_flag("--allow-non-finite", import_options.allow_non_finite,
+                   "Take weights with NaN or infinity, which are refused otherwise");
   import->callback(Printing(kPlainText, global, code, [&] { return ImportCheckpoint(import_options); }));
 }
 

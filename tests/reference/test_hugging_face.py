@@ -284,6 +284,54 @@ class HuggingFaceTest(unittest.TestCase):
                     expected = [struct.unpack("<f", b"\0\0" + struct.pack("<f", value)[2:])[0] for value in values]
                 self.assertEqual(again[name][1], expected, name)
 
+    def test_import_says_what_it_does_not_take(self):
+        run = self.train("llama", 0, 1, 1)
+        exported = self.export(run)
+        (exported / "zz-old.safetensors").write_bytes(b"damaged")
+        (exported / "pytorch_model.bin").write_bytes(b"")
+        shown = self.ctl("import", exported, "--out", run / "again")
+        self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
+        self.assertEqual(shown.stderr,
+                         "lynxctl: note: not taken: zz-old.safetensors; the weights are those of model.safetensors\n"
+                         "lynxctl: note: not taken: pytorch_model.bin; it is PyTorch's pickled format\n")
+
+    def test_import_refuses_a_folder_that_may_mean_something_else(self):
+        run = self.train("llama", 0, 1, 1)
+        exported = self.export(run)
+        index = exported / "model.safetensors.index.json"
+        weights = exported / "model.safetensors"
+
+        def refused(code):
+            message = self.ctl("import", exported, "--out", run / "again", code=code).stderr
+            self.assertEqual(list((run / "again").glob("*")), [])
+            return message
+
+        index.write_text("{}")
+        self.assertIn("model.safetensors.index.json: there is no weight_map", refused(2))
+        index.write_text(json.dumps({"weight_map": {"model.norm.weight": "../model.safetensors"}}))
+        self.assertIn("is \"../model.safetensors\", not the name of", refused(2))
+        index.write_text(json.dumps({"weight_map": {name: "model-1.safetensors" for name in read_safetensors(weights)}}))
+        weights.rename(exported / "kept")
+        self.assertIn("names model-1.safetensors (with lm_head.weight, ", refused(4))
+        index.unlink()
+        (exported / "model.gguf").write_bytes(b"")
+        self.assertIn("there is only model.gguf, which is llama.cpp's format", refused(4))
+        weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        self.assertIn("model.safetensors is a git-lfs pointer", refused(2))
+        weights.unlink()
+        (exported / "kept").rename(weights)
+        config = (exported / "config.json").read_text()
+        (exported / "config.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        self.assertIn("config.json is a git-lfs pointer", refused(2))
+        (exported / "config.json").write_text(config)
+        # The last value of the file.
+        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", math.nan))
+        message = refused(2)
+        self.assertRegex(message, r"has 1 value that is NaN or infinity, the first at \[\d+(, \d+)?\]; --allow-non-finite")
+        shown = self.ctl("import", exported, "--out", run / "again", "--allow-non-finite")
+        self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
+        self.assertRegex(shown.stderr, r"lynxctl: note: .* has 1 value that is NaN or infinity, .*; taken as they are\n")
+
     def change_config(self, folder, **changes):
         path = folder / "config.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

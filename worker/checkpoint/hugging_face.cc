@@ -1,7 +1,7 @@
 #include "worker/checkpoint/hugging_face.h"
 
 #include <algorithm>
-#include <map>
+#include <cmath>
 #include <set>
 #include <span>
 #include <utility>
@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "planner/stage_context.h"
 #include "worker/checkpoint/checkpoint_directory.h"
+#include "worker/checkpoint/hugging_face_files.h"
 #include "worker/checkpoint/hugging_face_names.h"
 #include "worker/checkpoint/offline.h"
 #include "worker/checkpoint/safetensors_file.h"
@@ -20,8 +21,8 @@
 namespace lynx {
 namespace {
 
-constexpr char kWeightsFile[] = "model.safetensors";
 constexpr char kConfigFile[] = "config.json";
+constexpr Bytes kConfigLimit = kMiB;
 constexpr char kImportJob[] = "import";
 
 // A rank that has all of the model.
@@ -29,7 +30,9 @@ StageContext WholeContext(const ModelSpec& model) {
   return PipelineContexts(model, ParallelLayout{}, 1, 1, {model.layers}).front();
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("(", absl::StrJoin(shape, ", "), ")");
+}
 
 // (rows, columns) -> (columns, rows), in blocks that stay in the cache.
 std::vector<float> Transposed(std::span<const float> in, int64_t rows, int64_t columns) {
@@ -53,92 +56,130 @@ std::span<const char> CharsOf(const std::vector<float>& values) {
 
 absl::Status CheckNotThere(FileSystem& files, const std::string& folder) {
   LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-  for (const char* name : {kWeightsFile, kConfigFile}) {
+  for (const char* name : {kHuggingFaceWeightsFile, kConfigFile}) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;
     return absl::AlreadyExistsError(absl::StrCat(folder, "/", name, " is there already; name another folder"));
   }
   return absl::OkStatus();
 }
 
-// Of other people's files: which tensor is in which.
-class TensorFiles {
- public:
-  static absl::StatusOr<TensorFiles> Open(FileSystem& files, const std::string& folder) {
-    TensorFiles tensors(files, folder);
-    LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
-    for (const std::string& name : names) {
-      if (!name.ends_with(".safetensors")) continue;
-      LYNX_ASSIGN_OR_RETURN(SafetensorsFile file, OpenSafetensorsFile(files, absl::StrCat(folder, "/", name)));
-      tensors.files_.push_back(std::move(file));
-    }
-    if (tensors.files_.empty()) {
-      return absl::NotFoundError(absl::StrCat("there is no ", kWeightsFile, " in ", folder));
-    }
-    for (size_t file = 0; file < tensors.files_.size(); ++file) {
-      for (size_t i = 0; i < tensors.files_[file].header.tensors.size(); ++i) {
-        tensors.places_[tensors.files_[file].header.tensors[i].name] = {file, i};
-      }
-    }
-    return tensors;
+// "[3, 17]": where the element with this number is in a row-major tensor.
+std::string PositionText(int64_t element, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> position(shape.size());
+  for (size_t i = shape.size(); i-- > 0;) {
+    position[i] = element % shape[i];
+    element /= shape[i];
   }
+  return absl::StrCat("[", absl::StrJoin(position, ", "), "]");
+}
+
+// The tensors that a model needs, in a folder's files.
+class Source {
+ public:
+  Source(FileSystem& file_system, WeightFiles files, NonFiniteWeights non_finite)
+      : file_system_(file_system), files_(std::move(files)), non_finite_(non_finite) {}
 
   // InvalidArgument unless the files have just these tensors, in these shapes (and, of the first extent, perhaps
-  // more).
-  absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) {
+  // more), in types that are read.
+  absl::Status Check(const std::vector<HuggingFaceTensor>& wanted) const {
     std::set<std::string> unused;
-    for (const auto& [name, place] : places_) unused.insert(name);
+    for (const auto& [name, place] : files_.tensors) unused.insert(name);
     for (const HuggingFaceTensor& tensor : wanted) {
-      const auto at = Find(tensor.name);
-      if (at == places_.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(folder_, " has no tensor ", tensor.name));
+      unused.erase(tensor.name);
+      const auto [file, entry] = At(tensor.name);
+      if (!IsReadAsFloat(*entry)) {
+        return absl::InvalidArgumentError(absl::StrCat(file->path, ": ", entry->name, " is of type ", entry->type,
+                                                       ", not F32, F16 or BF16: weights that were quantised, or cast "
+                                                       "to another type, must be converted back"));
       }
-      unused.erase(at->first);
-      const std::vector<int64_t>& shape = EntryOf(at->second).shape;
+      const std::vector<int64_t>& shape = entry->shape;
       const bool longer =
           IsPositions(tensor) && shape.size() == 2 && shape[1] == tensor.shape[1] && shape[0] > tensor.shape[0];
       if (shape == tensor.shape || longer) continue;
-      return absl::InvalidArgumentError(absl::StrCat(folder_, ": ", at->first, " has shape ", ShapeText(shape),
+      return absl::InvalidArgumentError(absl::StrCat(file->path, ": ", entry->name, " has shape ", ShapeText(shape),
                                                      ", not the ", ShapeText(tensor.shape), " of config.json"));
     }
-    // Where the embedding is tied, some write it twice.
     for (const std::string& name : unused) {
-      if (IsHuggingFaceConstant(name) || name == "lm_head.weight") continue;
+      if (IsHuggingFaceConstant(name) || name == kHead) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat(folder_, ": tensor ", name, " is not a part of such a model in Lynx"));
+          absl::StrCat(At(name).file->path, ": tensor ", name, " is not a part of such a model in Lynx"));
     }
     return absl::OkStatus();
   }
 
-  // After Check. Row-major, as our parameter has it.
+  // For a model whose head is the embedding. Some write it twice; InvalidArgument when the two are not the same.
+  absl::Status CheckTied(const std::string& embedding) const {
+    if (!files_.tensors.contains(kHead)) return absl::OkStatus();
+    LYNX_ASSIGN_OR_RETURN(const bool same, SameContent(file_system_, At(embedding), At(kHead)));
+    if (same) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        At(kHead).file->path, ": ", kHead, " is not the same as ", embedding,
+        ", though config.json says that they are one (tie_word_embeddings, which is true where it is missing in a "
+        "GPT-2): set it to false there if the head has weights of its own, or take ",
+        kHead, " out"));
+  }
+
+  // After Check. Row-major, as our parameter has it. InvalidArgument when values are not finite and shall be refused.
   absl::StatusOr<std::vector<float>> Read(const HuggingFaceTensor& tensor) {
-    const Place& place = Find(tensor.name)->second;
-    LYNX_ASSIGN_OR_RETURN(std::vector<float> values, ReadAsFloat(*file_system_, files_[place.file], EntryOf(place)));
-    if (tensor.transposed) return Transposed(values, tensor.piece.columns, tensor.piece.rows);
+    const TensorInFile place = At(tensor.name);
+    LYNX_ASSIGN_OR_RETURN(std::vector<float> values, ReadAsFloat(file_system_, *place.file, *place.tensor));
     values.resize(static_cast<size_t>(tensor.piece.rows * tensor.piece.columns));
+    LYNX_RETURN_IF_ERROR(CheckFinite(place, values));
+    if (tensor.transposed) return Transposed(values, tensor.piece.columns, tensor.piece.rows);
     return values;
   }
 
+  std::vector<std::string> notes() const { return files_.notes; }
+
  private:
-  struct Place {
-    size_t file = 0, tensor = 0;
-  };
-  TensorFiles(FileSystem& files, std::string folder) : file_system_(&files), folder_(std::move(folder)) {}
+  static constexpr char kHead[] = "lm_head.weight";
 
   static bool IsPositions(const HuggingFaceTensor& tensor) { return tensor.name.ends_with(".wpe.weight"); }
-  const SafetensorsEntry& EntryOf(const Place& place) const {
-    return files_[place.file].header.tensors[place.tensor];
-  }
-  // A model that was saved without its head has names without the first part.
-  std::map<std::string, Place>::const_iterator Find(const std::string& name) const {
-    const auto at = places_.find(name);
-    return at != places_.end() ? at : places_.find(name.substr(name.find('.') + 1));
+
+  // ChooseWeightFiles found it.
+  TensorInFile At(const std::string& name) const { return files_.At(files_.tensors.at(name)); }
+
+  absl::Status CheckFinite(const TensorInFile& place, const std::vector<float>& values) {
+    const auto bad = [](float value) { return !std::isfinite(value); };
+    const auto first = std::find_if(values.begin(), values.end(), bad);
+    if (first == values.end()) return absl::OkStatus();
+    const int64_t count = std::count_if(first, values.end(), bad);
+    const std::string what =
+        absl::StrCat(place.file->path, ": ", place.tensor->name, " has ", count,
+                     count == 1 ? " value that is" : " values that are", " NaN or infinity, the first at ",
+                     PositionText(first - values.begin(), place.tensor->shape));
+    if (non_finite_ == NonFiniteWeights::kRefuse) {
+      return absl::InvalidArgumentError(absl::StrCat(what, "; --allow-non-finite takes such weights"));
+    }
+    files_.notes.push_back(absl::StrCat(what, "; taken as they are"));
+    return absl::OkStatus();
   }
 
-  FileSystem* file_system_;
-  std::string folder_;
-  std::vector<SafetensorsFile> files_;
-  std::map<std::string, Place> places_;
+  FileSystem& file_system_;
+  WeightFiles files_;
+  NonFiniteWeights non_finite_;
 };
+
+// What is needed of a folder, and checked to be there.
+absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model,
+                                  const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite,
+                                  FileSystem& files) {
+  std::vector<HuggingFaceTensor> wanted;
+  std::set<std::string> needed;
+  std::string embedding;
+  for (const ParameterSlot& slot : slots) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) {
+      if (slot.parameter == Parameter::kEmbedTok) embedding = tensor.name;
+      needed.insert(tensor.name);
+      wanted.push_back(std::move(tensor));
+    }
+  }
+  LYNX_ASSIGN_OR_RETURN(WeightFiles chosen, ChooseWeightFiles(files, folder, needed));
+  Source source(files, std::move(chosen), non_finite);
+  LYNX_RETURN_IF_ERROR(source.Check(wanted));
+  if (model.tied_embeddings) LYNX_RETURN_IF_ERROR(source.CheckTied(embedding));
+  return source;
+}
 
 }  // namespace
 
@@ -172,32 +213,37 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
     if (tensor.transposed) values = Transposed(values, piece.rows, piece.columns);
     return CharsOf(values);
   };
-  LYNX_ASSIGN_OR_RETURN(const WrittenFile written,
-                        WriteSafetensorsFile(files, absl::StrCat(folder, "/", kWeightsFile), header, content));
+  LYNX_ASSIGN_OR_RETURN(
+      const WrittenFile written,
+      WriteSafetensorsFile(files, absl::StrCat(folder, "/", kHuggingFaceWeightsFile), header, content));
   LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model)));
   LYNX_RETURN_IF_ERROR(files.SyncFolder(folder));
   return written.bytes;
 }
 
-absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                        const std::string& directory, FileSystem& files) {
+absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, FileSystem& files) {
+  const std::string path = absl::StrCat(folder, "/", kConfigFile);
+  LYNX_ASSIGN_OR_RETURN(std::string text, ReadWholeFile(files, path, kConfigLimit));
+  LYNX_RETURN_IF_ERROR(CheckNotLfsPointer(path, text));
+  return text;
+}
+
+absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
+                                                      const std::string& directory, NonFiniteWeights non_finite,
+                                                      FileSystem& files) {
   CheckpointIdentity identity;
   identity.job = JobId(kImportJob);
   identity.generation = Generation(1);
   identity.model = model;
-  LYNX_RETURN_IF_ERROR(files.CreateFolders(directory));
-  if (const absl::Status there = ReadSummary(files, directory, 0).status(); !absl::IsNotFound(there)) {
+  const absl::Status there = ReadSummary(files, directory, 0).status();
+  if (there.ok() || absl::IsDataLoss(there)) {
     return absl::AlreadyExistsError(
         absl::StrCat(CheckpointPath(directory, 0), " is there already; name another directory"));
   }
+  if (!absl::IsNotFound(there)) return there;
   const StageContext context = WholeContext(model);
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(context, 0);
-  LYNX_ASSIGN_OR_RETURN(TensorFiles source, TensorFiles::Open(files, folder));
-  std::vector<HuggingFaceTensor> all;
-  for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) all.push_back(std::move(tensor));
-  }
-  LYNX_RETURN_IF_ERROR(source.Check(all));
+  LYNX_ASSIGN_OR_RETURN(Source source, OpenSource(folder, model, slots, non_finite, files));
   std::vector<float> values;
   const auto content = [&](size_t i) -> absl::StatusOr<std::span<const char>> {
     values.clear();
@@ -208,9 +254,14 @@ absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folde
     return CharsOf(values);
   };
   const SafetensorsHeader header = ShardHeader(identity, context, 0, slots, /*weights_only=*/true);
-  LYNX_RETURN_IF_ERROR(WriteShard(directory, identity, context, 0, 0, header, content, files).status());
+  const absl::Status written = WriteShard(directory, identity, context, 0, 0, header, content, files).status();
+  if (!written.ok()) {
+    DiscardCheckpoint(directory, identity, files);
+    return written;
+  }
   LYNX_RETURN_IF_ERROR(PublishCheckpoint(directory, identity, files).status());
-  return ReadSummary(files, directory, 0);
+  LYNX_ASSIGN_OR_RETURN(CheckpointSummary checkpoint, ReadSummary(files, directory, 0));
+  return ImportedWeights{std::move(checkpoint), source.notes()};
 }
 
 }  // namespace lynx

@@ -5,7 +5,9 @@
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
@@ -19,13 +21,25 @@ namespace lynx {
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files = PosixFileSystem());
 
-// Writes the weights of all *.safetensors in the folder, in F32, F16 or BF16, as a checkpoint of step 0 without
-// moments to `directory`. `model`: what the folder's config.json says. Its seq may be less than the positions that a
-// GPT-2 has: the first ones are taken. InvalidArgument naming the tensor when one is missing, of another shape or
-// type, or not known; AlreadyExists when `directory` has a checkpoint of step 0.
-absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                        const std::string& directory,
-                                                        FileSystem& files = PosixFileSystem());
+// The text of the folder's config.json. NotFound when there is none, InvalidArgument when it is a git-lfs pointer.
+absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, FileSystem& files = PosixFileSystem());
+
+enum class NonFiniteWeights : uint8_t { kRefuse, kTake };
+struct ImportedWeights {
+  CheckpointSummary checkpoint;
+  std::vector<std::string>
+      notes;  // what of the folder was not taken, and what was taken that is unusual; a line each
+};
+// Writes the weights in the folder, in F32, F16 or BF16, as a checkpoint of step 0 without moments to `directory`.
+// hugging_face_files.h says which files are taken. `model`: what the folder's config.json says. Its seq may be less
+// than the positions that a GPT-2 has: the first ones are taken. Errors of ChooseWeightFiles; InvalidArgument naming
+// the tensor when one is of another shape or type, not known, a head that is not the embedding though config.json
+// ties them, or has NaN or infinity that shall be refused; AlreadyExists when `directory` has a checkpoint of step 0.
+// After an error there is no checkpoint.
+absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
+                                                      const std::string& directory,
+                                                      NonFiniteWeights non_finite = NonFiniteWeights::kRefuse,
+                                                      FileSystem& files = PosixFileSystem());
 
 }  // namespace lynx
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,9 +38,9 @@ struct TypeInfo {
   const char* name;
   int64_t bytes;
 };
-constexpr TypeInfo kTypes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F64", 8}, {"I64", 8},     {"U64", 8},
-                               {"I32", 4}, {"U32", 4}, {"I16", 2},  {"U16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1},
-                               {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+constexpr TypeInfo kTypes[] = {{"F32", 4},     {"F16", 2},     {"BF16", 2}, {"F64", 8}, {"I64", 8},
+                               {"U64", 8},     {"I32", 4},     {"U32", 4},  {"I16", 2}, {"U16", 2},
+                               {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I8", 1},   {"U8", 1},  {"BOOL", 1}};
 
 // The bytes of a tensor; -1 when they overflow.
 int64_t BytesOf(const std::vector<int64_t>& shape, int64_t element_bytes = sizeof(float)) {
@@ -132,16 +133,17 @@ absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(std::string_view text,
                                                           SafetensorsTypes types) {
   // The parser lets a later key replace an earlier one; the format forbids it, and it could hide a tensor.
   std::set<std::string> keys;
-  bool repeated = false;
+  std::optional<std::string> repeated;
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (event == json::parse_event_t::key && depth == 1) {
-      repeated = !keys.insert(parsed.get<std::string>()).second || repeated;
+      const auto [key, fresh] = keys.insert(parsed.get<std::string>());
+      if (!fresh && !repeated) repeated = *key;
     }
     return true;
   };
   const json root = json::parse(text, watch, /*allow_exceptions=*/false);
   if (!root.is_object()) return Damaged("not a JSON object");
-  if (repeated) return Damaged("a name appears twice");
+  if (repeated) return Damaged(absl::StrCat("the name ", *repeated, " appears twice"));
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == kMetadata) {

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "common/digest.h"
 #include "common/status.h"
@@ -15,6 +17,8 @@ namespace {
 
 // Digest and disk see each chunk while it is in the cache.
 constexpr size_t kChunkBytes = size_t{4} << 20;
+// What is converted or compared at a time.
+constexpr size_t kBlockElements = size_t{1} << 20;
 
 float FromBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -32,6 +36,49 @@ float FromFloat16(uint16_t bits) {
   }
   return (bits & 0x8000) != 0 ? -value : value;
 }
+
+// The elements of a tensor as fp32, from front to back.
+class FloatStream {
+ public:
+  static absl::StatusOr<FloatStream> Open(FileSystem& files, const TensorInFile& place) {
+    const SafetensorsEntry& tensor = *place.tensor;
+    if (!IsReadAsFloat(tensor)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(place.file->path, ": ", tensor.name, " is of type ", tensor.type, ", not F32, F16 or BF16"));
+    }
+    LYNX_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, files.OpenFile(place.file->path));
+    LYNX_RETURN_IF_ERROR(file->Skip(place.file->data_at + tensor.begin_bytes));
+    return FloatStream(std::move(file), tensor);
+  }
+
+  size_t elements() const { return elements_; }
+
+  // The next ones.
+  absl::Status Read(std::span<float> out) {
+    if (convert_ == nullptr) return file_->Read({reinterpret_cast<char*>(out.data()), out.size_bytes()});
+    std::vector<uint16_t> narrow(std::min(out.size(), kBlockElements));
+    while (!out.empty()) {
+      const std::span<uint16_t> block = std::span(narrow).first(std::min(out.size(), narrow.size()));
+      LYNX_RETURN_IF_ERROR(file_->Read({reinterpret_cast<char*>(block.data()), block.size_bytes()}));
+      std::transform(block.begin(), block.end(), out.begin(), convert_);
+      out = out.subspan(block.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  FloatStream(std::unique_ptr<ReadableFile> file, const SafetensorsEntry& tensor)
+      : file_(std::move(file)),
+        convert_(tensor.type == "F32"    ? nullptr
+                 : tensor.type == "BF16" ? FromBfloat16
+                                         : FromFloat16),
+        elements_(static_cast<size_t>(tensor.end_bytes - tensor.begin_bytes) /
+                  (convert_ == nullptr ? sizeof(float) : sizeof(uint16_t))) {}
+
+  std::unique_ptr<ReadableFile> file_;
+  float (*convert_)(uint16_t);  // null for F32
+  size_t elements_;
+};
 
 }  // namespace
 
@@ -77,26 +124,32 @@ absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std
   return SafetensorsFile{path, *std::move(header), data_at};
 }
 
+bool IsReadAsFloat(const SafetensorsEntry& tensor) {
+  return tensor.type == "F32" || tensor.type == "F16" || tensor.type == "BF16";
+}
+
 absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file,
                                                const SafetensorsEntry& tensor) {
-  const bool bfloat = tensor.type == "BF16";
-  const bool wide = tensor.type == "F32";
-  if (!wide && !bfloat && tensor.type != "F16") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path, ": ", tensor.name, " is of type ", tensor.type, ", not F32, F16 or BF16"));
-  }
-  const int64_t bytes = tensor.end_bytes - tensor.begin_bytes;
-  std::vector<float> values(static_cast<size_t>(bytes) / (wide ? sizeof(float) : sizeof(uint16_t)));
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> open, files.OpenFile(file.path));
-  LYNX_RETURN_IF_ERROR(open->Skip(file.data_at + tensor.begin_bytes));
-  if (wide) {
-    LYNX_RETURN_IF_ERROR(open->Read({reinterpret_cast<char*>(values.data()), static_cast<size_t>(bytes)}));
-    return values;
-  }
-  std::vector<uint16_t> narrow(values.size());
-  LYNX_RETURN_IF_ERROR(open->Read({reinterpret_cast<char*>(narrow.data()), static_cast<size_t>(bytes)}));
-  std::transform(narrow.begin(), narrow.end(), values.begin(), bfloat ? FromBfloat16 : FromFloat16);
+  LYNX_ASSIGN_OR_RETURN(FloatStream stream, FloatStream::Open(files, {&file, &tensor}));
+  std::vector<float> values(stream.elements());
+  LYNX_RETURN_IF_ERROR(stream.Read(values));
   return values;
+}
+
+absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const TensorInFile& b) {
+  LYNX_ASSIGN_OR_RETURN(FloatStream first, FloatStream::Open(files, a));
+  LYNX_ASSIGN_OR_RETURN(FloatStream second, FloatStream::Open(files, b));
+  if (a.tensor->shape != b.tensor->shape) return false;
+  std::vector<float> ours(std::min(first.elements(), kBlockElements)), theirs(ours.size());
+  for (size_t left = first.elements(); left > 0;) {
+    const size_t block = std::min(left, ours.size());
+    LYNX_RETURN_IF_ERROR(first.Read(std::span(ours).first(block)));
+    LYNX_RETURN_IF_ERROR(second.Read(std::span(theirs).first(block)));
+    // The bits: NaN is the same as itself, and 0 is another value than -0.
+    if (std::memcmp(ours.data(), theirs.data(), block * sizeof(float)) != 0) return false;
+    left -= block;
+  }
+  return true;
 }
 
 }  // namespace lynx

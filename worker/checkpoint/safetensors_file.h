@@ -35,10 +35,20 @@ struct SafetensorsFile {
 };
 // DataLoss naming the file when it is none.
 absl::StatusOr<SafetensorsFile> OpenSafetensorsFile(FileSystem& files, const std::string& path);
-// Its elements as fp32, row-major. InvalidArgument when they are of a type that fp32 does not hold (F32, F16 and BF16
-// are held).
+// Whether fp32 holds every value of the type: F32, F16 and BF16.
+bool IsReadAsFloat(const SafetensorsEntry& tensor);
+// Its elements as fp32, row-major. InvalidArgument, naming tensor and type, unless IsReadAsFloat.
 absl::StatusOr<std::vector<float>> ReadAsFloat(FileSystem& files, const SafetensorsFile& file,
                                                const SafetensorsEntry& tensor);
+
+// A tensor of a file.
+struct TensorInFile {
+  const SafetensorsFile* file = nullptr;
+  const SafetensorsEntry* tensor = nullptr;
+};
+// Whether both have the same shape and, as fp32, the same bits. Reads them block by block. InvalidArgument, naming
+// tensor and type, unless IsReadAsFloat for both.
+absl::StatusOr<bool> SameContent(FileSystem& files, const TensorInFile& a, const TensorInFile& b);
 
 }  // namespace lynx
 

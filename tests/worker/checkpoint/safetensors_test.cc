@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "tests/worker/checkpoint/hugging_face_folder.h"
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/safetensors_file.h"
 
@@ -98,7 +99,7 @@ TEST(Safetensors, MalformedHeadersAreRefusedByName) {
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
        12, "overlap or leave a gap"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-       4, "twice"},
+       4, "the name a appears twice"},
       {R"({"__metadata__":3})", 0, "__metadata__ is not an object"},
       {R"({"__metadata__":{"a":3}})", 0, "a is not a string"},
   };
@@ -169,6 +170,41 @@ TEST(SafetensorsFile, ReadsEveryTypeThatFp32Holds) {
                               .status()
                               .message()),
               HasSubstr("which is not known"));
+}
+
+// Two tensors that are longer than a block, and differ at most in their last element.
+TEST(SafetensorsFile, SameContentComparesValuesToTheLastOne) {
+  constexpr size_t kElements = (size_t{1} << 20) + 3;
+  std::vector<float> values(kElements, 1.5f);
+  FileSystem& files = PosixFileSystem();
+  const TestFolder folder;
+  const auto write = [&](const std::string& name, const ForeignTensor& tensor) {
+    return OpenSafetensorsFile(files, folder.Write(name, ForeignFile({{"t", tensor}}))).value();
+  };
+  const auto same = [&](const SafetensorsFile& a, const SafetensorsFile& b) {
+    return SameContent(files, {&a, &a.header.tensors[0]}, {&b, &b.header.tensors[0]});
+  };
+  const SafetensorsFile a = write("a", Floats(values)), b = write("b", Floats(values));
+  EXPECT_TRUE(same(a, b).value());
+  values.back() = 1.25f;
+  EXPECT_FALSE(same(a, write("c", Floats(values))).value());
+  // 1.5 in bfloat16 and in binary16.
+  std::string brain, half;
+  for (size_t i = 0; i < kElements; ++i) {
+    brain += "\xC0\x3F";
+    half += std::string("\x00\x3E", 2);
+  }
+  const std::vector<int64_t> shape = {static_cast<int64_t>(kElements)};
+  EXPECT_TRUE(same(a, write("d", {shape, "BF16", brain})).value());
+  EXPECT_TRUE(same(write("e", {shape, "F16", half}), a).value());
+  brain.back() = '\x40';
+  EXPECT_FALSE(same(a, write("f", {shape, "BF16", brain})).value());
+  // The shape counts, and so does the sign of zero; NaN is the same as itself.
+  EXPECT_FALSE(same(write("g", Floats({1, 2}, {2, 1})), write("h", Floats({1, 2}, {1, 2}))).value());
+  EXPECT_FALSE(same(write("i", Floats({0.0f})), write("j", Floats({-0.0f}))).value());
+  EXPECT_TRUE(same(write("k", Floats({NAN})), write("l", Floats({NAN}))).value());
+  const absl::Status other = same(write("m", {{1}, "I8", "x"}), write("n", {{1}, "I8", "x"})).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(other)) << other;
 }
 
 }  // namespace

@@ -1,0 +1,278 @@
+// Import of whole folders. What is exported, and an independent reader of it, is in
+// tests/reference/test_hugging_face.py.
+#include "worker/checkpoint/hugging_face.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include "absl/strings/str_join.h"
+#include "tests/worker/checkpoint/checkpoint_world.h"
+#include "tests/worker/checkpoint/faulty_file_system.h"
+#include "tests/worker/checkpoint/hugging_face_folder.h"
+#include "tests/worker/test_folder.h"
+#include "worker/checkpoint/hugging_face_files.h"
+#include "worker/checkpoint/offline.h"
+#include "worker/checkpoint/safetensors_file.h"
+
+namespace lynx {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kIn[] = "/weights", kOut[] = "/run";
+constexpr char kEmbedding[] = "transformer.wte.weight", kHead[] = "lm_head.weight";
+
+std::string In(const std::string& name) { return std::string(kIn) + "/" + name; }
+
+ForeignTensors ReadFile(FileSystem& disk, const std::string& path) {
+  ForeignTensors tensors;
+  const auto file = OpenSafetensorsFile(disk, path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  if (!file.ok()) return tensors;
+  for (const SafetensorsEntry& entry : file->header.tensors) {
+    tensors[entry.name] = Floats(ReadAsFloat(disk, *file, entry).value(), entry.shape);
+  }
+  return tensors;
+}
+
+// A trained model, exported, on a disk of its own.
+class HuggingFaceImport : public testing::Test {
+ protected:
+  void Export(bool tied) {
+    model_ = WorldModel();
+    model_.tied_embeddings = tied;
+    CheckpointWorld world({}, model_);
+    ASSERT_TRUE(world.WriteAndPublish("/trained", world.Identity(3), 1, disk_).ok());
+    const auto found = FindCheckpoints("/trained", disk_);
+    ASSERT_TRUE(found.ok()) << found.status();
+    const auto bytes = ExportToHuggingFace(found->checkpoints.at(0), kIn, disk_);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    tensors_ = ReadFile(disk_, In(kHuggingFaceWeightsFile));
+  }
+
+  void Write(const std::string& name, const std::string& content) {
+    ASSERT_TRUE(WriteWholeFile(disk_, In(name), content).ok());
+  }
+  void WriteModel() { Write(kHuggingFaceWeightsFile, ForeignFile(tensors_)); }
+
+  absl::StatusOr<ImportedWeights> Import(NonFiniteWeights non_finite = NonFiniteWeights::kRefuse) {
+    return ImportFromHuggingFace(kIn, model_, kOut, non_finite, disk_);
+  }
+  // Refused with these words, and nothing is left behind.
+  void ExpectRefused(const std::vector<std::string>& parts) {
+    const absl::Status status = Import().status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    for (const std::string& part : parts) EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+    const auto left = disk_.List(kOut);
+    EXPECT_TRUE(absl::IsNotFound(left.status()) || left->empty()) << absl::StrJoin(*left, " ");
+  }
+  // The weights of the imported checkpoint, as they are exported.
+  ForeignTensors Imported() {
+    const auto found = FindCheckpoints(kOut, disk_);
+    EXPECT_TRUE(found.ok()) << found.status();
+    EXPECT_TRUE(ExportToHuggingFace(found->checkpoints.at(0), "/again", disk_).ok());
+    return ReadFile(disk_, std::string("/again/") + kHuggingFaceWeightsFile);
+  }
+  void ExpectImported(const std::vector<std::string>& notes) {
+    const auto imported = Import();
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    ASSERT_EQ(imported->notes.size(), notes.size()) << absl::StrJoin(imported->notes, "\n");
+    for (size_t i = 0; i < notes.size(); ++i) EXPECT_THAT(imported->notes[i], HasSubstr(notes[i]));
+    const ForeignTensors again = Imported();
+    ASSERT_EQ(again.size(), tensors_.size());
+    for (const auto& [name, tensor] : tensors_) EXPECT_EQ(again.at(name).bytes, tensor.bytes) << name;
+  }
+  void Set(const std::string& tensor, size_t element, float value) {
+    std::memcpy(tensors_.at(tensor).bytes.data() + element * sizeof(float), &value, sizeof(float));
+  }
+
+  FaultyFileSystem disk_;
+  ModelSpec model_;
+  ForeignTensors tensors_;
+};
+
+// Every tensor was taken from the stale file, whose name comes last.
+TEST_F(HuggingFaceImport, StaleFilesBesideIndexedShardsAreNotTaken) {
+  Export(/*tied=*/false);
+  std::map<std::string, std::string> map;
+  ForeignTensors shards[2], stale;
+  for (const auto& [name, tensor] : tensors_) {
+    const size_t shard = map.size() % 2;
+    map[name] = absl::StrCat("model-0000", shard + 1, "-of-00002.safetensors");
+    shards[shard][name] = tensor;
+    stale[name] = tensor;
+    std::memset(stale[name].bytes.data(), 0x11, stale[name].bytes.size());
+  }
+  ASSERT_TRUE(disk_.RemoveTree(In(kHuggingFaceWeightsFile)).ok());
+  for (const int shard : {0, 1}) {
+    Write(absl::StrCat("model-0000", shard + 1, "-of-00002.safetensors"), ForeignFile(shards[shard]));
+  }
+  Write("model-old.safetensors", ForeignFile(stale));
+  ExpectRefused(
+      {"model-00001-of-00002.safetensors is not the same as", "in model-old.safetensors: either may be meant"});
+  Write(kHuggingFaceIndexFile, WeightIndex(map));
+  ExpectImported(
+      {"not taken: model-old.safetensors; the weights are those of model-00001-of-00002.safetensors, "
+       "model-00002-of-00002.safetensors"});
+}
+
+TEST_F(HuggingFaceImport, ATiedHeadMustBeTheEmbedding) {
+  Export(/*tied=*/true);
+  ASSERT_FALSE(tensors_.contains(kHead));
+  const ForeignTensors exported = tensors_;
+  tensors_[kHead] = tensors_.at(kEmbedding);
+  Set(kHead, tensors_[kHead].bytes.size() / sizeof(float) - 1, 77);
+  WriteModel();
+  ExpectRefused({"/weights/model.safetensors: lm_head.weight is not the same as transformer.wte.weight",
+                 "tie_word_embeddings"});
+  tensors_[kHead] = {{13, 8}, "I8", std::string(13 * 8, 'x')};
+  WriteModel();
+  ExpectRefused({"lm_head.weight is of type I8, not F32, F16 or BF16"});
+  tensors_[kHead] = Floats({1, 2});
+  WriteModel();
+  ExpectRefused({"lm_head.weight is not the same as transformer.wte.weight"});
+  tensors_[kHead] = exported.at(kEmbedding);
+  WriteModel();
+  tensors_ = exported;
+  ExpectImported({});
+}
+
+TEST_F(HuggingFaceImport, AHeadOfItsOwnIsTaken) {
+  Export(/*tied=*/false);
+  Set(kHead, 3, 77);
+  WriteModel();
+  ExpectImported({});
+}
+
+TEST_F(HuggingFaceImport, AMissingHeadIsNamed) {
+  Export(/*tied=*/false);
+  // The short names are those of the base model, and the head is no part of it.
+  tensors_["weight"] = tensors_.at(kHead);
+  tensors_.erase(kHead);
+  WriteModel();
+  ExpectRefused({"/weights has no tensor lm_head.weight (in model.safetensors)"});
+}
+
+TEST_F(HuggingFaceImport, OtherTypesAreRefusedByName) {
+  Export(/*tied=*/true);
+  const ForeignTensors right = tensors_;
+  for (const std::string type : {"F8_E4M3", "F8_E5M2", "I8", "U8"}) {
+    tensors_ = right;
+    ForeignTensor& tensor = tensors_.at("transformer.h.1.ln_2.weight");
+    tensor = {tensor.shape, type, std::string(tensor.bytes.size() / sizeof(float), '\1')};
+    WriteModel();
+    ExpectRefused(
+        {"/weights/model.safetensors: transformer.h.1.ln_2.weight is of type " + type + ", not F32, F16 or BF16"});
+  }
+}
+
+TEST_F(HuggingFaceImport, OtherShapesAndTensorsAreRefusedByName) {
+  Export(/*tied=*/true);
+  const ForeignTensors right = tensors_;
+  tensors_.at("transformer.ln_f.bias") = Floats({1, 2, 3});
+  WriteModel();
+  ExpectRefused({"/weights/model.safetensors: transformer.ln_f.bias has shape (3), not the (8) of config.json"});
+  tensors_ = right;
+  tensors_["transformer.h.0.attn.c_attn.g_idx"] = Floats({1});
+  WriteModel();
+  ExpectRefused(
+      {"/weights/model.safetensors: tensor transformer.h.0.attn.c_attn.g_idx is not a part of such a model in Lynx"});
+}
+
+TEST_F(HuggingFaceImport, NonFiniteWeightsAreRefusedUnlessWanted) {
+  Export(/*tied=*/true);
+  // (8, 24), kept as (24, 8) by Lynx: the place is that of the file.
+  const std::string name = "transformer.h.0.attn.c_attn.weight";
+  ASSERT_THAT(tensors_.at(name).shape, ElementsAre(8, 24));
+  Set(name, 24 * 2 + 5, NAN);
+  Set(name, 24 * 2 + 6, std::numeric_limits<float>::infinity());
+  Set(name, 24 * 7, -std::numeric_limits<float>::infinity());
+  WriteModel();
+  const std::string says =
+      "/weights/model.safetensors: transformer.h.0.attn.c_attn.weight has 3 values that are NaN or infinity, the "
+      "first at [2, 5]";
+  ExpectRefused({says + "; --allow-non-finite takes such weights"});
+  Set("transformer.ln_f.bias", 7, NAN);
+  WriteModel();
+  const auto imported = Import(NonFiniteWeights::kTake);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(
+      imported->notes,
+      ElementsAre(says + "; taken as they are",
+                  "/weights/model.safetensors: transformer.ln_f.bias has 1 value that is NaN or infinity, the "
+                  "first at [7]; taken as they are"));
+  EXPECT_EQ(Imported().at(name).bytes, tensors_.at(name).bytes);
+}
+
+// Rows of positions beyond the samples are not taken.
+TEST_F(HuggingFaceImport, NonFiniteValuesThatAreNotTakenDoNotCount) {
+  Export(/*tied=*/true);
+  const std::string name = "transformer.wpe.weight";
+  ASSERT_THAT(tensors_.at(name).shape, ElementsAre(4, 8));
+  Set(name, 3 * 8, NAN);
+  WriteModel();
+  ExpectRefused({"transformer.wpe.weight has 1 value that is NaN or infinity, the first at [3, 0]"});
+  model_.seq = 3;
+  tensors_.at(name) = {{3, 8}, "F32", tensors_.at(name).bytes.substr(0, 3 * 8 * sizeof(float))};
+  ExpectImported({});
+}
+
+TEST_F(HuggingFaceImport, ACheckpointThatIsThereStays) {
+  Export(/*tied=*/true);
+  ASSERT_TRUE(Import().ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(Import().status()));
+  disk_.Content("/run/step-00000000/index.json") = "{}";
+  EXPECT_TRUE(absl::IsAlreadyExists(Import().status()));
+}
+
+TEST_F(HuggingFaceImport, AFileInPlaceOfTheFoldersIsAnError) {
+  const TestFolder folder;
+  const std::string file = folder.Write("file", "");
+  EXPECT_FALSE(ImportFromHuggingFace(folder.path(), WorldModel(), file).ok());
+  EXPECT_FALSE(ImportFromHuggingFace(file, WorldModel(), folder.Path("out")).ok());
+  EXPECT_TRUE(
+      absl::IsNotFound(ImportFromHuggingFace(folder.Path("none"), WorldModel(), folder.Path("out")).status()));
+  EXPECT_FALSE(std::filesystem::exists(folder.Path("out")));
+}
+
+TEST_F(HuggingFaceImport, ConfigMustBeThereAndNoPointer) {
+  Export(/*tied=*/true);
+  EXPECT_THAT(ReadHuggingFaceConfig(kIn, disk_).value(), HasSubstr("\"model_type\": \"gpt2\""));
+  Write("config.json", LfsPointer());
+  const absl::Status status = ReadHuggingFaceConfig(kIn, disk_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/weights/config.json is a git-lfs pointer"));
+  ASSERT_TRUE(disk_.RemoveTree(In("config.json")).ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadHuggingFaceConfig(kIn, disk_).status()));
+}
+
+// Whatever fails on the disk: an error and no checkpoint, or a whole one of the right weights.
+TEST_F(HuggingFaceImport, EveryCallOfTheDiskMayFail) {
+  Export(/*tied=*/true);
+  tensors_[kHead] = tensors_.at(kEmbedding);
+  WriteModel();
+  bool failed = true;
+  int errors = 0;
+  for (int call = 1; failed; ++call) {
+    ASSERT_TRUE(disk_.RemoveTree(kOut).ok());
+    disk_.FailAt(call, Fault::kFailOnce);
+    const auto imported = Import();
+    failed = disk_.Failed();
+    disk_.Heal();
+    if (imported.ok()) {
+      EXPECT_TRUE(VerifyCheckpoint(imported->checkpoint, disk_).empty()) << call;
+    } else {
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 50);
+}
+
+}  // namespace
+}  // namespace lynx
