@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A node becomes slower while a pipeline trains over it: when that is noticed, and what planning around it brings.
 
-    bench/straggler.py [--runs 5] [--loops 2] [--window 8]
+    bench/straggler.py [--runs 5] [--loops 2] [--steps 40] [--window 8]
 
 Each run: two nodes of one CPU device each, and a pipeline over them. When it has trained for a while, busy loops begin on the core of the
 second stage's rank, so that it computes several times slower. Measured are the steps' medians before, while slow, and with the new plan.
@@ -48,7 +48,7 @@ class Run(cluster.ClusterTest):
     def layers(self, page):
         return [sum(s["endLayer"] - s["firstLayer"] for s in stage["slices"]) for stage in page["plan"]["stages"]]
 
-    def measure(self, loops, window):
+    def measure(self, loops, steps, window):
         path = self.directory / "job.yaml"
         path.write_text(JOB.format(data=self.corpus))
         job = self.submit(path)
@@ -71,7 +71,7 @@ class Run(cluster.ClusterTest):
             if "replanned" not in self.event_kinds(page):
                 return None, page["events"][-1]["reason"]
             page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) >= 2, "it runs")
-            self.await_steps(job, int(page["progress"]["stepsDone"]) + 40)
+            self.await_steps(job, int(page["progress"]["stepsDone"]) + steps)
             after = self.step_millis(job, window)
             return (before, slow, after, noticed, had, self.layers(page)), reason
         finally:
@@ -87,6 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--loops", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=40, help="with the new plan, before its steps are looked at")
     parser.add_argument("--window", type=float, default=8, help="seconds in which steps are looked at, before and after")
     arguments = parser.parse_args()
     results = []
@@ -94,7 +95,7 @@ def main():
         run = Run()
         run.setUp()
         try:
-            result, reason = run.measure(arguments.loops, arguments.window)
+            result, reason = run.measure(arguments.loops, arguments.steps, arguments.window)
         finally:
             run.doCleanups()
         if result is None:

@@ -17,7 +17,7 @@ FORMS = {
              [rf"^rank {rank}: step without {MILLIS}; wait for a copy {MILLIS}; step with a copy / without {NUMBER}; quartiles .*; copies left out \d+$"
               for rank in (0, 1)]),
         LOSS,
-        Tiny({"--runs 5": "--runs 1 --window 1 --loops 4"}, [r"^run 0: (step [\d.]+ ms, slow [\d.]+, planned around [\d.]+; noticed after [\d.]+ s; layers|no change: )"])],
+        Tiny({"--runs 5": "--runs 1 --window 1 --steps 5 --loops 12"}, [r"^run 0: (step [\d.]+ ms, slow [\d.]+, planned around [\d.]+; noticed after [\d.]+ s; layers|no change: )"])],
 }
 
 
