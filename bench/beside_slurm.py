@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Lynx beside Slurm on one machine: how fast submissions are taken, and how soon a trivial job starts when everything is idle.
 
-    bench/beside_slurm.py [--jobs 30] [--seconds 24]
+    bench/beside_slurm.py [--jobs 30] [--seconds 24] [--held 1500]
 
 Both run their real daemons on loopback: munged, slurmctld and two slurmd of two CPUs; lynx-server and two nodes of two devices. They take
 turns, job by job. A job has started when its script's first command runs (Slurm), or when its rank has loaded its model and is about
 to train (Lynx). Submissions a second: of processes of their own, sbatch and lynxctl, each of which prints its sentence; and of clients
 that stay, submit_slurm through Slurm's own library and submit_lynx over one gRPC channel (both from bench/beside). Jobs of the rates are
-held in both. Needs root, for Slurm.
+held in both. Needs root, for Slurm; exits with 77 without them.
 """
 
 import argparse
+import os
 import pathlib
 import statistics
 import subprocess
@@ -24,6 +25,7 @@ from cluster import BIN  # noqa: E402
 
 # Else it would refuse jobs after a while: it takes 10,000, and counts those that were cancelled.
 test_slurm.CONFIG += "MaxJobCount=200000\nMinJobAge=2\n"
+NOT_HERE = 77
 
 
 class Beside(test_slurm.SlurmTest):
@@ -63,7 +65,7 @@ class Beside(test_slurm.SlurmTest):
         page = self.await_job(job.split()[1], lambda p: p["state"] == "JOB_STATE_SUCCEEDED", "it is done")
         return int(page["startedUnixNs"]) / 1e9 - begin, taken
 
-    def rate_of_clients(self, command, clients=4, count=1500):
+    def rate_of_clients(self, command, count, clients=4):
         """Submissions a second, of clients that stay for so many."""
         begin = time.monotonic()
         started = [subprocess.Popen([*map(str, command), str(count)], env=self.env, stdin=subprocess.DEVNULL) for _ in range(clients)]
@@ -90,7 +92,7 @@ class Beside(test_slurm.SlurmTest):
             thread.join()
         return sum(counts) / seconds
 
-    def measure(self, jobs, seconds):
+    def measure(self, jobs, seconds, held_each):
         self.lynx_start("first")  # what its shape takes is measured once
         starts = {"slurm": [], "lynx": []}
         for number in range(jobs):
@@ -111,8 +113,8 @@ class Beside(test_slurm.SlurmTest):
             return starts, rates, library
         for _ in range(3):
             self.forget()
-            library["slurm"].append(self.rate_of_clients([BIN / "submit_slurm"]))
-            library["lynx"].append(self.rate_of_clients([BIN / "submit_lynx", self.env["LYNX_SERVER"], held]))
+            library["slurm"].append(self.rate_of_clients([BIN / "submit_slurm"], held_each))
+            library["lynx"].append(self.rate_of_clients([BIN / "submit_lynx", self.env["LYNX_SERVER"], held], held_each))
         return starts, rates, library
 
 
@@ -120,11 +122,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=24, help="of submissions as fast as four clients can")
+    parser.add_argument("--held", type=int, default=1500, help="submissions of each client that stays")
     arguments = parser.parse_args()
+    if os.geteuid() != 0 or test_slurm.programs_missing():
+        print(f"Slurm needs root; not installed: {', '.join(test_slurm.programs_missing()) or 'nothing'}")
+        return NOT_HERE
     run = Beside()
     run.setUp()
     try:
-        starts, rates, library = run.measure(arguments.jobs, arguments.seconds)
+        starts, rates, library = run.measure(arguments.jobs, arguments.seconds, arguments.held)
     finally:
         run.doCleanups()
     print(f"\n| median (least to most) of {arguments.jobs} | Slurm | Lynx |\n|---|---:|---:|")
@@ -138,7 +144,8 @@ def main():
         if measured["slurm"]:
             cells = [f"{statistics.median(measured[one]):.0f} ({min(measured[one]):.0f} to {max(measured[one]):.0f})" for one in ("slurm", "lynx")]
             print(f"| submissions a second, four clients, three times, {what} | {cells[0]} | {cells[1]} |")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What copies of the states in memory cost and save, with real processes on this machine.
 
-    bench/copies.py cost [--steps 200]     steps with a copy under way beside steps without, alternating in one run
-    bench/copies.py loss [--runs 5]        a rank is killed, and then a node with its memory: steps lost, time to the next step
+    bench/copies.py cost [--steps 200] [--hidden 256]     steps with a copy under way beside steps without, alternating in one run
+    bench/copies.py loss [--runs 5]                       a rank is killed, and then a node with its memory: steps lost, time to the next step
 
 Prints medians with the least and the most. The binaries are those of build/bin, or of LYNX_BIN.
 """
@@ -23,13 +23,14 @@ from cluster import ClusterTest, processes  # noqa: E402
 MODEL = """apiVersion: lynx/v1
 kind: TrainingJob
 name: cost
-model: {{layers: 4, hidden: 256, heads: 4, seq: 128, vocab: 256, dropout: 0.1}}
+model: {{layers: 4, hidden: {hidden}, heads: 4, seq: 128, vocab: 256, dropout: 0.1}}
 data: {{kind: text, path: {data}}}
 train: {{steps: {steps}, globalBatch: 8, microBatch: 2}}
 resources: {{ranks: 2}}
 parallel: {{tp: 1, pp: 2}}
 checkpoint: {{copyEverySteps: 2}}
 """
+WARM_UP = 20  # steps
 
 
 class Cluster(ClusterTest):
@@ -55,15 +56,15 @@ def reports_of(cluster, job, generation):
     return {int(path.parent.name.rsplit(".r", 1)[1]): step_reports(path) for path in paths}
 
 
-def cost(cluster, steps):
+def cost(cluster, steps, hidden):
     path = cluster.directory / "cost.yaml"
-    path.write_text(MODEL.format(data=cluster.corpus, steps=steps))
+    path.write_text(MODEL.format(data=cluster.corpus, steps=steps, hidden=hidden))
     job = cluster.submit(path)
     cluster.await_state(job, "SUCCEEDED", timeout=3000)
     for rank, found in sorted(reports_of(cluster, job, 1).items()):
         own = {report["step"]: report for report in found}
         # A copy begins after every second step: training waits before the step that follows, beside which the rest is done.
-        pairs = [(own[s], own[s + 1]) for s in range(20, steps - 2, 2)]
+        pairs = [(own[s], own[s + 1]) for s in range(WARM_UP, steps - 2, 2)]
         waits = [copy["checkpoint_ns"] / 1e6 for copy, _ in pairs]
         plain = [without["duration_ns"] / 1e6 for _, without in pairs]
         ratios = [(copy["duration_ns"] + copy["checkpoint_ns"]) / without["duration_ns"] for copy, without in pairs]
@@ -113,13 +114,16 @@ def loss(cluster, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("cost", "loss"))
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=200, help=f"{WARM_UP} of them to warm up")
+    parser.add_argument("--hidden", type=int, default=256, help="size of the model whose steps are timed")
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
+    if arguments.steps < WARM_UP + 6:  # two pairs, which quartiles need
+        parser.error(f"--steps must be at least {WARM_UP + 6}")
     cluster = Cluster()
     cluster.setUp()
     try:
-        cost(cluster, arguments.steps) if arguments.what == "cost" else loss(cluster, arguments.runs)
+        cost(cluster, arguments.steps, arguments.hidden) if arguments.what == "cost" else loss(cluster, arguments.runs)
     finally:
         cluster.doCleanups()
 

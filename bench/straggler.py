@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A node becomes slower while a pipeline trains over it: when that is noticed, and what planning around it brings.
 
-    bench/straggler.py [--runs 5] [--loops 2]
+    bench/straggler.py [--runs 5] [--loops 2] [--steps 40] [--window 8]
 
 Each run: two nodes of one CPU device each, and a pipeline over them. When it has trained for a while, busy loops begin on the core of the
 second stage's rank, so that it computes several times slower. Measured are the steps' medians before, while slow, and with the new plan.
@@ -48,12 +48,12 @@ class Run(cluster.ClusterTest):
     def layers(self, page):
         return [sum(s["endLayer"] - s["firstLayer"] for s in stage["slices"]) for stage in page["plan"]["stages"]]
 
-    def measure(self, loops):
+    def measure(self, loops, steps, window):
         path = self.directory / "job.yaml"
         path.write_text(JOB.format(data=self.corpus))
         job = self.submit(path)
         page = self.await_steps(job, 60)
-        before = self.step_millis(job, 8)
+        before = self.step_millis(job, window)
         had = self.layers(page)
         rank = next(pid for pid in self.rank_pids()
                     if page["placement"][1]["node"] in pathlib.Path(f"/proc/{pid}/cmdline").read_text())
@@ -70,9 +70,9 @@ class Run(cluster.ClusterTest):
             reason = [e["reason"] for e in page["events"] if e["kind"] == "drift"][0]
             if "replanned" not in self.event_kinds(page):
                 return None, page["events"][-1]["reason"]
-            page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) == 2, "it runs")
-            self.await_steps(job, int(page["progress"]["stepsDone"]) + 40)
-            after = self.step_millis(job, 8)
+            page = self.await_job(job, lambda p: p["state"] == "JOB_STATE_RUNNING" and int(p["generation"]) >= 2, "it runs")
+            self.await_steps(job, int(page["progress"]["stepsDone"]) + steps)
+            after = self.step_millis(job, window)
             return (before, slow, after, noticed, had, self.layers(page)), reason
         finally:
             for burner in burners:
@@ -87,13 +87,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--loops", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=40, help="with the new plan, before its steps are looked at")
+    parser.add_argument("--window", type=float, default=8, help="seconds in which steps are looked at, before and after")
     arguments = parser.parse_args()
     results = []
     for number in range(arguments.runs):
         run = Run()
         run.setUp()
         try:
-            result, reason = run.measure(arguments.loops)
+            result, reason = run.measure(arguments.loops, arguments.steps, arguments.window)
         finally:
             run.doCleanups()
         if result is None:

@@ -17,6 +17,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "node/process.h"
+#include "worker/collectives/peer_proof.h"
 #include "worker/rank_config.h"
 
 namespace lynx::bench {
@@ -38,8 +39,9 @@ std::string LastLineOf(const std::string& path) {
   return last;
 }
 
+// `secret`: by which all ranks of the run know one another.
 RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const std::vector<PeerAddress>& peers,
-                    const RankNetwork& network, const RunSettings& settings) {
+                    const std::string& secret, const RankNetwork& network, const RunSettings& settings) {
   const int32_t stage = CoordinatesOf(plan.layout, rank).stage;
   const StagePlan& part = plan.stages[static_cast<size_t>(stage)];
   std::vector<int32_t> cores;
@@ -55,6 +57,7 @@ RankConfig ConfigOf(const JobSpec& spec, const Plan& plan, int32_t rank, const s
           .arena = part.arena,
           .plan_digest = plan.digest,
           .peers = peers,
+          .connection_secret = secret,
           .checkpoint_directory = settings.folder + "/checkpoint",
           .threads = settings.cores_per_rank,
           .cores = cores,
@@ -143,9 +146,10 @@ absl::StatusOr<TrainingRun> Train(const JobSpec& spec, const Plan& plan, const R
     LYNX_RETURN_IF_ERROR(Listen(network, rank, process));
     peers.push_back({network.HostOf(rank), process.port});
   }
+  const std::string secret = NewConnectionSecret();
   absl::Status status;
   for (int32_t rank = 0; rank < plan.layout.ranks() && status.ok(); ++rank) {
-    const RankConfig config = ConfigOf(spec, plan, rank, peers, network, settings);
+    const RankConfig config = ConfigOf(spec, plan, rank, peers, secret, network, settings);
     status = network.InPlace(rank, [&] { return Start(settings, config, processes[static_cast<size_t>(rank)]); });
   }
   for (const RankProcess& process : processes) {

@@ -1,7 +1,8 @@
 // One lynx-server, thousands of nodes over real gRPC on one machine: what it costs to hold them, how fast submissions are acknowledged,
 // how long a gang takes to be told, and how soon all is back after a kill -9.
 //
-//   scale_bench [--nodes 10000] [--devices 1] [--seconds 60] [--rate 200] [--gang 1024] [--gangs 5] [--nice 5]
+//   scale_bench [--nodes 10000] [--devices 1] [--settle 10] [--seconds 60] [--load 30] [--rate 200] [--storm 10] [--gang 1024] [--gangs 5]
+//               [--nice 5]
 //
 // The agent and the worker daemon of a node share one connection here; on a real node each has its own. The nodes' process shares the
 // machine with the server, and gives way to it and to the process that submits. Prints a table in Markdown.
@@ -39,9 +40,10 @@ namespace {
 using std::chrono::steady_clock;
 
 struct Arguments {
-  int nodes = 10'000, devices = 1, seconds = 60, gang = 1024, gangs = 5, nice = 5;
+  int nodes = 10'000, devices = 1, settle = 10, seconds = 60, load = 30, storm = 10, gang = 1024, gangs = 5, nice = 5;
   double rate = 200;
 };
+constexpr int kStormRate = 20;  // submissions a second while the server is away and comes back
 
 double Since(steady_clock::time_point begin) { return std::chrono::duration<double>(steady_clock::now() - begin).count(); }
 [[noreturn]] void Fail(const std::string& reason) {
@@ -142,7 +144,7 @@ class Bench {
   }
 
   void Hold() {
-    std::this_thread::sleep_for(std::chrono::seconds(10));
+    std::this_thread::sleep_for(std::chrono::seconds(arguments_.settle));
     fleet_.TakeIntervals();
     fleet_.TakeAnswers();
     const double cpu = server_.Cpu();
@@ -158,11 +160,12 @@ class Bench {
     // What shapes take is measured once.
     Submit(server_.address(), "warm-", 10, 1, 1);
     AwaitEnds();
-    const int count = static_cast<int>(arguments_.rate * 30);
+    const int count = static_cast<int>(arguments_.rate * arguments_.load);
     const double cpu = server_.Cpu();
     const auto begin = steady_clock::now();
     LoadResult result = Submit(server_.address(), "load-", arguments_.rate, count, 1);
-    Row(absl::StrFormat("submission of a job to its acknowledgement, %g a second for 30 s", arguments_.rate), Millis(result.answers));
+    Row(absl::StrFormat("submission of a job to its acknowledgement, %g a second for %d s", arguments_.rate, arguments_.load),
+        Millis(result.answers));
     Row("server's cores in use meanwhile", absl::StrFormat("%.2f", (server_.Cpu() - cpu) / Since(begin)));
     Row("between two answered reports of a node meanwhile", Millis(fleet_.TakeIntervals()));
     if (result.asked_again > 0 || !result.refused.empty()) {
@@ -271,7 +274,7 @@ class Bench {
     server_.Kill();
     const auto killed = steady_clock::now();
     std::jthread storm([&] {
-      LoadResult result = Submit(server_.address(), "storm-", 20, 200, 1);
+      LoadResult result = Submit(server_.address(), "storm-", kStormRate, kStormRate * arguments_.storm, 1);
       known_.insert(result.ids.begin(), result.ids.end());
       storm_ = std::move(result);
     });
@@ -281,7 +284,7 @@ class Bench {
     while (fleet_.attached() == arguments_.nodes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     Row(absl::StrFormat("kill -9, server back after %.1f s: all nodes attached again after another", away), absl::StrFormat("%.1f s", AwaitAll(begin)));
     storm.join();
-    Row("submissions during that, 20 a second for 10 s", Millis(storm_.answers));
+    Row(absl::StrFormat("submissions during that, %d a second for %d s", kStormRate, arguments_.storm), Millis(storm_.answers));
     stub_ = v1::Jobs::NewStub(grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials()));
     int lost = 0;
     for (const std::string& id : known_) lost += Get(id).id() == id ? 0 : 1;
@@ -310,7 +313,10 @@ int main(int argc, char** argv) {
   CLI::App app("one lynx-server and thousands of nodes over gRPC");
   app.add_option("--nodes", arguments.nodes);
   app.add_option("--devices", arguments.devices, "of each node");
+  app.add_option("--settle", arguments.settle, "seconds until the nodes count as idle")->capture_default_str();
   app.add_option("--seconds", arguments.seconds, "to hold the nodes idle");
+  app.add_option("--load", arguments.load, "seconds of submissions at the rate")->capture_default_str();
+  app.add_option("--storm", arguments.storm, "seconds of submissions while the server is killed and comes back")->capture_default_str();
   app.add_option("--rate", arguments.rate, "submissions a second");
   app.add_option("--gang", arguments.gang, "ranks of a large job");
   app.add_option("--gangs", arguments.gangs, "how many, one after another");

@@ -3,25 +3,13 @@
 
 Prints the milliseconds of each step after the warm-up, one a line.
 """
-import argparse
 import math
 import os
 import time
 
+from pytorch_options import arguments
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("layers", "hidden", "heads", "seq", "vocab", "batch", "steps", "warmup"):
-        parser.add_argument("--" + name, type=int, required=True)
-    parser.add_argument("--dropout", type=float, required=True)
-    parser.add_argument("--cores", required=True, help="such as 0,1: pinned to these, as many threads")
-    parser.add_argument("--data", required=True, help="a text file; each byte is a token")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32",
-                        help="bfloat16: autocast; weights and optimizer stay float32")
-    return parser.parse_args()
-
-
-args = arguments()
+args = arguments(__doc__)
 cores = [int(core) for core in args.cores.split(",")]
 os.sched_setaffinity(0, cores)
 for library in ("OMP", "OPENBLAS", "MKL"):

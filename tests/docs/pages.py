@@ -2,8 +2,9 @@
 
 What a fenced block is, its first word says: `sh` (commands), `yaml`, `mermaid`, or `text` (whatever programs print, and
 drawings). Commands are run by test_commands.py, page by page and in order. Those that another test runs are written
-```sh by="TEST", and that test takes them from here (commands_of). Those that cannot be run are written ```sh norun="why"; so are
-all of docs/measurements, which are records of what was once typed. What a page needs before its commands can run, and no
+```sh by="TEST", and that test takes them from here (commands_of). Those that cannot be run are written ```sh norun="why". Those of
+docs/measurements are records of what was once typed, and too large to be run as they stand: each names a test that runs it in a tiny form
+(tests/bench), or says why there is none. What a page needs before its commands can run, and no
 reader wants to see, stands in a comment: <!-- run: COMMANDS -->. ```text exact is all that the commands before it print, the same
 wherever they run, but for what lines of three dots stand for (difference)."""
 
@@ -63,9 +64,11 @@ def blocks_of(page, text):
                 wrong.append(f"{page}:{start}: only commands have {info.group(2)}")
             elif info.group(4) and info.group(1) != "text":
                 wrong.append(f"{page}:{start}: only text is exact")
+            elif info.group(1) == "sh" and not info.group(2) and page.startswith(RECORDS):
+                wrong.append(f"{page}:{start}: a record names the test that runs its commands in a tiny form, sh by=\"TEST\", or says norun=\"why\"")
             else:
                 indent = len(fence.group(1))
-                how = {info.group(2): info.group(3)} if info.group(2) else {"norun": "a record"} if page.startswith(RECORDS) else {}
+                how = {info.group(2): info.group(3)} if info.group(2) else {}
                 how.update(exact=bool(info.group(4)))
                 blocks.append(Block(page, start + 1, info.group(1), "\n".join(l[indent:] for l in lines[start:number - 1]), **how))
             start = fence = None

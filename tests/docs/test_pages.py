@@ -13,6 +13,8 @@ from pages import LANGUAGES, ROOT, anchors_of, blocks_of, difference, links_of, 
 # Figures that pages quote: where they begin and end, and the record that has them.
 QUOTED = (("docs/sizing.md", "| nodes |", "[Measured]", "docs/measurements/scale.md"),
           ("docs/from-slurm.md", "a trivial job begins", "The verbs in one go", "docs/measurements/scale.md"))
+# Programs of bench/ that another one starts.
+STARTED_BY = {"submit_lynx": "bench/beside_slurm.py", "submit_slurm": "bench/beside_slurm.py", "pytorch_train.py": "bench/throughput/main.cc"}
 FILES = (".h", ".cc", ".csv", ".json", ".yaml", ".safetensors")
 ELSEWHERE = ("docs/_pages/config-json.md", "checkpoint.enable_checkpoint", "checkpoint.enable")  # files and fields of other projects
 
@@ -113,6 +115,24 @@ class PagesTest(unittest.TestCase):
             self.assertIn(expected, wrong[0])
         for language in LANGUAGES:
             self.assertEqual(blocks_of("docs/x.md", f"```{language}\nx\n```\n")[1], [])
+
+    def test_commands_of_a_record_are_run_in_a_tiny_form(self):
+        wrong = blocks_of("docs/measurements/x.md", "```sh\nx\n```\n")[1]
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("names the test", wrong[0])
+        for mark in ('by="bench.smoke.x"', 'norun="it takes days"'):
+            self.assertEqual(blocks_of("docs/measurements/x.md", f"```sh {mark}\nx\n```\n")[1], [])
+
+    def test_every_benchmark_is_in_a_record(self):
+        """So it is run in a tiny form."""
+        programs = re.findall(r"^ *lynx_binary\((\w+)", (ROOT / "bench/CMakeLists.txt").read_text(), re.MULTILINE)
+        programs += [path.name for path in (ROOT / "bench").rglob("*.py") if path.read_text().startswith("#!")]
+        typed = "\n".join(block.text for path in ROOT.glob("docs/measurements/*.md") for block in blocks_of(name_of(path), path.read_text())[0]
+                          if block.language == "sh" and not block.norun)
+        self.assertGreater(len(programs), 15)
+        self.assert_none([f"{name}: no record of docs/measurements has it among its commands" for name in programs
+                          if name not in STARTED_BY and not re.search(rf"\b(bin|bench)/{re.escape(name)}\b", typed)])
+        self.assert_none([f"{name} is not started by {by}" for name, by in STARTED_BY.items() if f'{name}"' not in (ROOT / by).read_text()])
 
     def test_exact_blocks_belong_to_the_commands_before_them(self):
         commands, _, exact = blocks_of("docs/x.md", "```sh\nx\n```\n```text\na\n```\n```text exact\nb\n```\n")[0]

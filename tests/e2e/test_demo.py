@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT / "tests/docs"))
 
 from pages import commands_of, lines_of
 
-(DEMO, ALL_TESTS), (WITH_DASHBOARDS, DASHBOARDS) = map(lines_of, commands_of("e2e.demo")["README.md"])
+PAGES = commands_of("e2e.demo")
+(DEMO, ALL_TESTS), (WITH_DASHBOARDS, DASHBOARDS) = map(lines_of, PAGES["README.md"])
+((RECORDED,), (CHAOS,)) = (lines_of(*PAGES[f"docs/measurements/{name}.md"]) for name in ("demo", "elastic"))
 PROMETHEUS = r"Prometheus has the cluster's metrics at (http://[\d.:]+)/graph"
 
 
@@ -70,7 +72,7 @@ class DemoTest(DemoFolder):
         self.assertEqual(processes(self.home), {})
 
     def test_chaos_tells_its_story(self):
-        demo = subprocess.run([str(ROOT / "scripts/demo.sh"), "--chaos", "--steps", "110"], env=self.env, capture_output=True, text=True,
+        demo = subprocess.run([*str(ROOT / CHAOS).split(), "--steps", "110"], env=self.env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=600)
         self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
         story = demo.stdout[demo.stdout.index("\n1. "):].strip().splitlines()
@@ -80,6 +82,9 @@ class DemoTest(DemoFolder):
                                           r"5\. 110 steps are done.* restarts for faults: 1\.")):
             self.assertRegex(line, expected)
         self.assertEqual(processes(self.home), {})
+
+    def test_the_record_is_of_the_same_demo(self):
+        self.assertEqual((RECORDED, CHAOS), (DEMO, f"{DEMO} --chaos"))
 
     def test_the_other_command_is_what_runs_this(self):
         self.assertEqual((ROOT / ".ci/run").read_text().splitlines()[-1], ALL_TESTS)

@@ -1,8 +1,15 @@
 """A job with a range of ranks follows its cluster: it shrinks when a node dies and grows when one comes."""
 
+import pathlib
+import sys
 import time
+import unittest
 
 from cluster import ClusterTest, kill, processes
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs"))
+
+from pages import commands_of
 
 
 class ReplanTest(ClusterTest):
@@ -61,3 +68,8 @@ class ReplanTest(ClusterTest):
         self.assertGreaterEqual(resumed, checkpoint)
         self.await_steps(job, resumed + 20)
         self.ctl("cancel", job)
+
+
+class RecordTest(unittest.TestCase):
+    def test_its_command_is_what_runs_this(self):
+        self.assertEqual(commands_of("e2e.replan"), {"docs/measurements/elastic.md": ["cd tests/e2e && python3 -m unittest -v test_replan"]})

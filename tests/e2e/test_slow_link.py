@@ -8,13 +8,19 @@ import unittest
 
 from cluster import BIN
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "slow_link.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/docs"))
+
+from pages import commands_of
+
 NO_NAMESPACES = 77
 
 
 class SlowLinkTest(unittest.TestCase):
     def test_it_is_named_and_planned_around(self):
-        result = subprocess.run([sys.executable, str(SCRIPT), "--runs", "1"], env=dict(os.environ, LYNX_BIN=str(BIN)), capture_output=True,
+        command, = commands_of("e2e.slow_link")["docs/measurements/elastic.md"]
+        self.assertIn("--runs 3", command)
+        result = subprocess.run([sys.executable, *command.replace("--runs 3", "--runs 1").split()], cwd=ROOT, env=dict(os.environ, LYNX_BIN=str(BIN)), capture_output=True,
                                 text=True, timeout=500, stdin=subprocess.DEVNULL)
         print(result.stdout)
         if result.returncode == NO_NAMESPACES:

@@ -1,0 +1,118 @@
+"""Runs the commands of docs/measurements in a tiny form, so that every record can be repeated: whatever a page names must exist, run to its end
+and print what the record is made of. Times are of no interest here.
+
+A block of commands of a record names the test that runs it so: ```sh by="bench.smoke.NAME"; the test has a Tiny for each of its blocks, in their
+order. A block without one, a command that a Tiny does not make smaller, and a text to make smaller that the page does not have are errors."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import typing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "tests" / name) for name in ("docs", "e2e")]
+
+from cluster import BIN, kill, processes
+from pages import lines_of
+
+PATIENCE = 240  # seconds for a block
+NOT_HERE = 77  # what a program ends with where the machine cannot do it, after saying why
+NAMED = ("bench", "scripts", "examples", "tests")  # folders whose files the commands name
+PROGRAM = re.compile(r"(build/bin|bench|scripts)/")
+# How a page builds. Here everything is built, or the test fails.
+BUILDS = re.compile(r"^cmake --preset release && ninja -C build (.+)$", re.MULTILINE)
+
+
+@dataclasses.dataclass
+class Tiny:
+    """The tiny form of a block of commands."""
+    smaller: dict[str, str]  # text of the page -> what is typed in its place
+    prints: typing.Sequence  # patterns, each of which must be found in what is printed; with a number: at least so often
+    never: typing.Sequence[str] = ()  # patterns that must not be found there
+    prepare: typing.Callable[[pathlib.Path], None] = lambda folder: None  # brings into the folder what the commands need
+    after: str = ""  # commands that show what the record was made of, where that is a file
+
+
+def tiny_form(text, smaller):
+    """The block as it is run; ValueError where something of it is not as the Tiny has it."""
+    form = text
+    for shown, instead in smaller.items():
+        if shown not in form:
+            raise ValueError(f"the commands have no '{shown}', which was to be smaller:\n{text}")
+        form = form.replace(shown, instead)
+    form = BUILDS.sub(r"(cd build/bin && ls \1)", form)
+    left = [line for line in lines_of(text) if PROGRAM.search(line) and line in lines_of(form)]
+    if left:
+        raise ValueError("there is no tiny form of\n" + "\n".join(left))
+    return form
+
+
+def run_tiny_forms(test, commands, forms):
+    """`test`: a unittest.TestCase. `commands`: page -> its blocks (commands_of). `forms`: page -> their Tinies."""
+    test.assertEqual({page: len(blocks) for page, blocks in commands.items()}, {page: len(tinies) for page, tinies in forms.items()},
+                     "blocks of commands that name this test, and their tiny forms here")
+    ran = []
+    for page, blocks in commands.items():
+        for number, (block, tiny) in enumerate(zip(blocks, forms[page])):
+            if (block, tiny) in ran:
+                continue  # a page may tell of the same commands again
+            ran.append((block, tiny))
+            with test.subTest(page, block=number):
+                run_block(test, f"{page}, block {number}", block, tiny)
+
+
+def run_block(test, name, block, tiny):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="lynx-bench-smoke-"))
+    test.addCleanup(shutil.rmtree, folder, True)
+    for folder_name in NAMED:
+        (folder / folder_name).symlink_to(ROOT / folder_name)
+    (folder / "build").mkdir()
+    (folder / "build" / "bin").symlink_to(BIN)
+    tiny.prepare(folder)
+    text = "\n".join(["set -euo pipefail", tiny_form(block, tiny.smaller), tiny.after])
+    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, said = run(text, folder)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{name}: {time.monotonic() - begin:.1f} s, {cpu:.1f} s of processor time in processes that were waited for", flush=True)
+    if code == NOT_HERE:
+        test.skipTest(f"{name}: {said.strip()}")
+    told = f"{name}:\n{text}\n--- exit {code}\n{said}"
+    test.assertEqual(code, 0, told)
+    wanted = [one if isinstance(one, tuple) else (one, 1) for one in tiny.prints]
+    missing = [pattern for pattern, times in wanted if len(re.findall(pattern, said, re.MULTILINE)) < times]
+    test.assertEqual(missing, [], f"is not printed by {told}")
+    unwanted = [pattern for pattern in tiny.never if re.search(pattern, said, re.MULTILINE)]
+    test.assertEqual(unwanted, [], f"is printed by {told}")
+
+
+def run(text, folder):
+    """Exit code and all that is printed, of the commands and of what they leave running."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LYNX_") or name == "LYNX_BIN"}
+    env.update(LYNX_BIN=str(BIN), LYNX_HOME=str(folder / "home"), XDG_CONFIG_HOME=str(folder / "config"), PATH=f"{BIN}:{env['PATH']}", NO_COLOR="1")
+    shell = subprocess.Popen(["bash", "-c", text], cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        said, _ = shell.communicate(timeout=PATIENCE)
+        return shell.returncode, said
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        said, _ = shell.communicate()
+        return f"none: not done within {PATIENCE} s", said
+    finally:
+        if (folder / "home" / "local").exists():
+            subprocess.run([str(BIN / "lynxctl"), "local", "down"], env=env, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+        kill(processes(folder))
+
+
+def rows(*names):
+    """Patterns of rows of a table in Markdown that begin with these names."""
+    return tuple(rf"^\| {re.escape(name)} +\| *[^ |]" for name in names)

@@ -1,0 +1,30 @@
+"""Records of how jobs go on after faults. What e2e.chaos, e2e.demo, e2e.replan and e2e.slow_link run is theirs."""
+
+import unittest
+
+from smoke import Tiny, run_tiny_forms
+
+from pages import commands_of
+
+SPREAD = r"median [\d.e+-]+{unit} \([\d.e+-]+ to [\d.e+-]+, [1-9]\d*\)"
+SECONDS, NUMBER, MILLIS = (SPREAD.format(unit=unit) for unit in (" s", "", " ms"))
+LOSS = Tiny({"--runs 5": "--runs 1"},
+            [f"^lost {what}: to the next step {SECONDS}; steps done again {NUMBER}$" for what in ("rank", "node")])
+FORMS = {
+    "docs/measurements/elastic.md": [
+        LOSS,
+        Tiny({"--steps 240": "--steps 26 --hidden 32"},
+             [rf"^rank {rank}: step without {MILLIS}; wait for a copy {MILLIS}; step with a copy / without {NUMBER}; quartiles .*; copies left out \d+$"
+              for rank in (0, 1)]),
+        LOSS,
+        Tiny({"--runs 5": "--runs 1 --window 1 --steps 5 --loops 12"}, [r"^run 0: (step [\d.]+ ms, slow [\d.]+, planned around [\d.]+; noticed after [\d.]+ s; layers|no change: )"])],
+}
+
+
+class FaultsTest(unittest.TestCase):
+    def test_records_can_be_repeated(self):
+        run_tiny_forms(self, commands_of("bench.smoke.faults"), FORMS)
+
+
+if __name__ == "__main__":
+    unittest.main()

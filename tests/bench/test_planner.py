@@ -1,0 +1,37 @@
+"""Records of solvers, searches and schedules."""
+
+import unittest
+
+from smoke import Tiny, run_tiny_forms
+
+from pages import commands_of
+
+
+def medians(*names):
+    return [rf"^BM_{name}/\S*_median +[\d.]+ [mun]s" for name in names]
+
+
+FORMS = {
+    "docs/measurements/planner.md": [
+        Tiny({"'HeuAgainstOpt.*'": "'HeuAgainstOpt.ArbitraryProblems'", "heu_gap 3 130 5 mixed 2000": "heu_gap 2 4 2 mixed 2000",
+              "heu_gap 8 100 4": "heu_gap 3 4 2", "heu_gap 3 560 2 offload": "heu_gap 2 4 1 offload"},
+             ["PASSED", ("transformer stages", 3), (r"^not proven: at most [\d.]+% of HEU's exposed time", 3)]),
+        Tiny({"BM_Opt/10/4/(50/10|200)": "BM_Opt/10/4/200/(10|60)", "--benchmark_repetitions=5": "--benchmark_repetitions=2", "'BM_Opt' ": "'BM_Opt/10/4/50/60' "},
+             [r"^BM_Opt/10/4/200/10/\S*_median .*exposed_us=.*heu_us=", r"^BM_Opt/10/4/50/60/.*exposed_us=0 .* optimal$"]),
+        Tiny({"--benchmark_repetitions=12 --benchmark_min_time=0.01": "--benchmark_repetitions=2 --benchmark_min_time=0.001"},
+             medians("HeuStage", "HeuStageWithMasks", "HeuNextStage", "HeuMix", "HeuEstimate"), never=["ERROR"]),
+        Tiny({"search_bench --benchmark_repetitions=3": "search_bench --benchmark_filter='Search.*/1/|Plan23b/8/|PlanGrows/16/4/' --benchmark_repetitions=2"},
+             [*medians("SearchEngine", "SearchAny", "Plan23b", "PlanGrows"), r"candidates=.* simulated=.* step=[\d.]+ tp8 pp16 dp32"], never=["ERROR"])],
+    "docs/measurements/schedules.md": [
+        Tiny({"--benchmark_min_time=0.1 --benchmark_repetitions=9": "--benchmark_min_time=0.001 --benchmark_repetitions=2"},
+             medians("StepTime", "Timeline", "OrderSlots", "Generate"), never=["ERROR"])],
+}
+
+
+class PlannerTest(unittest.TestCase):
+    def test_records_can_be_repeated(self):
+        run_tiny_forms(self, commands_of("bench.smoke.planner"), FORMS)
+
+
+if __name__ == "__main__":
+    unittest.main()
