@@ -138,6 +138,12 @@ class Loop {
     }
     report.set_host_memory_bytes(options_.host_memory.value);
     report.set_network_domain(options_.network_domain);
+    if (devices_.front().kind == DeviceKind::kCpu) {
+      v1::NodeCores& cores = *report.mutable_cores();
+      cores.set_machine(options_.cores.machine);
+      cores.set_limit_group(options_.cores.limit_group);
+      cores.set_limit_permille(options_.cores.limit_permille);
+    }
     if (const std::optional<HardwareProfile> profile = profile_.Profile())
       *report.mutable_profile() = ToProto(*profile);
     for (const LayerShape& shape : profile_.FailedShapes()) *report.add_failed_shapes() = ToProto(shape);

@@ -10,6 +10,7 @@
 #include "agent/agent_profile.h"
 #include "agent/gpu_watch.h"
 #include "agent/measuring_thread.h"
+#include "agent/node_cores.h"
 #include "agent/probe.h"
 #include "node/channel.h"
 #include "node/wake.h"
@@ -21,6 +22,7 @@ struct AgentOptions {
   std::string server;                     // host:port
   std::vector<NodeCondition> conditions;  // that hold as long as it runs
   Bytes host_memory;                      // of the node, for GPUs to offload to; 0: none
+  NodeCores cores;                        // told where the devices are CPUs
   std::string network_domain;             // of the node (common/network_domain.h); may be empty
   CredentialSource credentials;           // null: plain text
 };

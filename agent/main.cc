@@ -146,8 +146,13 @@ absl::StatusOr<AgentEnd> Offer(const Setting& setting, const std::vector<NodeDev
                             setting.metrics, setting.wake);
   LYNX_ASSIGN_OR_RETURN(const Bytes host_memory, HostMemory(flags, devices));
   const size_t gpu_count = devices.front().kind == DeviceKind::kCuda ? devices.size() : 0;
-  return RunAgent({.node = flags.node, .server = flags.server, .conditions = std::move(conditions), .host_memory = host_memory,
-                   .network_domain = flags.network_domain, .credentials = setting.credentials},
+  return RunAgent({.node = flags.node,
+                   .server = flags.server,
+                   .conditions = std::move(conditions),
+                   .host_memory = host_memory,
+                   .cores = FindNodeCores(),
+                   .network_domain = flags.network_domain,
+                   .credentials = setting.credentials},
                   devices, AgentProfile(fallback, setting.inter_node_rate, gpu_count), measuring, gpus, setting.wake,
                   setting.metrics, setting.signals, setting.clock);
 }

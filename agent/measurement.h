@@ -1,6 +1,6 @@
 // Measurements of a node's devices and links, by `lynx-rank --measure` processes: one per device, all at once, each
-// pinned to its device's cores, so that times are those with the whole node busy. Blocking; one thread at a time per
-// directory.
+// pinned to its device's cores, so that times are those with the whole node busy, but for waiting for a core that
+// devices share. Blocking; one thread at a time per directory.
 #ifndef LYNX_AGENT_MEASUREMENT_H_
 #define LYNX_AGENT_MEASUREMENT_H_
 

@@ -68,6 +68,14 @@ std::string MeasuredTable(const v1::Job& job) {
   return absl::StrCat("per step, means over ", steps, " steps (collectives, stall: time spent waiting)\n", TableText(rows));
 }
 
+std::string CoreWaitText(const CoreWaitOfStep& wait) {
+  if (wait.predicted_ns > 0)
+    return "ranks of this job share cores, and the predicted step counts that; while one waits for a core, others "
+           "wait for it in collectives";
+  return "other processes, or the ranks' own transfers, had it; the prediction counts these transfers and no other "
+         "process";
+}
+
 std::string Outcome(const v1::Job& job) {
   int64_t hidden = 0, exposed = 0, predicted_hidden = 0, predicted_exposed = 0, step = 0, peak = 0, planned = 0;
   for (const v1::StageMeasurement& m : job.measured()) {
@@ -89,10 +97,12 @@ std::string Outcome(const v1::Job& job) {
   rows.push_back({"recomputation hidden", predicted_hidden + predicted_exposed ? Percent(HiddenShare(predicted_hidden, predicted_exposed)) : "none",
                   hidden + exposed ? Percent(HiddenShare(hidden, exposed)) : (step ? "none" : "-"), ""});
   const CoreWaitOfStep wait = CoreWaitOf(job);
-  if (wait.matters()) rows.push_back({"waiting for a core", "none", Duration(wait.ns), absl::StrCat(Percent(wait.share), " of a step")});
+  if (wait.matters()) {
+    rows.push_back({"waiting for a core", wait.predicted_ns ? Duration(wait.predicted_ns) : "none",
+                    step ? Duration(wait.ns) : "-", step ? absl::StrCat(Percent(wait.share), " of a step") : ""});
+  }
   std::string out = TableText(rows);
-  if (wait.matters()) absl::StrAppend(&out, "waiting for a core: ", 
-                                          "other processes, or ranks on the same core, had it; a prediction supposes a core for each rank\n");
+  if (wait.matters()) absl::StrAppend(&out, "waiting for a core: ", CoreWaitText(wait), "\n");
   const v1::Progress& progress = job.progress();
   if (progress.steps_done() > 0) {
     absl::StrAppend(&out, absl::StrFormat("loss %.4f at the first step, %.4f at step %d (nats per token)\n",

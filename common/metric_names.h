@@ -141,7 +141,7 @@ inline constexpr Metric kJobCommunicationRatio{"lynx_job_communication_exposed_r
     "Share of the newest whole step that ranks waited for collectives, over all ranks."};
 inline constexpr Metric kJobCoreWaitRatio{"lynx_job_core_wait_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Share of the newest whole step that the ranks' compute threads were ready to run while others had their cores, over all ranks. A prediction "
-    "supposes that it is 0."};
+    "counts what ranks of the job that share cores take from each other, and nothing else."};
 inline constexpr Metric kJobMfu{"lynx_job_mfu_ratio", Type::kGauge, "1", "job_id, job_name", Daemon::kServer,
     "Model FLOPs per second of the newest step over what the devices can do: the rate of large matrix products that their "
     "agents measured, or that is stated for them."};

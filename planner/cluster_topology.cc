@@ -1,6 +1,7 @@
 #include "planner/cluster_topology.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -122,6 +123,21 @@ absl::Status CheckGroup(const NodeGroup& group, const std::string& where) {
   return CheckProfile(group.profile);
 }
 
+absl::Status CheckShared(const SharedCores& shared) {
+  const auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("shared cores of the cluster ", what));
+  };
+  const std::vector<int32_t>& devices = shared.devices;
+  if (devices.empty() || devices.front() < 0) return bad("name no device, or one below 0");
+  if (std::adjacent_find(devices.begin(), devices.end(), std::greater_equal<>()) != devices.end()) {
+    return bad("do not name their devices in order, each once");
+  }
+  if (shared.at_once_permille >= 1 && shared.at_once_permille < 1000 * std::ssize(devices)) return absl::OkStatus();
+  return bad(absl::StrCat("carry ", shared.at_once_permille,
+                          " thousandths of a rank at full speed, which is not within 1 and less than their ",
+                          devices.size(), " devices"));
+}
+
 }  // namespace
 
 int32_t ClusterTopology::nodes() const {
@@ -169,6 +185,7 @@ absl::Status CheckCluster(const ClusterTopology& cluster) {
                                                      kMaxDevices, " can be planned for"));
     }
   }
+  for (const SharedCores& shared : cluster.shared_cores) LYNX_RETURN_IF_ERROR(CheckShared(shared));
   return absl::OkStatus();
 }
 

@@ -34,8 +34,19 @@ struct NodeGroup {
   bool operator==(const NodeGroup&) const = default;
 };
 
+// Cores that more devices share than they carry at full speed: CPU ranks that outnumber the cores of a machine, of
+// one node or of several on it, or have less of its processor time than cores.
+struct SharedCores {
+  // Counted as ranks are, over all groups in their order; ascending. Those beyond the cluster's last do not count.
+  std::vector<int32_t> devices;
+  // How many ranks run at full speed at the same time: 500 = one at half of it. Less than 1000 for each device.
+  int32_t at_once_permille = 0;
+  bool operator==(const SharedCores&) const = default;
+};
+
 struct ClusterTopology {
-  std::vector<NodeGroup> groups;  // >= 1
+  std::vector<NodeGroup> groups;               // >= 1
+  std::vector<SharedCores> shared_cores = {};  // empty: each device computes beside all others as it was measured
 
   int32_t nodes() const;
   int32_t devices() const;
@@ -52,8 +63,8 @@ ClusterTopology UniformCluster(int32_t nodes, int32_t devices_per_node, Hardware
                                Bytes memory_per_device = Bytes(0));
 
 // InvalidArgument, naming the group and the number, unless there is a group, counts are at least one and at most 2^20
-// devices in all, memory is not negative, inner links
-// divide the devices of a node, and CheckProfile accepts each profile.
+// devices in all, memory is not negative, inner links divide the devices of a node, CheckProfile accepts each
+// profile, and shared cores have devices in order and fewer ranks at full speed than those.
 absl::Status CheckCluster(const ClusterTopology& cluster);
 
 // "2 nodes of 8", "2 nodes of 8 and 4 nodes of 4".

@@ -152,6 +152,23 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
   return absl::OkStatus();
 }
 
+void SlowCompute(HardwareProfile& profile, double factor) {
+  const auto times = [factor](Nanos time) {
+    return std::min(kLongestTime, Nanos(static_cast<int64_t>(static_cast<double>(time.value) * factor)));
+  };
+  const auto divided = [factor](int64_t rate) {
+    return rate == 0 ? 0 : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) / factor));
+  };
+  for (ShapeTimes& shape : profile.measured) {
+    for (OpTimes& op : shape.ops) op = {times(op.forward), times(op.backward), times(op.weight)};
+    shape.optimizer_per_mega_parameter = times(shape.optimizer_per_mega_parameter);
+  }
+  profile.flops_per_second = divided(profile.flops_per_second);
+  profile.bfloat16_flops_per_second = divided(profile.bfloat16_flops_per_second);
+  profile.memory_bytes_per_second = divided(profile.memory_bytes_per_second);
+  profile.op_overhead = times(profile.op_overhead);
+}
+
 HardwareProfile StatedCpuProfile() {
   HardwareProfile profile;
   profile.device_kind = "cpu: stated, not measured";

@@ -22,7 +22,8 @@ struct OpTimes {
   bool operator==(const OpTimes&) const = default;
 };
 
-// Measured times of every op for one shape, medians over repetitions with all devices of the node busy.
+// Measured times of every op for one shape, medians over repetitions with all devices of the node busy; without what
+// a rank waits for a core that others have.
 struct ShapeTimes {
   LayerShape shape;
   std::array<OpTimes, kOpCount> ops;  // indexed by Op
@@ -126,6 +127,9 @@ inline constexpr Nanos kLongestTime{10'000'000'000'000};
 // within 0 and kLongestTime, slowdowns within 1000 and 100000 permille, shares within their bounds, and curves and link
 // levels are sorted and bounded.
 absl::Status CheckProfile(const HardwareProfile& profile);
+
+// Times of compute, measured and from rates, take `factor` (> 0) times as long.
+void SlowCompute(HardwareProfile& profile, double factor);
 
 // A conservative stated profile for a machine of which nothing is known (one CPU core, loopback). For offline
 // planning without a profile, and the fallback when no agent could measure.

@@ -540,6 +540,7 @@ std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
     part.recompute_exposed = times.recompute_exposed;
     part.communication_exposed = times.communication_exposed;
     part.stall = times.stall;
+    part.core_wait = times.core_wait;
     if (!draft.proofs.empty()) part.proof = draft.proofs[stage];
     if (limit) {
       if (request_.spec.resources.activation_memory_per_rank.value == 0) {

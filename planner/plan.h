@@ -57,6 +57,7 @@ struct StagePlan {
   Nanos forward, backward, weight, optimizer;
   Nanos recompute_hidden, recompute_exposed;
   Nanos communication_exposed, stall;
+  Nanos core_wait;                  // within the times above; 0 unless ranks of the plan share cores
   std::optional<StageProof> proof;  // under RecomputeMode::kOpt
 };
 

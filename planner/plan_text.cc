@@ -33,7 +33,9 @@ void AppendStage(const LayerGraph& graph, const StagePlan& stage, int index, std
                   stage.weight.value, " optimizer ", stage.optimizer.value);
   absl::StrAppend(text, " recompute_hidden ", stage.recompute_hidden.value, " recompute_exposed ",
                   stage.recompute_exposed.value, " communication_exposed ", stage.communication_exposed.value,
-                  " stall ", stage.stall.value, "\n");
+                  " stall ", stage.stall.value);
+  if (stage.core_wait.value > 0) absl::StrAppend(text, " core_wait ", stage.core_wait.value);
+  absl::StrAppend(text, "\n");
   if (stage.proof) {
     absl::StrAppend(text, "proof ", ProofStatusName(stage.proof->status), ", nanos exposed ",
                     stage.proof->exposed.value, " bound ", stage.proof->bound.value, "\n");

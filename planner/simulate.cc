@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "planner/core_sharing.h"
 
 namespace lynx {
 namespace {
@@ -49,6 +51,8 @@ struct InFlightTransfer {
 struct StageState {
   int32_t next = 0;  // action
   Nanos now;
+  bool computing = false;  // the next action, on cores that are shared with other stages
+  Nanos work;              // time of the compute action that runs, while no other stage computes on its cores
   std::vector<InFlightTransfer> in_flight;  // collectives and transfers between stages
   std::vector<InFlightTransfer> copies;     // to and from the host
   std::vector<int32_t> start_of_wait;                        // per action; kNone for others
@@ -74,7 +78,8 @@ class Simulator {
   absl::Status Start(int32_t stage, const Action& action);
   void Complete(Channel& channel, Transfer& transfer);
   void Wait(int32_t stage, const Action& action);
-  void Compute(int32_t stage, const Action& action);
+  void BeginCompute(int32_t stage, const Action& action);
+  void EndCompute(int32_t stage, Nanos at);
   const Transfer& TransferOfWait(int32_t stage, int32_t wait) const;
   // When the copy ends: it shares the host's link with one of the other direction.
   Nanos EndOfCopy(int32_t stage, const Transfer& copy) const;
@@ -93,6 +98,7 @@ class Simulator {
   std::vector<StageState> states_;
   std::vector<Channel> channels_;
   std::vector<Nanos> links_;  // when each is free
+  std::optional<SharedCompute> shared_;  // where stages slow each other
   // Stages that can run, by when their next action begins; those that begin at once in the order of their numbers.
   using Ready = std::pair<Nanos, int32_t>;
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
@@ -106,6 +112,7 @@ Simulator::Simulator(const std::vector<Program>& programs, const std::vector<Sta
   LYNX_CHECK(programs.size() == contexts.size() && costs.stages() == stages_);
   for (const StageContext& context : contexts) LYNX_CHECK(context.layout.pp == stages_);
   AddChannels();
+  if (costs.sharing().BetweenStages()) shared_.emplace(costs.sharing(), stages_);
   result_.stages.resize(stages_);
   for (int32_t stage = 0; stage < stages_; ++stage) {
     result_.stages[stage].spans.resize(programs[stage].size());
@@ -223,17 +230,26 @@ bool Simulator::Blocked(int32_t stage) const {
 }
 
 void Simulator::Enqueue(int32_t stage) {
-  if (!Finished(stage) && !Blocked(stage)) ready_.emplace(states_[stage].now, stage);
+  if (!Finished(stage) && !states_[stage].computing && !Blocked(stage)) ready_.emplace(states_[stage].now, stage);
 }
 
 absl::Status Simulator::RunAll() {
   for (int32_t stage = 0; stage < stages_; ++stage) Enqueue(stage);
-  while (!ready_.empty()) {
+  while (true) {
+    // How long compute takes on shared cores is known when it ends: others may begin meanwhile.
+    const std::optional<SharedCompute::End> done = shared_ ? shared_->Next() : std::nullopt;
+    if (done && (ready_.empty() || done->at <= ready_.top().first)) {
+      shared_->Finish(*done);
+      EndCompute(done->stage, done->at);
+      Enqueue(done->stage);
+      continue;
+    }
+    if (ready_.empty()) break;
     const int32_t stage = ready_.top().second;
     ready_.pop();
     do {
       LYNX_RETURN_IF_ERROR(RunNext(stage));
-    } while (!Finished(stage) && !Blocked(stage) &&
+    } while (!shared_ && !Finished(stage) && !Blocked(stage) &&
              (ready_.empty() || std::pair(states_[stage].now, stage) < ready_.top()));
     Enqueue(stage);
   }
@@ -314,15 +330,22 @@ Nanos Simulator::InFlightFor(std::vector<InFlightTransfer>& transfers, Nanos now
   return until - now;
 }
 
-void Simulator::Compute(int32_t stage, const Action& action) {
+void Simulator::BeginCompute(int32_t stage, const Action& action) {
   StageState& state = states_[stage];
-  StageTimes& times = result_.stages[stage];
   const CostModel& costs = costs_.Of(stage);
   const Nanos beside_transfers =
       costs.OverlappedTime(costs.ComputeTime(action, contexts_[stage]), InFlightFor(state.in_flight, state.now));
-  const Nanos taken = costs.BesideCopies(beside_transfers, InFlightFor(state.copies, state.now));
-  state.now += taken;
-  switch (action.kind) {
+  state.work = costs.BesideCopies(beside_transfers, InFlightFor(state.copies, state.now));
+  if (!shared_) return EndCompute(stage, state.now + state.work);
+  state.computing = true;
+  shared_->Begin(stage, state.now, state.work);
+}
+
+void Simulator::EndCompute(int32_t stage, Nanos at) {
+  StageState& state = states_[stage];
+  StageTimes& times = result_.stages[stage];
+  const Nanos taken = at - state.now;
+  switch (programs_[stage][state.next].kind) {
     case ActionKind::kForward: times.forward += taken; break;
     case ActionKind::kBackward: times.backward += taken; break;
     case ActionKind::kWeight: times.weight += taken; break;
@@ -330,6 +353,11 @@ void Simulator::Compute(int32_t stage, const Action& action) {
     case ActionKind::kRecompute: break;  // see SplitRecomputation
     default: LYNX_CHECK(false);
   }
+  times.core_wait += taken - state.work * 1000 / costs_.sharing().OwnSlowdown(stage);
+  state.computing = false;
+  state.now = at;
+  times.spans[state.next].end = at;
+  ++state.next;
 }
 
 absl::Status Simulator::RunNext(int32_t stage) {
@@ -340,7 +368,9 @@ absl::Status Simulator::RunNext(int32_t stage) {
   switch (InfoOf(action.kind).phase) {
     case Phase::kStart: LYNX_RETURN_IF_ERROR(Start(stage, action)); break;
     case Phase::kWait: Wait(stage, action); break;
-    case Phase::kWhole: Compute(stage, action); break;
+    case Phase::kWhole:
+      BeginCompute(stage, action);
+      return absl::OkStatus();
   }
   span.end = state.now;
   ++state.next;

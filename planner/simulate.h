@@ -1,6 +1,9 @@
-// Simulation of one step: the programs of all pipeline ranks, here called stages, against their cost models. Tensor- and
-// data-parallel ranks of a stage are symmetric, so a stage stands for all of them. Gives step time, where time went, hidden and exposed
-// recomputation, and finds deadlocks. Pure.
+// Simulation of one step: the programs of all pipeline ranks, here called stages, against their cost models. Tensor-
+// and data-parallel ranks of a stage are symmetric, so a stage stands for all of them. Gives step time, where time
+// went, hidden and exposed recomputation, and finds deadlocks. Pure.
+//
+// Where stages share cores (planner/core_sharing.h), those that compute at the same time slow each other, and no
+// longer than they do.
 //
 // Rule for hidden recomputation (the engine's trace uses the same): the part of an R action's time that passes before
 // the transfer completes which the next wait action (skipping R, W and start actions) waits for, if that transfer's
@@ -9,11 +12,11 @@
 // Time. Compute actions of a stage run one after another. A collective's transfer begins when its stage starts it
 // (its other members are symmetric); a transfer between stages when both have started it; the world's when all stages
 // have; a bidirectional pipeline's reduction of a layer when both ranks that hold it have. Transfers of one group and
-// direction run one after another; between two pipeline ranks, those of all their virtual stages. A compute action that begins while transfers of
-// its stage are in flight is slowed (CostModel::OverlappedTime) for as long as those run; transfers that begin in the
-// middle of an action do not slow it. Copies to the host and from it are two channels that share a link: of two that
-// overlap, the earlier keeps its rate and the later has what that leaves (CostModel::CopyTime). What computes beside
-// copies is slowed by the host link's factor.
+// direction run one after another; between two pipeline ranks, those of all their virtual stages. A compute action
+// that begins while transfers of its stage are in flight is slowed (CostModel::OverlappedTime) for as long as those
+// run; transfers that begin in the middle of an action do not slow it. Copies to the host and from it are two
+// channels that share a link: of two that overlap, the earlier keeps its rate and the later has what that leaves
+// (CostModel::CopyTime). What computes beside copies is slowed by the host link's factor.
 #ifndef LYNX_PLANNER_SIMULATE_H_
 #define LYNX_PLANNER_SIMULATE_H_
 
@@ -40,6 +43,7 @@ struct StageTimes {
   Nanos recompute_hidden, recompute_exposed;
   Nanos communication_exposed;  // waiting for collectives and for copies to or from the host
   Nanos stall;                  // waiting for a neighbour stage
+  Nanos core_wait;              // within the times of compute: what other ranks of the plan took of the cores
   Nanos end;                    // when the stage's program ends
   std::vector<ActionSpan> spans;  // per action
 };

@@ -7,15 +7,18 @@
 namespace lynx {
 
 StageCosts::StageCosts(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout,
-                       int32_t micro_batch) {
-  std::map<std::vector<int32_t>, std::shared_ptr<const CostModel>> models;
+                       int32_t micro_batch)
+    : sharing_(cluster, layout) {
+  std::map<std::pair<std::vector<int32_t>, int32_t>, std::shared_ptr<const CostModel>> models;
   for (int32_t stage = 0; stage < layout.pp; ++stage) {
-    std::shared_ptr<const CostModel>& costs = models[GroupsOfStage(cluster, layout, stage)];
+    const int32_t slowdown = sharing_.OwnSlowdown(stage);
+    const std::vector<int32_t> groups = GroupsOfStage(cluster, layout, stage);
+    std::shared_ptr<const CostModel>& costs = models[{groups, slowdown}];
     if (costs == nullptr) {
       ClusterTopology used;
-      for (const int32_t group : GroupsOfStage(cluster, layout, stage)) used.groups.push_back(cluster.groups[group]);
-      costs = std::make_shared<const CostModel>(SlowestProfile(used), model, layout, micro_batch,
-                                                used.least_devices_per_node());
+      for (const int32_t group : groups) used.groups.push_back(cluster.groups[static_cast<size_t>(group)]);
+      costs = std::make_shared<const CostModel>(OnSharedCores(SlowestProfile(used), slowdown), model, layout,
+                                                micro_batch, used.least_devices_per_node());
     }
     of_stage_.push_back(costs);
   }

@@ -67,6 +67,7 @@ v1::StagePlan StageToProto(const StagePlan& stage, size_t placements, PlanProgra
   message.set_recompute_exposed_ns(stage.recompute_exposed.value);
   message.set_communication_exposed_ns(stage.communication_exposed.value);
   message.set_stall_ns(stage.stall.value);
+  message.set_core_wait_ns(stage.core_wait.value);
   message.set_host_bytes(stage.host.value);
   if (stage.proof) {
     message.mutable_proof()->set_status(static_cast<v1::ProofStatus>(static_cast<int>(stage.proof->status) + 1));
@@ -101,7 +102,8 @@ absl::Status ReadStageFigures(const v1::StagePlan& m, const std::string& path, S
   LYNX_RETURN_IF_ERROR(ReadNanos(path, "recompute_exposed_ns", m.recompute_exposed_ns(), stage.recompute_exposed));
   LYNX_RETURN_IF_ERROR(
       ReadNanos(path, "communication_exposed_ns", m.communication_exposed_ns(), stage.communication_exposed));
-  return ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall);
+  LYNX_RETURN_IF_ERROR(ReadNanos(path, "stall_ns", m.stall_ns(), stage.stall));
+  return ReadNanos(path, "core_wait_ns", m.core_wait_ns(), stage.core_wait);
 }
 
 absl::Status ReadProof(const v1::StageProof& m, const std::string& path, std::optional<StageProof>& to) {

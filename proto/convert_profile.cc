@@ -13,6 +13,8 @@ namespace {
 constexpr int kMaxMeasured = 64;
 constexpr int kMaxKindLength = 256;
 constexpr size_t kMaxGroups = 1 << 14;  // nodes may all differ
+constexpr size_t kMaxSharedCores = 1 << 16;
+constexpr size_t kMaxSharing = 4096;  // devices on the same cores
 
 absl::StatusOr<Nanos> NanosFrom(const std::string& path, int64_t value) {
   LYNX_RETURN_IF_ERROR(CheckRange(path, value, 0, kMaxWireNanos));
@@ -303,6 +305,11 @@ v1::ClusterTopology ToProto(const ClusterTopology& cluster) {
     to.set_host_is_device(group.host_is_device);
     *to.mutable_profile() = ToProto(group.profile);
   }
+  for (const SharedCores& shared : cluster.shared_cores) {
+    v1::SharedCores& to = *message.add_shared_cores();
+    to.mutable_devices()->Assign(shared.devices.begin(), shared.devices.end());
+    to.set_at_once_permille(shared.at_once_permille);
+  }
   return message;
 }
 
@@ -322,6 +329,14 @@ absl::StatusOr<ClusterTopology> FromProto(const v1::ClusterTopology& message, co
     group.host_is_device = m.host_is_device();
     LYNX_ASSIGN_OR_RETURN(group.profile, FromProto(m.profile(), FieldPath(at, "profile")));
     cluster.groups.push_back(std::move(group));
+  }
+  LYNX_RETURN_IF_ERROR(
+      CheckSize(FieldPath(path, "shared_cores"), message.shared_cores().size(), 0, kMaxSharedCores, "entries"));
+  for (int i = 0; i < message.shared_cores_size(); ++i) {
+    const v1::SharedCores& m = message.shared_cores(i);
+    LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(FieldPath(path, "shared_cores", i), "devices"), m.devices().size(), 1,
+                                   kMaxSharing, "entries"));
+    cluster.shared_cores.push_back({{m.devices().begin(), m.devices().end()}, m.at_once_permille()});
   }
   LYNX_RETURN_IF_ERROR(Annotate(CheckCluster(cluster), path));
   return cluster;

@@ -141,7 +141,9 @@ class Page {
   std::string Waited() const {
     const CoreWaitOfStep wait = CoreWaitOf(job_);
     if (!wait.matters()) return "";
-    return absl::StrFormat("; %.0f%% of it waiting for a core that others had, which no prediction counts", 100 * wait.share);
+    const char* const who = wait.predicted_ns > 0 ? "ranks of the job share, which the prediction counts"
+                                                  : "others had, which no prediction counts";
+    return absl::StrFormat("; %.0f%% of it waiting for a core that %s", 100 * wait.share, who);
   }
 
   std::string Lost() const {

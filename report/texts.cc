@@ -1,6 +1,8 @@
 // See texts.h.
 #include "report/texts.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -18,10 +20,18 @@ bool IsFinal(v1::JobState state) {
 
 CoreWaitOfStep CoreWaitOf(const v1::Job& job) {
   CoreWaitOfStep most;
+  bool measured = false;
+  const auto predicted = [&](int stage) {
+    return stage < job.plan().stages_size() ? job.plan().stages(stage).core_wait_ns() : 0;
+  };
   for (const v1::StageMeasurement& m : job.measured()) {
     if (m.step_ns() <= 0) continue;
     const double share = static_cast<double>(m.core_wait_ns()) / static_cast<double>(m.step_ns());
-    if (share > most.share) most = {m.core_wait_ns(), share};
+    if (!measured || share > most.share) most = {m.core_wait_ns(), share, predicted(m.stage())};
+    measured = true;
+  }
+  for (int stage = 0; !measured && stage < job.plan().stages_size(); ++stage) {
+    most.predicted_ns = std::max(most.predicted_ns, predicted(stage));
   }
   return most;
 }

@@ -9,6 +9,7 @@
 #include "server/controller.h"
 #include "server/nearest.h"
 #include "server/node_groups.h"
+#include "server/shared_cores.h"
 #include "server/texts.h"
 
 namespace lynx {
@@ -250,7 +251,14 @@ ClusterTopology Controller::ClusterOf(const Reservation& reservation) const {
     if (profiles[i] == nullptr || slowness[i] == Slowness()) continue;
     profiles[i] = std::make_shared<const HardwareProfile>(Slowed(*profiles[i], slowness[i]));
   }
-  return GroupNodes(reservation.topology, profiles);
+  ClusterTopology cluster = GroupNodes(reservation.topology, profiles);
+  std::vector<CoreUse> uses;
+  for (const DeviceRef& device : reservation.devices) {
+    const auto node = nodes_.find(device.node);
+    uses.push_back(node != nodes_.end() ? CoreUseOf(node->second.agent, device.device) : CoreUse());
+  }
+  cluster.shared_cores = SharedCoresOf(uses);
+  return cluster;
 }
 
 // What its ranks have, by rank. Nodes of which they do not have equally many devices count as a node for each of these.

@@ -25,6 +25,8 @@ constexpr size_t kMaxLogLines = 100;
 constexpr size_t kMaxReason = 64 * 1024;
 constexpr size_t kMaxShortText = 256;
 constexpr size_t kMaxUuid = 128;
+constexpr size_t kMaxCoresId = 64;
+constexpr int64_t kMaxCoreLimit = 1'000'000'000;  // a million cores
 constexpr size_t kMaxConditions = 256;
 constexpr size_t kMaxConditionText = 4096;
 constexpr int64_t kMaxGeneration = 1'000'000'000;
@@ -283,6 +285,11 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   state.host_memory = Bytes(message.host_memory_bytes());
   LYNX_RETURN_IF_ERROR(Annotate(CheckNetworkDomain(message.network_domain()), "network_domain"));
   state.network_domain = message.network_domain();
+  LYNX_RETURN_IF_ERROR(CheckSize("cores.machine", message.cores().machine().size(), 0, kMaxCoresId, "characters"));
+  LYNX_RETURN_IF_ERROR(
+      CheckSize("cores.limit_group", message.cores().limit_group().size(), 0, kMaxCoresId, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckRange("cores.limit_permille", message.cores().limit_permille(), 0, kMaxCoreLimit));
+  state.cores = {message.cores().machine(), message.cores().limit_group(), message.cores().limit_permille()};
   if (message.has_profile()) {
     LYNX_ASSIGN_OR_RETURN(HardwareProfile profile, FromProto(message.profile(), "profile"));
     state.profile = std::make_shared<const HardwareProfile>(std::move(profile));

@@ -39,6 +39,13 @@ struct NodeCondition {
   Nanos since;  // wall clock
 };
 
+// As in proto/lynx/v1/cluster.proto.
+struct NodeCores {
+  std::string machine, limit_group;
+  int64_t limit_permille = 0;
+  bool operator==(const NodeCores&) const = default;
+};
+
 struct AgentState {
   NodeId node;
   std::string boot;
@@ -50,6 +57,7 @@ struct AgentState {
   std::vector<NodeCondition> conditions;
   Bytes host_memory;  // that its GPUs may offload to
   std::string network_domain;
+  NodeCores cores;
 };
 
 struct AgentWish {

@@ -193,6 +193,7 @@ TEST_F(AgentTest, ReportsDevicesThenItsProfileThenTheShapesThatAreWanted) {
   EXPECT_EQ(report.devices(1).kind(), "cpu");
   EXPECT_EQ(report.devices(1).memory_bytes(), int64_t{2} << 30);
   EXPECT_EQ(report.devices(1).cores(0), 0);
+  EXPECT_EQ(report.cores().machine().size(), 32u) << "which is why nodes of one machine are known to share cores";
   const absl::StatusOr<HardwareProfile> profile = FromProto(report.profile());
   ASSERT_TRUE(profile.ok()) << profile.status();
   EXPECT_EQ(profile->measured[0].shape, Shape(1));

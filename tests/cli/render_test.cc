@@ -133,6 +133,12 @@ TEST(JobPage, SaysHowLongRanksWaitedForACoreWhereItMatters) {
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), Not(HasSubstr("waiting for a core"))) << "less than 5%";
   stage.set_core_wait_ns(110'000'000);
   EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("waiting for a core      none       110.0 ms  44% of a step\nwaiting for a core: other processes, "));
+  job.mutable_plan()->mutable_stages(0)->set_core_wait_ns(100'000'000);
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)),
+              HasSubstr("waiting for a core      100.0 ms   110.0 ms  44% of a step\nwaiting for a core: ranks of "
+                        "this job share cores, "));
+  job.clear_measured();
+  EXPECT_THAT(JobPage(job, Style{}, Nanos(0)), HasSubstr("waiting for a core      100.0 ms   -\n"));
 }
 
 }  // namespace

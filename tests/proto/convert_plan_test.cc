@@ -46,6 +46,17 @@ TEST(ConvertPlanTest, PlansComeBackTheSame) {
   EXPECT_TRUE(CheckPlan(*back).ok()) << CheckPlan(*back);
 }
 
+TEST(ConvertPlanTest, WaitingForCoresComesBackTheSame) {
+  Plan plan = SomePlan();
+  plan.stages[1].core_wait = Nanos(7);
+  plan.digest = Sha256Hex(PlanText(plan));
+  EXPECT_NE(plan.digest, SomePlan().digest);
+  const absl::StatusOr<Plan> back = FromProto(ToProto(plan));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->stages[0].core_wait, Nanos(0));
+  EXPECT_EQ(back->stages[1].core_wait, Nanos(7));
+}
+
 TEST(ConvertPlanTest, ProofsComeBackTheSame) {
   for (const ProofStatus status : {ProofStatus::kOptimal, ProofStatus::kTimeLimit, ProofStatus::kModel}) {
     Plan plan = SomePlan();
@@ -196,6 +207,7 @@ TEST(ConvertPlanTest, BadPlansNameTheField) {
       {[](P& p) { p.mutable_stages(1)->set_arena_bytes(-1); }, "plan.stages[1].arena_bytes is -1"},
       {[](P& p) { p.mutable_stages(1)->set_gradient_bytes(int64_t{1} << 60); }, "plan.stages[1].gradient_bytes is"},
       {[](P& p) { p.mutable_stages(0)->set_stall_ns(-1); }, "plan.stages[0].stall_ns is -1"},
+      {[](P& p) { p.mutable_stages(0)->set_core_wait_ns(-1); }, "plan.stages[0].core_wait_ns is -1"},
       {[](P& p) { p.mutable_stages(0)->set_recompute_hidden_ns(-1); }, "plan.stages[0].recompute_hidden_ns is -1"},
       {[](P& p) { p.mutable_stages(0)->mutable_proof(); }, "plan.stages[0].proof.status is 0"},
       {[](P& p) { p.mutable_stages(0)->mutable_proof()->set_status(static_cast<v1::ProofStatus>(9)); },

@@ -149,6 +149,8 @@ TEST(ConvertTest, ClustersComeBackTheSame) {
     cluster.groups[0].host_is_device = true;
     cluster.groups.push_back(cluster.groups[0]);
     cluster.groups[1].nodes = 1;
+    cluster.shared_cores = {{.devices = {0, 2}, .at_once_permille = 1000},
+                            {.devices = {1, 3, 15}, .at_once_permille = 1500}};
     const absl::StatusOr<ClusterTopology> back = FromProto(ToProto(cluster));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, cluster);
@@ -159,12 +161,17 @@ TEST(ConvertTest, BadClustersNameTheField) {
   using C = v1::ClusterTopology;
   const std::pair<std::function<void(C&)>, const char*> cases[] = {
       {[](C& c) { c.clear_groups(); }, "cluster.groups is 0 entries long"},
-      {[](C& c) { c.mutable_groups(0)->set_name(std::string(300, 'n')); }, "cluster.groups[0].name is 300 characters long"},
-      {[](C& c) { c.mutable_groups(0)->set_memory_per_device_bytes(-1); }, "cluster.groups[0].memory_per_device_bytes is -1"},
+      {[](C& c) { c.mutable_groups(0)->set_name(std::string(300, 'n')); },
+       "cluster.groups[0].name is 300 characters long"},
+      {[](C& c) { c.mutable_groups(0)->set_memory_per_device_bytes(-1); },
+       "cluster.groups[0].memory_per_device_bytes is -1"},
       {[](C& c) { c.mutable_groups(0)->set_host_memory_bytes(-1); }, "cluster.groups[0].host_memory_bytes is -1"},
       {[](C& c) { c.mutable_groups(0)->set_nodes(0); }, "cluster: "},
       {[](C& c) { c.mutable_groups(0)->mutable_profile()->set_flops_per_second(-1); },
        "cluster.groups[0].profile.flops_per_second is -1"},
+      {[](C& c) { c.add_shared_cores(); }, "cluster.shared_cores[0].devices is 0 entries long"},
+      {[](C& c) { c.add_shared_cores()->add_devices(0); },
+       "cluster: shared cores of the cluster carry 0 thousandths"},
   };
   for (const auto& [change, message] : cases) {
     C cluster = ToProto(UniformCluster(2, 2, StatedCpuProfile()));

@@ -158,6 +158,10 @@ TEST(Recoveries, OneThatNeverWentOnSaysSo) {
   EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan<"));
   measured.set_core_wait_ns(2'000'000);
   EXPECT_THAT(page(), HasSubstr("mean of 3 steps; no plan; 40% of it waiting for a core that others had, "));
+  run.job.mutable_plan()->add_stages()->set_core_wait_ns(1'000'000);
+  EXPECT_THAT(page(),
+              HasSubstr("40% of it waiting for a core that ranks of the job share, which the prediction counts"));
+  run.job.clear_plan();
   EXPECT_THAT(page(), Not(HasSubstr("no time lost to them")));
 }
 

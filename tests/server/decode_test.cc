@@ -26,6 +26,9 @@ v1::AgentReport GoodReport() {
   }
   report.set_host_memory_bytes(kGiB.value);
   report.set_network_domain("row2/rack7");
+  report.mutable_cores()->set_machine("machine");
+  report.mutable_cores()->set_limit_group("group");
+  report.mutable_cores()->set_limit_permille(1500);
   v1::NodeCondition& condition = *report.add_conditions();
   condition.set_kind("xid");
   condition.set_device("GPU-1");
@@ -43,6 +46,7 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   ASSERT_EQ(state.conditions.size(), 1u);
   EXPECT_EQ(state.host_memory, kGiB);
   EXPECT_EQ(state.network_domain, "row2/rack7");
+  EXPECT_EQ(state.cores, (NodeCores{"machine", "group", 1500}));
   const v1::Node shown = Encode(NodeView{.name = state.node, .devices = state.devices, .conditions = state.conditions});
   EXPECT_EQ(shown.devices(1).SerializeAsString(), GoodReport().devices(1).SerializeAsString());
   EXPECT_EQ(shown.conditions(0).SerializeAsString(), GoodReport().conditions(0).SerializeAsString());
@@ -56,8 +60,13 @@ TEST(DecodeTest, BadDevicesAndConditionsAreNamed) {
   };
   const Case cases[] = {
       {[](R& r) { r.mutable_devices(0)->set_kind("tpu"); }, "devices[0].kind is tpu: must be cpu or cuda"},
+      {[](R& r) { r.mutable_cores()->set_machine(std::string(65, 'm')); }, "cores.machine is 65 characters long"},
+      {[](R& r) { r.mutable_cores()->set_limit_group(std::string(65, 'g')); },
+       "cores.limit_group is 65 characters long"},
+      {[](R& r) { r.mutable_cores()->set_limit_permille(-1); }, "cores.limit_permille is -1"},
       {[](R& r) { r.mutable_devices(0)->set_kind("any"); }, "devices[0].kind is any: must be cpu or cuda"},
-      {[](R& r) { r.mutable_devices(1)->set_kind("cpu"); }, "devices[1].kind is cpu: must be that of the node's other"},
+      {[](R& r) { r.mutable_devices(1)->set_kind("cpu"); },
+       "devices[1].kind is cpu: must be that of the node's other"},
       {[](R& r) { r.mutable_devices(0)->clear_uuid(); }, "devices[0].uuid is 0 characters long"},
       {[](R& r) { r.mutable_devices(0)->set_uuid(std::string(129, 'x')); }, "devices[0].uuid is 129 characters long"},
       {[](R& r) { r.mutable_devices(0)->set_detail(std::string(257, 'x')); }, "devices[0].detail is 257"},

@@ -1,5 +1,5 @@
-// DeviceTimer: how long a device takes for ops that are alone on it: medians, as Stopwatch takes them, of times between two
-// of the backend's marks. Borrows both.
+// DeviceTimer: how long a device takes for ops that are alone on it: medians, as Stopwatch takes them, of times
+// between two of the backend's marks; where ops run on the host's cores, of what the stopwatch counts. Borrows both.
 #ifndef LYNX_WORKER_RANK_DEVICE_TIMER_H_
 #define LYNX_WORKER_RANK_DEVICE_TIMER_H_
 
@@ -21,7 +21,8 @@ class DeviceTimer {
   // the others while it works, as in training.
   template <class Run>
   Nanos MedianOf(Run run) const {
-    const int64_t runs = backend_.host_addressable() ? 1 : RunsFor(Once(run, 1));
+    if (backend_.host_addressable()) return stopwatch_.MedianOf(run);
+    const int64_t runs = RunsFor(Once(run, 1));
     return stopwatch_.MedianTime([&] { return Once(run, runs); }) / runs;
   }
 

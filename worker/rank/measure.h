@@ -6,7 +6,8 @@
 //
 // Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures
 // one device; to measure with all devices of a node busy, start one process per device at the same time and take the
-// slowest.
+// slowest. Times are by the clock, but on one core of a CPU they are the process's processor time, so that
+// devices which share it can be measured at the same time.
 //
 // JSON, field by field as in the structs (times in `_ns`, ops by their names in the layer graph):
 //

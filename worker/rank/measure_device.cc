@@ -280,7 +280,11 @@ std::string KindOf(const MeasureRequest& request, const Backend& backend) {
 }  // namespace
 
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
-  const Stopwatch stopwatch(request.repetitions, request.budget_seconds);
+  // Other ranks that share the core, and are measured meanwhile, are not to be in the times: what sharing costs
+  // depends on how many compute at a time, which the planner knows (planner/core_sharing.h).
+  const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
+  const Stopwatch stopwatch(request.repetitions, request.budget_seconds,
+                            one_core ? Counted::kProcessor : Counted::kWall);
   MeasureResult result;
   LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond<float>(make_backend, stopwatch));
   LYNX_ASSIGN_OR_RETURN(result.bfloat16_flops_per_second, FlopsPerSecond<Bfloat16>(make_backend, stopwatch));

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/rank/measure_host.h"
 #include "worker/rank/measure_link.h"
+#include "worker/rank/stopwatch.h"
 
 namespace lynx {
 namespace {
@@ -43,6 +47,22 @@ TEST(FitLink, SurvivesTimesWithoutASlope) {
   const LinkCost link = FitLink({{2, Bytes(1000), Nanos(900)}, {2, Bytes(2000), Nanos(900)}});
   EXPECT_EQ(link.latency, Nanos(450));
   EXPECT_GT(link.bytes_per_second, 0);
+}
+
+// What a process waits for, be it another one that has its core, is wall time and no processor time.
+TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+  EXPECT_GE(Stopwatch(1, 10).MedianOf(wait), Nanos(100'000'000));
+  const Nanos waiting = Stopwatch(1, 10, Counted::kProcessor).MedianOf(wait);
+  EXPECT_LT(waiting, Nanos(50'000'000));
+  // The work of all threads counts, such as a copy that another one makes.
+  const Nanos all = Stopwatch(1, 10, Counted::kProcessor).MedianOf([] {
+    std::thread([] {
+      const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);
+      while (ProcessorTime(CLOCK_THREAD_CPUTIME_ID) - begin < Nanos(20'000'000)) continue;
+    }).join();
+  });
+  EXPECT_GE(all, Nanos(20'000'000));
 }
 
 TEST(Measure, GivesEveryOpOfEveryShapeATime) {
