@@ -206,7 +206,7 @@ TEST(NoLayout, NamesWhatWouldDo) {
   EXPECT_THAT(error, HasSubstr("there are layouts with resources.ranks 4 or 6"));
   spec = Spec();
   spec.resources = {.min_ranks = 16, .max_ranks = 16};
-  spec.model.layers = 3;
+  spec.model.layers = 1;
   spec.parallel.dp = 2;
   EXPECT_THAT(ErrorOf(spec),
               HasSubstr("there are layouts with parallel.dp left to the planner (auto), or with resources.ranks"));

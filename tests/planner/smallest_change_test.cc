@@ -109,11 +109,11 @@ TEST(SmallestChange, LargeModelsTakeAsFewRanksAsFit) {
   ModelSpec llama13 = Llama70();
   llama13.layers = 40, llama13.hidden = 5120, llama13.heads = 40, llama13.ffn = 13824, llama13.kv_heads = 0;
   const PlanRequest on_four = LargeRequest(llama13, kGiB * 38, 4);
-  EXPECT_EQ(Refusal(on_four).suggestion, "resources.ranks: 8");
-  EXPECT_EQ(FirstThatFits(on_four, Numbers(5, 8), SetRanks), 8);
+  EXPECT_EQ(Refusal(on_four).suggestion, "resources.ranks: 7");
+  EXPECT_EQ(FirstThatFits(on_four, Numbers(5, 8), SetRanks), 7);
   const PlanRequest on_eight = LargeRequest(Llama70(), kGiB * 78, 8);
   EXPECT_EQ(Refusal(on_eight).suggestion, "resources.ranks: 16");
-  EXPECT_EQ(FirstThatFits(on_eight, Numbers(9, 16), SetRanks), 16);
+  EXPECT_EQ(FirstThatFits(on_eight, Numbers(14, 16), SetRanks), 16);
 }
 
 TEST(SmallestChange, RanksAreTheFewestOfTheCluster) {
