@@ -10,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/plan_request.h"
 #include "cli/plan_rows.h"
+#include "cli/waiting_line.h"
 #include "common/status.h"
 #include "planner/compare.h"
 
@@ -124,7 +125,8 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(*request);
+  const absl::StatusOr<PolicyComparison> comparison =
+      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(*request, tell); });
   if (!comparison.ok()) return FailPlanning(comparison.status());
   std::vector<PlanRow> rows = PolicyRows(*request, *comparison);
   const std::vector<PlanRow> partitions = PartitionRows(*request, *comparison);
@@ -143,7 +145,8 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
   if (const absl::Status known = CheckPlansOutput(global); !known.ok()) return Fail(known);
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const absl::StatusOr<Explanation> explanation = ExplainPlan(*request);
+  const absl::StatusOr<Explanation> explanation =
+      WithWaitingLine("explaining", [&](const TellPart& tell) { return ExplainPlan(*request, tell); });
   if (!explanation.ok()) return FailPlanning(explanation.status());
   const PlanTitles titles = {"", "THROUGHPUT", "LAYOUT"};
   std::vector<PlanRow> rows = AlternativeRows("layout", *request, *explanation, explanation->rejected);
@@ -166,7 +169,10 @@ int WhatIf(const GlobalOptions& global, const WhatIfOptions& options) {
   std::array<absl::StatusOr<PlanResult>, 2> results;
   const Plan* first = nullptr;
   for (size_t i = 0; i < rows.size(); ++i) {
-    results[i] = MakePlan(*rows[i].request);
+    results[i] = WithWaitingLine("planning", [&](const TellPart& tell) {
+      tell(rows[i].name);
+      return MakePlan(*rows[i].request);
+    });
     if (!results[i].ok()) return Fail(Annotate(results[i].status(), rows[i].name));
     if (const auto* lacking = std::get_if<Infeasible>(&*results[i])) {
       rows[i].note = absl::StrCat("does not fit: ", lacking->reason, "; the smallest change that fits: ", lacking->suggestion);

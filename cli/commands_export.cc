@@ -6,6 +6,7 @@
 #include "cli/exit_code.h"
 #include "cli/output_file.h"
 #include "cli/plan_request.h"
+#include "cli/waiting_line.h"
 #include "common/status.h"
 #include "node/file.h"
 #include "planner/report/export.h"
@@ -60,10 +61,11 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   }
   const auto request = ReadPlanRequest(options.plan);
   if (!request.ok()) return Fail(request.status());
-  const auto result = MakePlanFor(format, *request);
+  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlanFor(format, *request); });
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
-  const auto exported = ExportPlan(format, *request, std::get<Plan>(*result));
+  const auto exported =
+      WithWaitingLine("exporting", [&](const auto&) { return ExportPlan(format, *request, std::get<Plan>(*result)); });
   if (!exported.ok()) return Fail(exported.status());
   if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) return ShowJson(global.output, Json(options, *exported), "");
   if (!options.folder.empty()) {

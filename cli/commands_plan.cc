@@ -7,6 +7,7 @@
 #include "cli/job_schema.h"
 #include "cli/output_file.h"
 #include "cli/plan_request.h"
+#include "cli/waiting_line.h"
 #include "common/status.h"
 #include "planner/plan.h"
 #include "planner/plan_table.h"
@@ -51,7 +52,7 @@ int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
   }
   const auto request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
-  const auto result = MakePlan(*request);
+  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlan(*request); });
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const Plan& plan = std::get<Plan>(*result);

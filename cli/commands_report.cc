@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/output_file.h"
+#include "cli/waiting_line.h"
 #include "report/job_report.h"
 #include "report/traced_job.h"
 #include "common/clock.h"
@@ -41,7 +42,8 @@ std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   request.spec.parallel.dp = layout.dp;
   request.spec.parallel.cp = layout.cp;
   request.spec.train.micro_batch = traced.plan.micro_batch;
-  absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
+  absl::StatusOr<PolicyComparison> comparison =
+      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(request, tell); });
   if (!comparison.ok()) return std::nullopt;
   return *std::move(comparison);
 }

@@ -3,6 +3,7 @@
 #ifndef LYNX_PLANNER_COMPARE_H_
 #define LYNX_PLANNER_COMPARE_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "planner/plan.h"
 
 namespace lynx {
+
+// Told before each part of the work which one it is ("layouts with tp 8, pp 16"), for whoever waits. May be empty.
+using TellPart = std::function<void(const std::string& part)>;
 
 struct ComparedPolicy {
   RecomputeMode mode = RecomputeMode::kAuto;
@@ -35,7 +39,7 @@ struct PolicyComparison {
 
 // Plans the request, then each policy in that plan's layout and micro-batch. InvalidArgument as MakePlan.
 // FailedPrecondition with the reason and the smallest change that fits where not even the request's own mode fits.
-absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request);
+absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const TellPart& tell = {});
 
 // A request with one thing changed, and what became of it.
 struct Alternative {
@@ -53,9 +57,10 @@ struct Explanation {
 };
 
 // As ComparePolicies. `rejected` holds the other tensor- and pipeline-parallel sizes that the request allows, at most
-// kMostRejected, the fastest first and those that do not fit last.
-inline constexpr size_t kMostRejected = 12;
-absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request);
+// kMaxRejected, the fastest first and those that do not fit last. What seems not to fit by estimates is planned only
+// where fewer others do.
+inline constexpr size_t kMaxRejected = 12;
+absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const TellPart& tell = {});
 
 }  // namespace lynx
 

@@ -39,10 +39,14 @@ absl::Status CheckLowered(const PlanRequest& request) {
   return CheckLowered(PinnedLayout(spec.parallel));
 }
 
+void EraseNotLowered(std::vector<Candidate>& candidates) {
+  std::erase_if(candidates, [](const Candidate& c) { return !CheckLowered(c.layout).ok(); });
+}
+
 absl::StatusOr<std::vector<Candidate>> LoweredCandidates(const PlanRequest& request) {
   LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(request.spec, request.cluster, request.target));
   const absl::Status refusal = CheckLowered(candidates.front().layout);
-  std::erase_if(candidates, [](const Candidate& c) { return !CheckLowered(c.layout).ok(); });
+  EraseNotLowered(candidates);
   if (candidates.empty()) return refusal;
   return candidates;
 }

@@ -17,6 +17,9 @@ absl::Status CheckLowered(const PlanRequest& request);
 // Those of the search space that can be lowered; never empty. InvalidArgument as Candidates, or as above.
 absl::StatusOr<std::vector<Candidate>> LoweredCandidates(const PlanRequest& request);
 
+// Leaves those that can be lowered.
+void EraseNotLowered(std::vector<Candidate>& candidates);
+
 }  // namespace lynx
 
 #endif  // LYNX_PLANNER_LOWERED_H_

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "planner/candidate_bound.h"
-#include "planner/lowered.h"
 
 namespace lynx {
 namespace {
@@ -111,6 +110,7 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
 Nanos PlanSearch::MostPromising(const Found& found) {
   if (found.beat() == kForever || found.actions <= kFewActions) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
+  if (found.least_ratio == std::numeric_limits<double>::max()) return allowed;  // nothing is known of guesses yet
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
 }
 
@@ -123,7 +123,12 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
     if (guessed_[i].step > most) break;
     Simulate(guessed_[i], found);
   }
-  if (found.beat() != kForever) return found;
+  if (found.beat() == kForever) SimulateDoubtful(found);
+  return found;
+}
+
+// The candidates that seem not to fit, until one does.
+void PlanSearch::SimulateDoubtful(Found& found) {
   std::sort(doubtful_.begin(), doubtful_.end(), [](const Guessed& a, const Guessed& b) {
     return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate);
   });
@@ -132,13 +137,36 @@ PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
     if (found.draft || tries++ == kMostDoubtful) break;
     Simulate(doubtful, found);
   }
+}
+
+// The first candidate that fits, most promising ones first.
+PlanSearch::Found PlanSearch::FirstDraft() {
+  Found found{.to_beat = kForever};
+  for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
+    Simulate(guessed_[i], found);
+    if (!found.draft) guessed_[i].planner = nullptr;  // it never will
+  }
+  if (!found.draft) SimulateDoubtful(found);
   return found;
 }
 
-std::optional<Plan> PlanSearch::Fastest() {
+std::optional<Plan> PlanSearch::Any() {
+  while (true) {
+    Found found = FirstDraft();
+    if (!found.draft) return std::nullopt;
+    bool at_once = true;
+    std::optional<Plan> plan = AssembledFrom(*found.winner->planner, *std::move(found.draft), at_once);
+    if (plan) return plan;
+    found.winner->planner = nullptr;
+  }
+}
+
+std::optional<Plan> PlanSearch::Fastest() { return FastestBelow(kForever); }
+
+std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
   std::optional<Plan> plan;
   for (int round = 0; !plan || round < kMostRounds; ++round) {
-    Found found = FastestDraft(plan ? plan->step : kForever);
+    Found found = FastestDraft(plan ? plan->step : to_beat);
     if (!found.draft) break;
     const Nanos simulated = found.draft->simulation.step;
     std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
@@ -190,13 +218,6 @@ std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draf
     draft = *std::move(next);
   }
   return std::nullopt;
-}
-
-std::optional<Plan> FastestPlan(const PlanRequest& request) {
-  const absl::StatusOr<std::vector<Candidate>> candidates = LoweredCandidates(request);
-  if (!candidates.ok()) return std::nullopt;
-  PlanCaches caches(request);
-  return PlanSearch(request, *candidates, caches).Fastest();
 }
 
 }  // namespace lynx

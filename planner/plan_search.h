@@ -43,6 +43,12 @@ class PlanSearch {
 
   // Without digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
+  // The same of the candidates that seem to fit, if it promises to take less than `to_beat`: those that seem not to,
+  // each of which costs many simulations, are left out.
+  std::optional<Plan> FastestBelow(Nanos to_beat);
+  // The first plan found, for whoever asks whether there is one: nullopt where Fastest finds nothing either. Instead of
+  // Fastest, not after it.
+  std::optional<Plan> Any();
   const SearchCounts& counts() const { return counts_; }
 
  private:
@@ -80,6 +86,8 @@ class PlanSearch {
   void Simulate(Guessed& guessed, Found& found);
   static Nanos MostPromising(const Found& found);
   Found FastestDraft(Nanos to_beat);
+  Found FirstDraft();
+  void SimulateDoubtful(Found& found);
   std::optional<Plan> Assembled(LayoutPlanner& planner, Draft draft);
   // Of this draft, or of what the planner makes of it when an arena exceeds its limit: then `at_once` becomes false.
   std::optional<Plan> AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once);
@@ -94,9 +102,6 @@ class PlanSearch {
   std::vector<Guessed> doubtful_;  // seem not to fit
   SearchCounts counts_;
 };
-
-// nullopt: nothing fits into memory, or there is no candidate.
-std::optional<Plan> FastestPlan(const PlanRequest& request);
 
 }  // namespace lynx
 

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/layout_schedule.h"
+#include "planner/no_layout.h"
 #include "planner/stage_context.h"
 
 namespace lynx {
 namespace {
 
-constexpr int32_t kLargestAutoMicroBatch = 8;
 constexpr int32_t kLargestAutoContext = 8;
 constexpr int32_t kMostAutoVirtualStages = 8;
 constexpr size_t kMostWantedShapes = 12;
@@ -154,50 +154,6 @@ class Space {
   std::vector<Candidate> candidates_;
 };
 
-std::string PinnedText(const JobSpec& spec) {
-  const auto text = [](int32_t value) { return value == 0 ? std::string("auto") : absl::StrCat(value); };
-  const ParallelSpec& p = spec.parallel;
-  std::string pinned = absl::StrCat("parallel.tp ", text(p.tp), ", parallel.pp ", text(p.pp), ", parallel.dp ",
-                                    text(p.dp), ", train.microBatch ", text(spec.train.micro_batch));
-  if (p.cp > 1) absl::StrAppend(&pinned, ", parallel.cp ", p.cp);
-  if (p.virtual_stages > 1) absl::StrAppend(&pinned, ", parallel.virtualStages ", p.virtual_stages);
-  if (p.schedule != ScheduleKind::kAuto)
-    absl::StrAppend(&pinned, ", parallel.schedule ", ScheduleKindName(p.schedule));
-  return pinned;
-}
-
-absl::Status NoCandidate(const JobSpec& spec, const ClusterTopology& cluster) {
-  const int32_t least = cluster.least_devices_per_node();
-  if (spec.parallel.tp > least) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parallel.tp is ", spec.parallel.tp, ", but a node has ", least,
-                     " devices and a tensor-parallel group stays on one node: use at most ", least));
-  }
-  std::string more;
-  if (spec.parallel.schedule == ScheduleKind::kCustom) {
-    const Schedule& custom = *PinnedLayout(spec.parallel).custom.schedule;
-    more = absl::StrCat(", and the custom schedule is one of ", custom.microbatches, " microbatches (train.globalBatch / ",
-                        "(parallel.dp * train.microBatch)) on ", custom.shape.ranks, " ranks of ", custom.shape.chunks,
-                        " virtual stages");
-  } else if (spec.parallel.schedule == ScheduleKind::kInterleaved) {
-    more = ", and the interleaved schedule needs pp above 1 and a number of microbatches that pp divides";
-  } else if (spec.parallel.schedule == ScheduleKind::kChimera) {
-    more = ", and Chimera needs an even pp and an even number of microbatches";
-  } else if (spec.parallel.schedule == ScheduleKind::kZeroBubbleV) {
-    more = ", and zero-bubble-v needs two layers for each of pp stages";
-  } else {
-    more = absl::StrCat(", and a schedule have at most ", kMaxScheduleSlots, " slots (pp times microbatches, each ",
-                        "forward and backward)");
-  }
-  const int64_t max_ranks = std::min<int64_t>(spec.resources.max_ranks, cluster.devices());
-  return absl::InvalidArgumentError(
-      absl::StrCat("no parallel layout of ", spec.resources.min_ranks, " to ", max_ranks,
-                   " ranks fits the model: tp must divide ", spec.model.heads, " heads and ffn ", spec.model.ffn,
-                   " and be at most ", least, " (devices of a node), pp be at most ", spec.model.layers,
-                   " layers, dp times the micro-batch divide the global batch ", spec.train.global_batch, more, " (",
-                   PinnedText(spec), "); change train.globalBatch, resources.ranks or parallel"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
@@ -208,8 +164,13 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
                                                    " ranks, but the cluster has ", devices, " devices (",
                                                    NodesText(cluster), "): lower resources.ranks or add nodes"));
   }
+  std::vector<Candidate> candidates = SearchSpace(spec, cluster, target);
+  if (candidates.empty()) return ExplainNoLayout(spec, cluster, target);
+  return candidates;
+}
+
+std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
   std::vector<Candidate> candidates = Space(spec, cluster, target).All();
-  if (candidates.empty()) return NoCandidate(spec, cluster);
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     const auto key = [](const Candidate& c) {
       const ParallelLayout& l = c.layout;

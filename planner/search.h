@@ -18,6 +18,9 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
+// A micro-batch that is left open is a power of two up to this.
+inline constexpr int32_t kLargestAutoMicroBatch = 8;
+
 // In order of ranks, tp, pp, micro-batch, then the other degrees and modes from the plain ones on: never empty. Ranks
 // lie within the spec's range and the cluster's devices; tp is at most the devices of the smallest node and divides
 // heads, key heads and ffn; the schedule's parts of the model (pp * virtual stages; pp * 2 for zero-bubble-v) are at
@@ -26,9 +29,11 @@ struct Candidate {
 // 1F1B, zero-bubble or, with virtual stages, interleaved (GPipe is never faster than 1F1B, and Chimera holds every
 // weight twice: both are taken when asked for). Replicas share out nothing or the optimizer's states, or, with
 // PlanTarget::kAnyFramework, gradients and weights too; cp is 1, or then a power of two up to 8.
-// InvalidArgument names the rule that leaves nothing, and the numbers.
+// InvalidArgument names the rule that leaves nothing, and the numbers (planner/no_layout.h).
 absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
                                                   PlanTarget target);
+// The same, empty where there is none.
+std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
 // Whether the planner may choose to send tensors to the host: not where no host is known to have memory for them, nor
 // under a policy that says itself what goes, or where the job forbids it.

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "planner/search.h"
 #include "tests/planner/plan_fixtures.h"
@@ -118,6 +122,44 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   EXPECT_EQ(explanation->sensitivities[0].change, "1 GiB more memory per device");
   ASSERT_TRUE(explanation->sensitivities[0].plan.has_value());
   EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
+}
+
+// Most layouts cannot be among those that are shown, and are not planned. What is shown is as if all were.
+TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
+  PlanRequest request = TightRequest();
+  request.spec.model.layers = 12;
+  request.spec.parallel = {};
+  request.spec.resources = {.min_ranks = 1, .max_ranks = 16, .activation_memory_per_rank = kMiB * 2};
+  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
+  std::set<std::string> told;
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request, [&](const std::string& part) { told.insert(part); });
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+
+  std::vector<std::pair<Nanos, std::string>> others;
+  std::set<std::pair<int32_t, int32_t>> seen{{explanation->plan.layout.tp, explanation->plan.layout.pp}};
+  for (const Candidate& candidate : SearchSpace(request.spec, request.cluster, request.target)) {
+    PlanRequest pinned = request;
+    pinned.spec.parallel.tp = candidate.layout.tp;
+    pinned.spec.parallel.pp = candidate.layout.pp;
+    if (!seen.emplace(candidate.layout.tp, candidate.layout.pp).second) continue;
+    const absl::StatusOr<PlanResult> result = MakePlan(pinned);
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (const Plan* plan = std::get_if<Plan>(&*result)) others.emplace_back(plan->step, plan->digest);
+  }
+  ASSERT_GT(others.size(), kMaxRejected);
+  std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  others.resize(kMaxRejected);
+  std::vector<std::pair<Nanos, std::string>> shown;
+  for (const Alternative& other : explanation->rejected) {
+    ASSERT_TRUE(other.plan.has_value()) << other.reason;
+    shown.emplace_back(other.plan->step, other.plan->digest);
+  }
+  EXPECT_EQ(shown, others);
+  const auto planned = std::count_if(told.begin(), told.end(), [](const std::string& part) { return part.starts_with("layouts with "); });
+  EXPECT_GE(planned, static_cast<int64_t>(kMaxRejected));
+  EXPECT_LT(planned, static_cast<int64_t>(seen.size()) - 1) << "some need no plan";
+  EXPECT_TRUE(told.contains("the plan"));
+  EXPECT_TRUE(told.contains("one more node"));
 }
 
 TEST(Compare, ForbiddenPoliciesAreNotChosen) {

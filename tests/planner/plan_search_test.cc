@@ -65,7 +65,7 @@ TEST(PlanSearch, RefusesAScheduleThatCutsTheModelIntoMorePartsThanItHasLayers) {
   request.cluster = UniformCluster(1, 4, SmallGpu());
   const absl::StatusOr<PlanResult> refused = MakePlan(request);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.status().message(), testing::HasSubstr("zero-bubble-v needs two layers for each of pp stages"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("zero-bubble-v cuts the model into 2 * parallel.pp = 4 chunks"));
   request.spec.model.layers = 4;
   EXPECT_TRUE(MakePlan(request).ok());
 }

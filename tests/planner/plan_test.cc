@@ -72,8 +72,24 @@ Nanos Recomputed(const Plan& plan) {
   return sum;
 }
 
-// Sets the fields that a suggestion names, as a person would.
-void Apply(const std::string& suggestion, PlanRequest& request) {
+Bytes ParsedSize(const std::string& text) {
+  const int64_t number = std::atoll(text.c_str());
+  if (text.find("GiB") != std::string::npos) return kGiB * number;
+  EXPECT_THAT(text, testing::AnyOf(HasSubstr("MiB"), HasSubstr("KiB")));
+  return (text.find("MiB") != std::string::npos ? kMiB : kKiB) * number;
+}
+
+// Sets the fields that a suggestion names, as a person would, and buys what it says.
+void Apply(std::string suggestion, PlanRequest& request) {
+  if (const size_t nodes = suggestion.find(" ("); nodes != std::string::npos) {
+    request.cluster.groups.back().nodes += std::atoi(suggestion.c_str() + nodes + 2);
+    suggestion.resize(nodes);
+  }
+  constexpr std::string_view kDevices = "devices with at least ";
+  if (suggestion.starts_with(kDevices)) {
+    DeviceMemoryOf(request) = ParsedSize(suggestion.substr(kDevices.size()));
+    return;
+  }
   for (const auto& piece : absl::StrSplit(suggestion, ", ")) {
     const std::vector<std::string> words = absl::StrSplit(piece, ": ");
     ASSERT_THAT(words, SizeIs(2)) << suggestion;
@@ -81,11 +97,13 @@ void Apply(const std::string& suggestion, PlanRequest& request) {
     if (words[0] == "train.microBatch") {
       request.spec.train.micro_batch = static_cast<int32_t>(number);
     } else if (words[0] == "resources.activationMemoryPerRank") {
-      const bool mebi = words[1].find("MiB") != std::string::npos;
-      ASSERT_TRUE(mebi || words[1].find("KiB") != std::string::npos) << suggestion;
-      request.spec.resources.activation_memory_per_rank = (mebi ? kMiB : kKiB) * number;
+      request.spec.resources.activation_memory_per_rank = ParsedSize(words[1]);
+    } else if (words[0] == "model.seq") {
+      request.spec.model.seq = static_cast<int32_t>(number);
+    } else if (suggestion == "model.attention: fused") {
+      request.spec.model.attention = AttentionKernel::kFused;
     } else if (words[0] == "resources.ranks") {
-      request.spec.resources.max_ranks = static_cast<int32_t>(number);
+      request.spec.resources.min_ranks = request.spec.resources.max_ranks = static_cast<int32_t>(number);
     } else if (words[0] == "parallel.tp") {
       request.spec.parallel.tp = static_cast<int32_t>(number);
     } else if (words[0] == "parallel.pp") {
@@ -265,7 +283,9 @@ TEST(Plan, StatesAndArenaShareTheDevice) {
   const auto infeasible = InfeasibleOf(request);
   ASSERT_TRUE(infeasible.has_value());
   EXPECT_THAT(infeasible->reason, HasSubstr("model states"));
-  EXPECT_EQ(infeasible->suggestion, "a smaller model, or devices with more memory");
+  EXPECT_THAT(infeasible->suggestion, HasSubstr("devices with at least "));
+  Apply(infeasible->suggestion, request);
+  EXPECT_EQ(CheckPlan(PlanOf(request)), absl::OkStatus());
 }
 
 TEST(Plan, SaysWhatWouldFit) {
@@ -334,7 +354,6 @@ TEST(Plan, RandomRequestsGiveValidPlansOrSuggestionsThatHold) {
     if (const auto* lacking = std::get_if<Infeasible>(&*result)) {
       ++infeasible;
       EXPECT_GT(lacking->needed, lacking->limit);
-      if (lacking->suggestion == "a smaller model, or devices with more memory") continue;
       Apply(lacking->suggestion, request);
       EXPECT_EQ(CheckPlan(PlanOf(request)), absl::OkStatus()) << lacking->suggestion;
       continue;
@@ -361,7 +380,7 @@ TEST(Plan, RequestsThatNoLayoutSatisfiesAreErrors) {
   request = SmallRequest();
   request.spec.train.global_batch = 15;
   request.spec.train.micro_batch = 2;
-  EXPECT_THAT(ErrorOf(request), HasSubstr("global batch 15"));
+  EXPECT_THAT(ErrorOf(request), HasSubstr("train.globalBatch is 15, which is not a multiple of train.microBatch = 2"));
   request = SmallRequest();
   ProfileOf(request) = {};
   EXPECT_THAT(ErrorOf(request), HasSubstr("measure the nodes again"));
@@ -458,7 +477,7 @@ TEST(Plan, RefusesSchedulesWithoutBound) {
   request.spec.resources = {.min_ranks = 16, .max_ranks = 16};
   request.spec.parallel = {.tp = 1, .pp = 16, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
   request.cluster = UniformCluster(2, 8, StatedCpuProfile());
-  EXPECT_THAT(ErrorOf(request), HasSubstr("a schedule have at most 16777216 slots"));
+  EXPECT_THAT(ErrorOf(request), HasSubstr("a schedule has at most 16777216 slots"));
 }
 
 TEST(Plan, WantedShapesAreDistinctAndFew) {
