@@ -145,6 +145,7 @@ class TensorFiles {
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files) {
   const ModelSpec& model = checkpoint.identity.model;
+  LYNX_ASSIGN_OR_RETURN(const FamilyTraits* const family, ExportFamilyOf(model));
   LYNX_RETURN_IF_ERROR(files.CreateFolders(folder));
   LYNX_RETURN_IF_ERROR(CheckNotThere(files, folder));
   if (const std::vector<std::string> wrong = VerifyCheckpoint(checkpoint, files); !wrong.empty()) {
@@ -155,7 +156,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   header.metadata = {{"format", "pt"}};  // as transformers expects it
   std::vector<std::pair<const ParameterSlot*, HuggingFaceTensor>> tensors;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, *family)) {
       header.Append(tensor.name, tensor.shape);
       tensors.emplace_back(&slot, std::move(tensor));
     }
@@ -174,13 +175,14 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   };
   LYNX_ASSIGN_OR_RETURN(const WrittenFile written,
                         WriteSafetensorsFile(files, absl::StrCat(folder, "/", kWeightsFile), header, content));
-  LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model)));
+  LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model, *family)));
   LYNX_RETURN_IF_ERROR(files.SyncFolder(folder));
   return written.bytes;
 }
 
 absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                        const std::string& directory, FileSystem& files) {
+                                                        const FamilyTraits& family, const std::string& directory,
+                                                        FileSystem& files) {
   CheckpointIdentity identity;
   identity.job = JobId(kImportJob);
   identity.generation = Generation(1);
@@ -195,13 +197,13 @@ absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folde
   LYNX_ASSIGN_OR_RETURN(TensorFiles source, TensorFiles::Open(files, folder));
   std::vector<HuggingFaceTensor> all;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) all.push_back(std::move(tensor));
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, family)) all.push_back(std::move(tensor));
   }
   LYNX_RETURN_IF_ERROR(source.Check(all));
   std::vector<float> values;
   const auto content = [&](size_t i) -> absl::StatusOr<std::span<const char>> {
     values.clear();
-    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], model)) {
+    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], family)) {
       LYNX_ASSIGN_OR_RETURN(const std::vector<float> part, source.Read(tensor));
       values.insert(values.end(), part.begin(), part.end());
     }

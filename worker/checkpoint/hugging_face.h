@@ -9,22 +9,23 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
+#include "planner/model_families.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace lynx {
 
 // Writes config.json and model.safetensors, in fp32, into the folder, which is made. The checkpoint's files are
-// verified first. Returns the bytes of the weights. DataLoss when the checkpoint is damaged; AlreadyExists when the
+// verified first. Returns the bytes of the weights. InvalidArgument as ExportFamilyOf; DataLoss when the checkpoint is damaged; AlreadyExists when the
 // folder has such a file already; others as errno says.
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files = PosixFileSystem());
 
 // Writes the weights of all *.safetensors in the folder, in F32, F16 or BF16, as a checkpoint of step 0 without
-// moments to `directory`. `model`: what the folder's config.json says. Its seq may be less than the positions that a
+// moments to `directory`. `model`, `family`: what the folder's config.json says. Its seq may be less than the positions that a
 // GPT-2 has: the first ones are taken. InvalidArgument naming the tensor when one is missing, of another shape or
 // type, or not known; AlreadyExists when `directory` has a checkpoint of step 0.
 absl::StatusOr<CheckpointSummary> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                        const std::string& directory,
+                                                        const FamilyTraits& family, const std::string& directory,
                                                         FileSystem& files = PosixFileSystem());
 
 }  // namespace lynx
