@@ -309,7 +309,9 @@ absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std
   model.qkv_bias = message.qkv_bias();
   model.qk_norm = message.qk_norm();
   if (message.norm_epsilon() != 0) model.norm_epsilon = message.norm_epsilon();
-  if (message.has_rotary()) LYNX_ASSIGN_OR_RETURN(model.rotary, RotaryFromProto(message.rotary(), FieldPath(path, "rotary")));
+  if (message.has_rotary()) {
+    LYNX_ASSIGN_OR_RETURN(model.rotary, RotaryFromProto(message.rotary(), FieldPath(path, "rotary")));
+  }
   model.window = message.window();
   model.plan_only = message.plan_only();
   return model;
