@@ -3,6 +3,7 @@
 // half), GB/s read and written for the rest.
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -15,8 +16,17 @@ namespace {
 
 constexpr int64_t kB = 4, kS = 256, kN = kB * kS, kH = 384, kA = 6, kD = kH / kA, kF = 4 * kH, kV = 8192;
 constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD};
+constexpr float kEpsilon = 1e-5f;
 constexpr DropoutKey kDropout{0.1, 1, 2, 3, 4, 0};
 constexpr DropoutKey kNoDropout{};
+
+RotaryTable RotaryOf(int64_t d) {
+  RotaryTable table{.pairs = d / 2};
+  for (int64_t i = 0; i < table.pairs; ++i) {
+    table.slopes[static_cast<size_t>(i)] = std::pow(1e4, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+  }
+  return table;
+}
 
 Backend& TheBackend() {
   static const std::unique_ptr<Backend> backend = MakeCpuBackend(1);
@@ -173,7 +183,7 @@ BENCHMARK_TEMPLATE(FlashBackward, Bfloat16)->ArgName("dropout")->Arg(0)->Arg(1)-
 template <class T>
 void LayerNormForward(benchmark::State& state) {
   T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *beta = Values<T>(kH), *y = Values<T>(kN * kH);
-  for (auto _ : state) Ops<T>().LayerNormForward(x, gamma, beta, kN, kH, y);
+  for (auto _ : state) Ops<T>().LayerNormForward(x, gamma, beta, kN, kH, kEpsilon, y);
   ReportBytes<T>(state, 2, kN * kH);
 }
 BENCHMARK_TEMPLATE(LayerNormForward, float)->Unit(benchmark::kMillisecond);
@@ -183,7 +193,7 @@ template <class T>
 void LayerNormBackward(benchmark::State& state) {
   T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *dy = Values<T>(kN * kH), *dx = Values<T>(kN * kH);
   float *dgamma = Values(kH), *dbeta = Values(kH);
-  for (auto _ : state) Ops<T>().LayerNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma, dbeta);
+  for (auto _ : state) Ops<T>().LayerNormBackward(x, gamma, dy, kN, kH, kEpsilon, false, dx, dgamma, dbeta);
   ReportBytes<T>(state, 3, kN * kH);
 }
 BENCHMARK_TEMPLATE(LayerNormBackward, float)->Unit(benchmark::kMillisecond);
@@ -192,7 +202,7 @@ BENCHMARK_TEMPLATE(LayerNormBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 template <class T>
 void RmsNormForward(benchmark::State& state) {
   T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *y = Values<T>(kN * kH);
-  for (auto _ : state) Ops<T>().RmsNormForward(x, gamma, kN, kH, y);
+  for (auto _ : state) Ops<T>().RmsNormForward(x, gamma, kN, kH, kEpsilon, y);
   ReportBytes<T>(state, 2, kN * kH);
 }
 BENCHMARK_TEMPLATE(RmsNormForward, float)->Unit(benchmark::kMillisecond);
@@ -202,16 +212,26 @@ template <class T>
 void RmsNormBackward(benchmark::State& state) {
   T *x = Values<T>(kN * kH), *gamma = Values<T>(kH), *dy = Values<T>(kN * kH), *dx = Values<T>(kN * kH);
   float* dgamma = Values(kH);
-  for (auto _ : state) Ops<T>().RmsNormBackward(x, gamma, dy, kN, kH, false, dx, dgamma);
+  for (auto _ : state) Ops<T>().RmsNormBackward(x, gamma, dy, kN, kH, kEpsilon, false, dx, dgamma);
   ReportBytes<T>(state, 3, kN * kH);
 }
 BENCHMARK_TEMPLATE(RmsNormBackward, float)->Unit(benchmark::kMillisecond);
 BENCHMARK_TEMPLATE(RmsNormBackward, Bfloat16)->Unit(benchmark::kMillisecond);
 
 template <class T>
+void QkNormForward(benchmark::State& state) {
+  const T *qkv = Values<T>(kN * 3 * kH), *gamma = Values<T>(kD);
+  T* normed = Values<T>(kN * 3 * kH);
+  for (auto _ : state) Ops<T>().QkNormForward(kAttention, qkv, gamma, gamma, kEpsilon, normed);
+  ReportBytes<T>(state, 2, kN * 3 * kH);
+}
+BENCHMARK_TEMPLATE(QkNormForward, float)->Unit(benchmark::kMillisecond);
+BENCHMARK_TEMPLATE(QkNormForward, Bfloat16)->Unit(benchmark::kMillisecond);
+
+template <class T>
 void RopeForward(benchmark::State& state) {
   T* qkv = Values<T>(kN * 3 * kH);
-  for (auto _ : state) Ops<T>().RopeForward(kAttention, qkv);
+  for (auto _ : state) Ops<T>().RopeForward(kAttention, RotaryOf(kD), qkv);
   ReportBytes<T>(state, 2, kN * 2 * kH);
 }
 BENCHMARK_TEMPLATE(RopeForward, float)->Unit(benchmark::kMillisecond);

@@ -38,11 +38,27 @@ bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
 
 std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
+// What a model has beyond its family's plain layers: ", rope theta 500000, llama3 scaling by 8, norm epsilon 1e-06".
+std::string FeaturesText(const ModelSpec& m) {
+  const ModelSpec plain;
+  const RotarySpec& r = m.rotary;
+  std::string text;
+  if (m.head_dim != 0) absl::StrAppend(&text, ", heads of ", m.head_dim);
+  if (m.qkv_bias) absl::StrAppend(&text, ", biases of queries, keys and values");
+  if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
+  if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
+  if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
+  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", RopeScalingName(r.scaling), " scaling by ", r.factor);
+  if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
+  if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
+  return text;
+}
+
 std::string ModelText(const ModelSpec& m) {
   return absl::StrCat(
       ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
       m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ", m.ffn,
-      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "");
+      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "", FeaturesText(m));
 }
 
 std::string DataText(const DataFingerprint& data) { return data.bytes == Bytes(0) ? "none" : FingerprintText(data); }
@@ -97,7 +113,23 @@ Json JsonOf(const CheckpointSummary& checkpoint) {
             {"ffn", m.ffn},
             {"seq", m.seq},
             {"vocab", m.vocab},
-            {"tiedEmbeddings", m.tied_embeddings}}},
+            {"tiedEmbeddings", m.tied_embeddings},
+            {"headDim", m.head_size()},
+            {"qkvBias", m.qkv_bias},
+            {"qkNorm", m.qk_norm},
+            {"normEpsilon", m.norm_epsilon},
+            {"window", m.window},
+            {"rope",
+             {{"theta", m.rotary.theta},
+              {"dims", m.rotary.dims},
+              {"scaling", RopeScalingName(m.rotary.scaling)},
+              {"factor", m.rotary.factor},
+              {"originalSeq", m.rotary.original_seq},
+              {"lowFreqFactor", m.rotary.low_freq_factor},
+              {"highFreqFactor", m.rotary.high_freq_factor},
+              {"betaFast", m.rotary.beta_fast},
+              {"betaSlow", m.rotary.beta_slow},
+              {"attentionFactor", m.rotary.attention_factor}}}}},
           {"data", DataText(id.data)},
           {"bytes", checkpoint.bytes.value},
           {"files", files}};
@@ -125,15 +157,16 @@ absl::Status CheckFormat(const std::string& format) {
   return absl::InvalidArgumentError(absl::StrCat("--format ", format, ": expected hf"));
 }
 
-absl::StatusOr<ModelSpec> ReadModelOf(const std::string& folder, int32_t seq) {
+absl::StatusOr<ModelOfWeights> ReadModelOf(const std::string& folder, int32_t seq) {
   LYNX_ASSIGN_OR_RETURN(const std::string text, ReadHuggingFaceConfig(folder));
-  LYNX_ASSIGN_OR_RETURN(ModelSpec model, ParseModelConfigOfWeights(text, absl::StrCat(folder, "/config.json")));
+  LYNX_ASSIGN_OR_RETURN(ModelOfWeights read, ParseModelConfigOfWeights(text, absl::StrCat(folder, "/config.json")));
+  ModelSpec& model = read.model;
   if (seq > model.seq) {
     return absl::InvalidArgumentError(
         absl::StrCat("--seq ", seq, ": the model was made for at most ", model.seq, " tokens"));
   }
   if (seq > 0) model.seq = seq;
-  return model;
+  return read;
 }
 
 }  // namespace
@@ -192,7 +225,7 @@ int ImportCheckpoint(const CheckpointImportOptions& options) {
   const auto model = ReadModelOf(folder, options.seq);
   if (!model.ok()) return Fail(model.status());
   const auto imported =
-      ImportFromHuggingFace(folder, *model, Absolute(options.out),
+      ImportFromHuggingFace(folder, model->model, *model->family, Absolute(options.out),
                             options.allow_non_finite ? NonFiniteWeights::kTake : NonFiniteWeights::kRefuse);
   if (!imported.ok()) return Fail(imported.status());
   for (const std::string& note : imported->notes) {

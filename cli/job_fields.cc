@@ -14,6 +14,7 @@
 #include "cli/scalar_text.h"
 #include "common/status.h"
 #include "planner/layout_schedule.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 namespace {
@@ -289,6 +290,25 @@ JobField ModelBaseField(const char* path, std::string meaning) {
           [](const JobSpec&) { return std::string(); }};
 }
 
+JobField PlanOnlyField() {
+  return {"model.planOnly",
+          "what the model has and the engine lacks, separated by blanks: such a model is planned and not trained (docs/models.md)", false,
+          [](const std::string& text, JobSpec& spec) {
+            spec.model.plan_only = 0;
+            for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ' ', absl::SkipEmpty()))) {
+              PlanOnlyFeature feature;
+              if (!ParsePlanOnlyFeature(name, feature)) return Expected("names of features that docs/models.md lists", name);
+              spec.model.plan_only |= Bit(feature);
+            }
+            return absl::OkStatus();
+          },
+          [](const JobSpec& spec) {
+            std::vector<std::string> names;
+            for (PlanOnlyFeature feature : FeaturesOf(spec.model.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
+            return names.empty() ? "" : QuotedText(absl::StrJoin(names, " "));
+          }};
+}
+
 std::vector<JobField> ModelFields() {
   auto model = [](JobSpec& s) -> ModelSpec& { return s.model; };
   return {
@@ -307,8 +327,9 @@ std::vector<JobField> ModelFields() {
       EnumField(
           "model.family", "architecture", "gpt or llama", [](JobSpec& s) -> ModelFamily& { return s.model.family; },
           ParseModelFamily, ModelFamilyName),
-      IntField("model.kvHeads", "key and value heads of llama, a divisor of heads; auto: heads", false, model,
+      IntField("model.kvHeads", "key and value heads, a divisor of heads (grouped queries); auto: heads", false, model,
                &ModelSpec::kv_heads, "auto"),
+      IntField("model.headDim", "elements of a head; auto: hidden / heads", false, model, &ModelSpec::head_dim, "auto"),
       EnumField(
           "model.attention", "whether the scores are stored", "unfused or fused",
           [](JobSpec& s) -> AttentionKernel& { return s.model.attention; }, ParseAttentionKernel,
@@ -321,6 +342,33 @@ std::vector<JobField> ModelFields() {
           [](JobSpec& s) -> DropoutMasks& { return s.model.dropout_masks; }, ParseDropoutMasks, DropoutMasksName),
       BoolField("model.tiedEmbeddings", "the output projection is the token embedding",
                 [](JobSpec& s) -> bool& { return s.model.tied_embeddings; }),
+      BoolField("model.qkvBias", "biases of the query, key and value projections of llama, as in Qwen2",
+                [](JobSpec& s) -> bool& { return s.model.qkv_bias; }),
+      BoolField("model.qkNorm", "norms of each head of queries and keys of llama, as in Qwen3",
+                [](JobSpec& s) -> bool& { return s.model.qk_norm; }),
+      DoubleField("model.normEpsilon", "epsilon of every norm", [](JobSpec& s) -> double& { return s.model.norm_epsilon; }),
+      IntField("model.window", "positions that one attends to, as in Mistral v0.1; longer sequences can be planned only; none: all", false,
+               model, &ModelSpec::window, "none"),
+      PlanOnlyField(),
+  };
+}
+
+std::vector<JobField> RotaryFields() {
+  auto rotary = [](JobSpec& s) -> RotarySpec& { return s.model.rotary; };
+  using D = JobSpec&;
+  return {
+      DoubleField("model.rope.theta", "base of llama's rotary positions", [](D s) -> double& { return s.model.rotary.theta; }),
+      IntField("model.rope.dims", "elements of a head that turn; all: the whole head", false, rotary, &RotarySpec::dims, "all"),
+      EnumField("model.rope.scaling", "for sequences longer than those of the first training", "none, linear, dynamic, llama3 or yarn",
+                [](D s) -> RopeScaling& { return s.model.rotary.scaling; }, ParseRopeScaling, RopeScalingName),
+      DoubleField("model.rope.factor", "of the scaling, at least 1", [](D s) -> double& { return s.model.rotary.factor; }),
+      IntField("model.rope.originalSeq", "positions before scaling: of dynamic, llama3 and yarn", false, rotary, &RotarySpec::original_seq,
+               "none"),
+      DoubleField("model.rope.lowFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.low_freq_factor; }),
+      DoubleField("model.rope.highFreqFactor", "of llama3", [](D s) -> double& { return s.model.rotary.high_freq_factor; }),
+      DoubleField("model.rope.betaFast", "of yarn", [](D s) -> double& { return s.model.rotary.beta_fast; }),
+      DoubleField("model.rope.betaSlow", "of yarn", [](D s) -> double& { return s.model.rotary.beta_slow; }),
+      DoubleField("model.rope.attentionFactor", "of yarn; 0: 0.1 ln(factor) + 1", [](D s) -> double& { return s.model.rotary.attention_factor; }),
   };
 }
 
@@ -379,6 +427,7 @@ const std::vector<JobField>& JobFields() {
     auto checkpoint = [](JobSpec& s) -> CheckpointSpec& { return s.checkpoint; };
     auto scheduling = [](JobSpec& s) -> SchedulingSpec& { return s.scheduling; };
     append(ModelFields());
+    append(RotaryFields());
     append({
         EnumField(
             "data.kind", "what the path holds", "text or megatron",

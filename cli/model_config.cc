@@ -1,7 +1,9 @@
 #include "cli/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,48 +11,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/check.h"
 #include "common/status.h"
 
 namespace lynx {
 namespace {
 
 using Json = nlohmann::json;
-
-struct Refused {
-  const char* model_type;
-  const char* missing;
-};
-// Families that people are likely to try, and what our layers lack for them.
-constexpr Refused kRefused[] = {
-    {"bert", "bidirectional attention and post-layer norms"},
-    {"bloom", "ALiBi positions and the norm after the embedding"},
-    {"codegen", "rotary positions with LayerNorm, and parallel residuals"},
-    {"cohere", "parallel residuals"},
-    {"deepseek_v2", "mixture of experts and latent attention"},
-    {"deepseek_v3", "mixture of experts and latent attention"},
-    {"falcon", "parallel residuals, and rotary positions with LayerNorm"},
-    {"gemma", "GeGLU, and heads whose size is not hidden_size / num_attention_heads"},
-    {"gemma2", "GeGLU, sliding windows and four norms a layer"},
-    {"gemma3", "GeGLU, sliding windows and four norms a layer"},
-    {"gemma3_text", "GeGLU, sliding windows and four norms a layer"},
-    {"gpt_bigcode", "one key and value head shared by all heads, with LayerNorm"},
-    {"gpt_neo", "local attention windows and attention without scaling"},
-    {"gpt_neox", "rotary positions with LayerNorm, and parallel residuals"},
-    {"gptj", "rotary positions with LayerNorm, and parallel residuals"},
-    {"mixtral", "mixture of experts"},
-    {"mpt", "ALiBi positions"},
-    {"olmo", "norms without weights"},
-    {"opt", "ReLU, and positions that begin at an offset of two"},
-    {"phi", "parallel residuals, and rotary positions with LayerNorm"},
-    {"phi3", "one fused projection for gate and up, and sliding windows"},
-    {"qwen2", "biases of the query, key and value projections"},
-    {"qwen2_moe", "mixture of experts"},
-    {"qwen3", "norms of queries and keys"},
-    {"qwen3_moe", "mixture of experts"},
-    {"starcoder2", "biases with rotary positions, and sliding windows"},
-    {"t5", "an encoder"},
-};
-constexpr char kTaken[] = "gpt2, llama, mistral";
 
 // Reads checked fields of one JSON object. The first error is kept; what follows it reads defaults.
 class ConfigReader {
@@ -75,8 +42,16 @@ class ConfigReader {
     return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
   }
 
-  int32_t Count(const char* field) {
-    if (!Has(field)) Fail(absl::StrCat(field, ": missing; it is required"));
+  // The first of several names that is there; families call the same thing by several.
+  const char* FirstOf(std::initializer_list<const char*> fields) const {
+    for (const char* field : fields) {
+      if (Has(field)) return field;
+    }
+    return *fields.begin();
+  }
+  int32_t Count(std::initializer_list<const char*> fields) {
+    const char* const field = FirstOf(fields);
+    if (!Has(field)) Fail(absl::StrCat(absl::StrJoin(fields, ", or "), ": missing; it is required"));
     return Count(field, 0);
   }
   int32_t Count(const char* field, int32_t otherwise) {
@@ -95,6 +70,14 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a number from 0 to below 1"));
     return otherwise;
   }
+  // Above zero.
+  double Positive(const char* field, double otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    if (value.is_number() && value.get<double>() > 0) return value.get<double>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a number above 0"));
+    return otherwise;
+  }
   bool Flag(const char* field, bool otherwise) {
     if (!Has(field)) return otherwise;
     const Json& value = json_.at(field);
@@ -108,15 +91,22 @@ class ConfigReader {
     Fail(absl::StrCat(field, " is ", Text(field), ": must be a string"));
     return otherwise;
   }
-  void MustBe(const char* field, double value, double otherwise) {
-    if (!Has(field) && otherwise == value) return;
-    if (Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() == value) return;
-    Fail(absl::StrCat(field, " is ", Has(field) ? Text(field) : absl::StrCat("missing, which means ", otherwise),
-                      ": must be ", value, ", as in Lynx's layers"));
+  // An object in a field; empty where it is absent.
+  Json Object(const char* field) {
+    if (!Has(field)) return Json::object();
+    if (json_.at(field).is_object()) return json_.at(field);
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be an object"));
+    return Json::object();
   }
-  // The layers here have no such thing.
-  void MustBeFalse(const char* field, const char* missing) {
-    if (Flag(field, false)) Fail(absl::StrCat(field, " is true: ", missing, " are not in Lynx's layers"));
+  bool IsAbove(const char* field, double least) const {
+    return Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() > least;
+  }
+  // Whether a list of words has one that begins so.
+  bool HasWord(const char* field, const std::string& begin) const {
+    if (!Has(field) || !json_.at(field).is_array()) return false;
+    return std::any_of(json_.at(field).begin(), json_.at(field).end(), [&](const Json& word) {
+      return word.is_string() && word.get<std::string>().rfind(begin, 0) == 0;
+    });
   }
 
  private:
@@ -139,157 +129,214 @@ void ReadDtype(ConfigReader& config, ModelSpec& model) {
   }
 }
 
-// https://huggingface.co/docs/transformers/model_doc/gpt2 names the fields and their defaults.
-ModelSpec ReadGpt2(ConfigReader& config) {
-  ModelSpec model{.layers = config.Count("n_layer"),
-                  .hidden = config.Count("n_embd"),
-                  .heads = config.Count("n_head"),
-                  .seq = config.Count("n_positions"),
-                  .vocab = config.Count("vocab_size"),
-                  .family = ModelFamily::kGpt};
-  model.ffn = config.Count("n_inner", 0);
-  const std::string activation = config.Word("activation_function", "gelu_new");
-  if (activation.rfind("gelu", 0) != 0) {
-    config.Fail(
-        absl::StrCat("activation_function is ", config.Text("activation_function"), ": must be a form of gelu"));
+// What a family that is not in the table is taken for.
+constexpr FamilyTraits kUnknown{.model_type = "", .model_class = "", .models = "", .base = ModelFamily::kLlama,
+                                .weights = WeightNames::kNone, .plan_only = Bit(PlanOnlyFeature::kUnknownFamily)};
+
+void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  model.layers = config.Count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  model.hidden = config.Count({"hidden_size", "n_embd", "d_model"});
+  model.heads = config.Count({"num_attention_heads", "n_head", "n_heads", "num_heads"});
+  model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
+  model.vocab = config.Count({"vocab_size"});
+  // 0: what Normalize makes of it, 4 times the hidden size for GPT.
+  model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
+                                                : config.Count({"intermediate_size"});
+  model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), model.heads);
+  const bool one_by_default = std::string(family.model_type) == "gpt_bigcode";
+  if (config.Flag("multi_query", one_by_default)) model.kv_heads = 1;
+  if (model.kv_heads == model.heads) model.kv_heads = 0;
+  model.head_dim = config.Count("head_dim", family.head_dim);
+  if (int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
+  model.tied_embeddings = config.Flag("tie_word_embeddings", family.tied);
+}
+
+// Activation, biases and norms.
+void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  const bool gpt = model.family == ModelFamily::kGpt;
+  const std::string otherwise = gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
+  const std::string activation =
+      config.Word(config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
+  const bool tanh_gelu = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
+  if (gpt && !tanh_gelu) {
+    model.plan_only |= Bit(activation == "gelu" ? PlanOnlyFeature::kExactGelu : PlanOnlyFeature::kOtherActivation);
+  } else if (!gpt && activation != "silu" && activation != "swish") {
+    const bool gelu = activation.rfind("gelu", 0) == 0;
+    model.plan_only |= Bit(gelu ? PlanOnlyFeature::kGatedGelu : PlanOnlyFeature::kOtherActivation);
   }
-  model.dropout = config.Rate("resid_pdrop", 0.1);
+  model.norm_epsilon =
+      config.Positive(config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}), family.norm_epsilon);
+  model.qkv_bias = !gpt && family.qkv_bias;
+  model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
+  for (const char* biases : {"attention_bias", "mlp_bias"}) {
+    if (config.Flag(biases, false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
+  }
+}
+
+void ReadDropout(ConfigReader& config, ModelSpec& model) {
+  model.dropout = 0;
+  if (model.family == ModelFamily::kLlama) {
+    for (const char* field : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
+      if (config.Rate(field, 0) != 0) {
+        config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
+      }
+    }
+    return;
+  }
+  const char* const residual = config.FirstOf({"resid_pdrop", "hidden_dropout", "residual_dropout"});
+  const bool has_rates = config.Has(residual) || config.Has("n_embd");
+  model.dropout = config.Rate(residual, has_rates ? 0.1 : 0);
   for (const char* field : {"embd_pdrop", "attn_pdrop"}) {
-    if (config.Rate(field, 0.1) != model.dropout) {
-      config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must equal resid_pdrop (", model.dropout,
+    if (config.Rate(field, model.dropout) != model.dropout) {
+      config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must equal ", residual, " (", model.dropout,
                                "), since a model has one dropout rate here"));
     }
   }
-  config.MustBeFalse("scale_attn_by_inverse_layer_idx", "attention scales that differ by layer");
-  config.MustBeFalse("add_cross_attention", "cross-attention blocks");
-  if (!config.Flag("scale_attn_weights", true)) config.Fail("scale_attn_weights is false: attention is scaled here");
-  model.tied_embeddings = config.Flag("tie_word_embeddings", true);
-  return model;
 }
 
-// https://huggingface.co/docs/transformers/model_doc/llama and model_doc/mistral.
-ModelSpec ReadLlama(ConfigReader& config) {
-  ModelSpec model{.layers = config.Count("num_hidden_layers"),
-                  .hidden = config.Count("hidden_size"),
-                  .heads = config.Count("num_attention_heads"),
-                  .ffn = config.Count("intermediate_size"),
-                  .seq = config.Count("max_position_embeddings"),
-                  .vocab = config.Count("vocab_size"),
-                  .dropout = 0,
-                  .family = ModelFamily::kLlama};
-  model.kv_heads = config.Count("num_key_value_heads", model.heads);
-  if (model.kv_heads == model.heads) model.kv_heads = 0;
-  const std::string activation = config.Word("hidden_act", "silu");
-  if (activation != "silu" && activation != "swish") {
-    config.Fail(absl::StrCat("hidden_act is ", config.Text("hidden_act"), ": must be silu"));
+// What GPT-2's configuration can ask for beside its layers.
+void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
+  if (config.Flag("scale_attn_by_inverse_layer_idx", false) || !config.Flag("scale_attn_weights", true)) {
+    model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
   }
-  const int32_t head = config.Count("head_dim", 0);
-  if (head != 0 && int64_t{head} * model.heads != model.hidden) {
-    config.Fail(absl::StrCat("head_dim is ", head, ": must be hidden_size / num_attention_heads (", model.hidden,
-                             " / ", model.heads, "); heads of another size are not in Lynx's layers"));
-  }
-  if (config.Rate("attention_dropout", 0) != 0) {
-    config.Fail(absl::StrCat("attention_dropout is ", config.Text("attention_dropout"), ": must be 0"));
-  }
-  config.MustBeFalse("attention_bias", "biases of the attention projections");
-  config.MustBeFalse("mlp_bias", "biases of the feed-forward projections");
-  model.tied_embeddings = config.Flag("tie_word_embeddings", false);
-  return model;
+  if (config.Flag("add_cross_attention", false)) config.Fail("add_cross_attention is true: cross-attention is not planned here");
 }
 
-// Absent means 4096 there, not none.
-void CheckNoSlidingWindow(ConfigReader& config) {
-  if (config.HasNull("sliding_window")) return;
-  const std::string is = config.Has("sliding_window") ? config.Text("sliding_window") : "missing, which means 4096";
-  config.Fail(
-      absl::StrCat("sliding_window is ", is,
-                   ": must be null; attention over a window is not in Lynx's layers (for sequences within the "
-                   "window, null is the same)"));
+double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
+
+// `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
+void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions, ModelSpec& model, ConfigReader& config) {
+  RotarySpec& rotary = model.rotary;
+  const std::string type = scaling.Word(scaling.FirstOf({"rope_type", "type"}), "default");
+  if (type == "default" || type == "mrope") return;
+  if (!ParseRopeScaling(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
+    model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
+    return;
+  }
+  if (!scaling.Has("factor")) config.Fail(absl::StrCat(where, ".factor: missing; scaling ", type, " needs it"));
+  rotary.factor = scaling.Positive("factor", 1);
+  if (rotary.factor < 1) config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
+  if (rotary.scaling == RopeScaling::kLinear) return;
+  const char* const original = "original_max_position_embeddings";
+  if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
+    config.Fail(absl::StrCat(where, ".", original, ": missing; scaling llama3 needs it"));
+  }
+  rotary.original_seq = scaling.Count(original, positions);
+  if (rotary.scaling == RopeScaling::kLlama3) {
+    rotary.low_freq_factor = scaling.Positive("low_freq_factor", 1);
+    rotary.high_freq_factor = scaling.Positive("high_freq_factor", 4);
+  }
+  if (rotary.scaling != RopeScaling::kYarn) return;
+  rotary.beta_fast = scaling.Positive("beta_fast", 32);
+  rotary.beta_slow = scaling.Positive("beta_slow", 1);
+  rotary.attention_factor = scaling.Positive("attention_factor", 0);
+  if (rotary.attention_factor == 0 && scaling.Has("mscale") && scaling.Has("mscale_all_dim")) {
+    rotary.attention_factor = YarnScale(rotary.factor, scaling.Positive("mscale", 1)) / YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
+  }
+  if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
 }
 
-// The functions that the weights were trained with.
-void CheckGpt2Functions(ConfigReader& config) {
-  const std::string activation = config.Word("activation_function", "gelu_new");
-  if (activation == "gelu") {
-    config.Fail("activation_function is \"gelu\", the exact one: must be gelu_new, the approximation by tanh");
-  }
-  config.MustBe("layer_norm_epsilon", 1e-5, 1e-5);
+// Newer files have all of it in `rope_parameters`, older ones `rope_theta` beside `rope_scaling`.
+void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReader& config, ModelSpec& model) {
+  const char* const where = config.FirstOf({"rope_parameters", "rope_scaling"});
+  const Json object = config.Object(where);
+  ConfigReader scaling(object, file);
+  const double theta = config.Positive(config.FirstOf({"rope_theta", "rotary_emb_base"}), family.rope_theta);
+  const double share = config.Positive(config.FirstOf({"partial_rotary_factor", "rotary_pct"}), family.rotary_share);
+  model.rotary.theta = scaling.Positive("rope_theta", theta);
+  const double of_head = scaling.Positive("partial_rotary_factor", share);
+  const int32_t head = model.heads == 0 ? 0 : model.head_size();
+  model.rotary.dims = of_head == 1 ? 0 : static_cast<int32_t>(head * of_head);
+  if (of_head > 1) config.Fail(absl::StrCat("partial_rotary_factor is ", of_head, ": must be at most 1"));
+  ReadRopeScaling(scaling, where, model.seq, model, config);
+  config.Keep(scaling.status());
 }
 
-void CheckLlamaFunctions(const Json& json, ConfigReader& config, const std::string& file) {
-  config.MustBe("rms_norm_eps", 1e-5, 1e-6);
-  // Newer versions of the library keep both in one object.
-  const Json nested = config.Has("rope_parameters") ? json.at("rope_parameters") : Json();
-  ConfigReader parameters(nested, file);
-  if (nested.is_object()) {
-    parameters.MustBe("rope_theta", 10000, 10000);
-    if (parameters.Word("rope_type", "default") != "default") {
-      parameters.Fail(absl::StrCat("rope_parameters.rope_type is ", parameters.Text("rope_type"),
-                                   ": must be default; scaled rotary positions are not in Lynx's layers"));
-    }
-    config.Keep(parameters.status());
-  }
-  config.MustBe("rope_theta", 10000, 10000);
-  if (config.Has("rope_scaling")) {
-    config.Fail("rope_scaling: must be null; scaled rotary positions are not in Lynx's layers");
-  }
+void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  const bool used = config.Flag("use_sliding_window", family.window != WindowField::kIfUsed);
+  const int32_t absent = config.HasNull("sliding_window") ? 0 : family.absent_window;
+  const bool all_full = config.Has("layer_types") && !config.HasWord("layer_types", "sliding");
+  if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
 }
 
-absl::Status Unknown(const std::string& type, const std::string& file) {
-  for (const Refused& refused : kRefused) {
-    if (type != refused.model_type) continue;
-    return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", type, "\": ", refused.missing,
-                                                   " are not in Lynx's layers; families that are taken: ", kTaken));
+// Mixtures of experts and latent attention have other layers than any here, whatever the family is called.
+absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
+  std::string why = WhyNotPlanned(type);
+  for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    if (why.empty() && config.IsAbove(field, 1)) why = "mixtures of experts";
   }
-  return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", type.substr(0, 60),
-                                                 "\": not known here; families that are taken: ", kTaken));
+  if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
+  if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
+  if (why.empty()) return config.status();
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why, " cannot be planned by this version"));
 }
 
-}  // namespace
+struct ReadConfig {
+  ModelSpec model;
+  const FamilyTraits* family;
+};
 
-absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(file, ": not valid JSON"));
   if (!json.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": expected an object with the fields of a model"));
   }
+  // Models that also see or hear keep their language model's fields in an object of their own.
+  if (json.contains("text_config") && json["text_config"].is_object() && json["text_config"].contains("model_type")) {
+    json = Json(json["text_config"]);
+  }
   ConfigReader config(json, file);
   if (!config.Has("model_type")) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": model_type: missing; families that are taken: ", kTaken));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": model_type: missing; it names the model's family, such as \"llama\""));
   }
   const std::string type = config.Word("model_type", "");
   LYNX_RETURN_IF_ERROR(config.status());
-  ModelSpec model;
-  if (type == "gpt2") {
-    model = ReadGpt2(config);
-  } else if (type == "llama" || type == "mistral") {
-    model = ReadLlama(config);
-    if (type == "mistral") CheckNoSlidingWindow(config);
+  LYNX_RETURN_IF_ERROR(CheckPlanned(type, config, file));
+  const FamilyTraits* const known = FindModelFamily(type);
+  const FamilyTraits& family = known == nullptr ? kUnknown : *known;
+  ModelSpec model{.family = family.base};
+  model.plan_only = family.plan_only;
+  // Attention that never stores its scores is what people train these with; GPT-2 is planned as Megatron-LM's GPT.
+  if (type != "gpt2") model.attention = AttentionKernel::kFused;
+  ReadShape(family, config, model);
+  ReadLayers(family, config, model);
+  ReadDropout(config, model);
+  if (model.family == ModelFamily::kLlama) {
+    ReadRotary(family, file, config, model);
+    ReadWindow(family, config, model);
   } else {
-    return Unknown(type, file);
+    CheckGptSwitches(config, model);
   }
   if (config.Has("quantization_config")) {
     config.Fail("quantization_config: quantized weights cannot be trained; remove it to plan the model itself");
   }
   ReadDtype(config, model);
   LYNX_RETURN_IF_ERROR(config.status());
-  return model;
+  return ReadConfig{model, known};
 }
 
-absl::StatusOr<ModelSpec> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
-  JobSpec spec;
-  LYNX_ASSIGN_OR_RETURN(spec.model, ParseModelConfig(text, file));
-  const Json json = Json::parse(text);
-  ConfigReader config(json, file);
-  if (spec.model.family == ModelFamily::kGpt) {
-    CheckGpt2Functions(config);
-  } else {
-    CheckLlamaFunctions(json, config, file);
+}  // namespace
+
+absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file) {
+  LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
+  return read.model;
+}
+
+absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
+  LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
+  if (read.model.plan_only != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
+                                                   PlanOnlyText(read.model.plan_only)));
   }
-  LYNX_RETURN_IF_ERROR(config.status());
+  LYNX_CHECK(read.family != nullptr && read.family->weights != WeightNames::kNone);
+  JobSpec spec;
+  spec.model = read.model;
   Normalize(spec);
   spec.model.dtype = DataType::kFloat32;
-  return spec.model;
+  spec.model.attention = AttentionKernel::kUnfused;
+  return ModelOfWeights{spec.model, read.family};
 }
 
 }  // namespace lynx

@@ -1,7 +1,9 @@
-// Reads the shape of a model from a Hugging Face `config.json`. Only families whose layers truly are one of ours are
-// taken: GPT-2; Llama; Mistral without a sliding window. Others are refused by name, with what is missing here.
-// Fields that change a layer's shape, ops or parameters are checked; the rest (token ids, initial ranges, caches,
-// versions) is not looked at. Pure function of text; thread-safe.
+// Reads a model from a Hugging Face `config.json`: any family of planner/model_families.h, and any other whose shape can be
+// read, which is then planned as the nearest layers. What of a model the engine lacks is said in ModelSpec::plan_only, never
+// dropped. Fields that change a layer's shape, ops or parameters are checked; the rest (token ids, initial ranges, caches,
+// versions) is ignored.
+//
+// `file` is for errors: InvalidArgument with file, field, value and what would be right. Pure; thread-safe.
 #ifndef LYNX_CLI_MODEL_CONFIG_H_
 #define LYNX_CLI_MODEL_CONFIG_H_
 
@@ -9,17 +11,21 @@
 
 #include "absl/status/statusor.h"
 #include "planner/job_spec.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 
-// InvalidArgument: "FILE: FIELD is VALUE: what would be right". seq is the longest that the model was made for;
-// attention and dropout masks stay at their defaults, since the file says nothing of kernels. dtype: what the file
-// says; else the default.
+// Not normalized. seq is the most positions that the model was made for; float16 is planned as bfloat16, which has as many bits.
+// Attention is fused, but for gpt2.
 absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file);
-// The same for a model whose weights shall be used: also refuses what leaves the shapes as they are but computes
-// something else than Lynx's layers do with the same weights (epsilons, rotary positions, the exact GELU). ffn is
-// filled in; the weights are in fp32 here, whatever the file says.
-absl::StatusOr<ModelSpec> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
+
+struct ModelOfWeights {
+  ModelSpec model;               // normalized, in float32
+  const FamilyTraits* family;    // how its weights are named
+};
+// The same for weights to train on with. Models that the engine lacks something for, and families whose weights have no names
+// here, are refused.
+absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx
 

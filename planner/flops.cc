@@ -16,10 +16,11 @@ struct TokenFlops {
 TokenFlops TokenFlopsOf(const ModelSpec& model) {
   const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
   const double hidden = model.hidden, layers = model.layers;
-  const double widths = static_cast<double>(shape.qkv_width()) + hidden + static_cast<double>(shape.fc1_width()) +
+  const auto context = static_cast<double>(shape.context_width());
+  const double widths = static_cast<double>(shape.qkv_width()) + context + static_cast<double>(shape.fc1_width()) +
                         static_cast<double>(model.ffn);
   return {.linears = 2 * layers * hidden * widths,
-          .attention = 4 * layers * hidden * model.seq,
+          .attention = 4 * layers * context * model.seq,
           .logits = 2 * hidden * model.vocab};
 }
 

@@ -17,6 +17,7 @@ namespace {
 constexpr std::array<const char*, 11> kRecomputeModes = {
     "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"};
 constexpr std::array<const char*, 2> kModelFamilies = {"gpt", "llama"};
+constexpr std::array<const char*, 5> kRopeScalings = {"none", "linear", "dynamic", "llama3", "yarn"};
 constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
 constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
 constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
@@ -36,6 +37,7 @@ constexpr std::array<const char*, 3> kNodeCheckPolicies = {"auto", "always", "ne
 constexpr int64_t kMaxLayers = 1000;
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxHeads = 1 << 12;
+constexpr int64_t kMaxHeadDim = 1 << 12;
 constexpr int64_t kMaxFfn = 1 << 20;
 constexpr int64_t kMaxSeq = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
@@ -84,33 +86,99 @@ absl::Status Divides(const char* field, int64_t value, const char* divisor_field
   return Bad(field, value, absl::StrCat("must be a multiple of ", divisor_field, ", which is ", divisor));
 }
 
+absl::Status Positive(const char* field, double value) {
+  if (std::isfinite(value) && value > 0) return absl::OkStatus();
+  return Bad(field, value, "must be a number above 0");
+}
+
+// Fields that only one kind of scaling has are at their defaults for the others, so that none is said in vain.
+absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
+  const RotarySpec plain;
+  const RopeScaling scaling = rotary.scaling;
+  const auto only = [&](const char* field, bool has, double value, double otherwise) {
+    if (has || value == otherwise) return absl::OkStatus();
+    return Bad(field, value, absl::StrCat("means nothing with model.rope.scaling ", RopeScalingName(scaling), "; leave it out"));
+  };
+  const bool llama3 = scaling == RopeScaling::kLlama3, yarn = scaling == RopeScaling::kYarn;
+  const bool from_original = llama3 || yarn || scaling == RopeScaling::kDynamic;
+  LYNX_RETURN_IF_ERROR(only("model.rope.factor", scaling != RopeScaling::kNone, rotary.factor, plain.factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.originalSeq", from_original, rotary.original_seq, plain.original_seq));
+  LYNX_RETURN_IF_ERROR(only("model.rope.lowFreqFactor", llama3, rotary.low_freq_factor, plain.low_freq_factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.highFreqFactor", llama3, rotary.high_freq_factor, plain.high_freq_factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.betaFast", yarn, rotary.beta_fast, plain.beta_fast));
+  LYNX_RETURN_IF_ERROR(only("model.rope.betaSlow", yarn, rotary.beta_slow, plain.beta_slow));
+  LYNX_RETURN_IF_ERROR(only("model.rope.attentionFactor", yarn, rotary.attention_factor, plain.attention_factor));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.rope.factor", rotary.factor, 1, 1e6, "must be from 1 to 1e6"));
+  LYNX_RETURN_IF_ERROR(InRange("model.rope.originalSeq", rotary.original_seq, from_original ? 1 : 0, kMaxSeq));
+  LYNX_RETURN_IF_ERROR(Positive("model.rope.lowFreqFactor", rotary.low_freq_factor));
+  if (!(rotary.high_freq_factor > rotary.low_freq_factor) || !std::isfinite(rotary.high_freq_factor)) {
+    return Bad("model.rope.highFreqFactor", rotary.high_freq_factor,
+               absl::StrCat("must be above model.rope.lowFreqFactor, which is ", rotary.low_freq_factor));
+  }
+  LYNX_RETURN_IF_ERROR(Positive("model.rope.betaSlow", rotary.beta_slow));
+  if (!(rotary.beta_fast > rotary.beta_slow) || !std::isfinite(rotary.beta_fast)) {
+    return Bad("model.rope.betaFast", rotary.beta_fast,
+               absl::StrCat("must be above model.rope.betaSlow, which is ", rotary.beta_slow));
+  }
+  return InRealRange("model.rope.attentionFactor", rotary.attention_factor, 0, 1e6, "must be from 0 (as the scaling says) to 1e6");
+}
+
+absl::Status ValidateRotary(const ModelSpec& model) {
+  const RotarySpec& rotary = model.rotary;
+  const int32_t head = model.head_size();
+  if (!(rotary.theta > 1) || !std::isfinite(rotary.theta)) return Bad("model.rope.theta", rotary.theta, "must be a number above 1");
+  LYNX_RETURN_IF_ERROR(InRange("model.rope.dims", rotary.dims, 0, head));
+  if (rotary.dims % 2 != 0) {
+    return Bad("model.rope.dims", rotary.dims, "must be even: rotary positions turn pairs of a head's elements");
+  }
+  if (rotary.dims == 0 && head % 2 != 0) {
+    const char* const field = model.head_dim == 0 ? "model.hidden" : "model.headDim";
+    const std::string rule = model.head_dim == 0 ? absl::StrCat("an even multiple of model.heads (", model.heads, ")") : "even";
+    return Bad(field, model.head_dim == 0 ? model.hidden : model.head_dim,
+               absl::StrCat("must be ", rule, " for model.family llama: its rotary positions turn pairs of a head's elements"));
+  }
+  return ValidateRopeScaling(rotary);
+}
+
+// What only one family has.
+absl::Status ValidateFamily(const ModelSpec& model) {
+  if (model.family == ModelFamily::kLlama) {
+    if (model.dropout != 0) return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
+    return ValidateRotary(model);
+  }
+  if (model.qkv_bias) return Bad("model.qkvBias", "true", "is for model.family llama; gpt has biases everywhere");
+  if (model.qk_norm) return Bad("model.qkNorm", "true", "is for model.family llama");
+  if (model.window != 0) return Bad("model.window", model.window, "is for model.family llama; leave it out for gpt");
+  if (!(model.rotary == RotarySpec())) {
+    return absl::InvalidArgumentError("model.rope is for model.family llama, which has rotary positions; leave it out for gpt");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateModel(const ModelSpec& model) {
   LYNX_RETURN_IF_ERROR(InRange("model.layers", model.layers, 1, kMaxLayers));
   LYNX_RETURN_IF_ERROR(InRange("model.hidden", model.hidden, 1, kMaxHidden));
   LYNX_RETURN_IF_ERROR(InRange("model.heads", model.heads, 1, kMaxHeads));
-  LYNX_RETURN_IF_ERROR(Divides("model.hidden", model.hidden, "model.heads", model.heads));
+  LYNX_RETURN_IF_ERROR(InRange("model.headDim", model.head_dim, 0, kMaxHeadDim));
+  if (model.head_dim == 0) LYNX_RETURN_IF_ERROR(Divides("model.hidden", model.hidden, "model.heads", model.heads));
   LYNX_RETURN_IF_ERROR(InRange("model.ffn", model.ffn, 1, kMaxFfn));
   LYNX_RETURN_IF_ERROR(InRange("model.seq", model.seq, 1, kMaxSeq));
   LYNX_RETURN_IF_ERROR(InRange("model.vocab", model.vocab, 2, kMaxVocab));
+  LYNX_RETURN_IF_ERROR(InRange("model.window", model.window, 0, kMaxSeq));
   if (!(model.dropout >= 0 && model.dropout < 1)) {
     return Bad("model.dropout", model.dropout, "must be at least 0 and below 1");
   }
-  if (model.family == ModelFamily::kLlama && model.dropout != 0) {
-    return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
-  }
-  if (model.family == ModelFamily::kLlama && model.hidden / model.heads % 2 != 0) {
-    return Bad("model.hidden", model.hidden,
-               absl::StrCat("must be an even multiple of model.heads (", model.heads,
-                            ") for model.family llama: its rotary positions turn pairs of a head's elements"));
+  if (!(model.norm_epsilon > 0 && model.norm_epsilon < 1)) {
+    return Bad("model.normEpsilon", model.norm_epsilon, "must be above 0 and below 1");
   }
   LYNX_RETURN_IF_ERROR(InRange("model.kvHeads", model.kv_heads, 0, model.heads));
   if (model.heads % model.key_heads() != 0) {
     return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
   }
-  if (model.family == ModelFamily::kGpt && model.kv_heads != 0) {
-    return Bad("model.kvHeads", model.kv_heads, "grouped queries are for model.family llama; leave it out for gpt");
+  if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
+    return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
   }
-  return absl::OkStatus();
+  return ValidateFamily(model);
 }
 
 absl::Status ValidateData(const DataSpec& data, const ModelSpec& model) {
@@ -317,6 +385,8 @@ void Normalize(JobSpec& spec) {
     model.ffn = gated ? (8 * model.hidden / 3 + 255) / 256 * 256 : 4 * model.hidden;
   }
   if (model.kv_heads == model.heads) model.kv_heads = 0;
+  if (model.heads > 0 && int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
+  if (model.heads > 0 && model.rotary.dims == model.head_size()) model.rotary.dims = 0;
   ParallelSpec& parallel = spec.parallel;
   if (parallel.schedule == ScheduleKind::kCustom) {
     const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(parallel.schedule_text);
@@ -367,6 +437,8 @@ bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) {
 }
 const char* ModelFamilyName(ModelFamily family) { return kModelFamilies.at(static_cast<size_t>(family)); }
 bool ParseModelFamily(const std::string& name, ModelFamily& family) { return ParseName(kModelFamilies, name, family); }
+const char* RopeScalingName(RopeScaling scaling) { return kRopeScalings.at(static_cast<size_t>(scaling)); }
+bool ParseRopeScaling(const std::string& name, RopeScaling& scaling) { return ParseName(kRopeScalings, name, scaling); }
 const char* AttentionKernelName(AttentionKernel attention) {
   return kAttentionKernels.at(static_cast<size_t>(attention));
 }

@@ -13,8 +13,9 @@
 
 namespace lynx {
 
-// kGpt: LayerNorm, causal attention, GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, grouped
-// queries, SwiGLU, no biases and no dropout.
+// The base that a model's layers follow; ModelSpec's fields say where a model differs. kGpt: LayerNorm, causal attention,
+// GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no dropout. Both may
+// have grouped queries. planner/model_families.h says which model has which fields.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
 
 // kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes them (FlashAttention, Dao et
@@ -28,10 +29,43 @@ enum class DataType : uint8_t { kFloat32, kBfloat16 };
 // byte an element beside the dropped output, as in Megatron-LM.
 enum class DropoutMasks : uint8_t { kRegenerated, kStored };
 
+// How rotary positions are stretched for sequences that are longer than those a model was first trained on. kLinear: every
+// angle by 1 / factor (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), as it is for the sequences of model.seq.
+// kLlama3: slow pairs by 1 / factor, fast ones not at all (Llama 3.1's). kYarn: Peng et al. 2024.
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
+
+// Rotary positions (Su et al. 2021). Names and meanings are those of Hugging Face's `rope_theta` and `rope_scaling`;
+// worker/model/rotary_table.h has the formulas.
+struct RotarySpec {
+  double theta = 10000;        // base of the angles, above 1
+  int32_t dims = 0;            // leading elements of a head that turn, even; 0 = all of them
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1;           // at least 1; 1 without scaling
+  int32_t original_seq = 0;    // positions before scaling; only kDynamic, kLlama3, kYarn have it, and need it
+  double low_freq_factor = 1;  // kLlama3 only
+  double high_freq_factor = 4;
+  double beta_fast = 32;       // kYarn only
+  double beta_slow = 1;
+  double attention_factor = 0; // kYarn only: factor of cosines and sines; 0 = 0.1 ln(factor) + 1
+
+  bool operator==(const RotarySpec&) const = default;
+};
+
+// What a model has that the engine cannot compute: such a model is planned as its family's layers and never trained. One
+// bit each in ModelSpec::plan_only; planner/model_families.h names and explains them.
+enum class PlanOnlyFeature : uint8_t {
+  kGatedGelu, kExactGelu, kOtherActivation, kLayerNorm, kNormOffset, kPostNorms, kWholeQueryNorm, kParallelResidual,
+  kSoftCapping, kMultipliers, kSkippedRotary, kLocalLayers, kOtherRopeScaling, kRotaryWithLayerNorm, kLinearBiases, kOtherPositions,
+  kUnknownFamily,
+};
+inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kUnknownFamily) + 1;
+using PlanOnlyFeatures = uint64_t;
+constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
+
 // A decoder-only transformer.
 struct ModelSpec {
   int32_t layers = 0;   // transformer layers, 1..1000
-  int32_t hidden = 0;   // h, a multiple of heads
+  int32_t hidden = 0;   // h; a multiple of heads where head_dim is 0
   int32_t heads = 0;    // a
   int32_t ffn = 0;      // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
   int32_t seq = 0;      // s, tokens per sample
@@ -43,7 +77,15 @@ struct ModelSpec {
   DataType dtype = DataType::kFloat32;
   DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
   bool tied_embeddings = false;  // the output projection is the token embedding
+  int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize prefers 0)
+  bool qkv_bias = false;         // llama: biases of the query, key and value projections; gpt has them always
+  bool qk_norm = false;          // llama: RMSNorm over each head of queries and keys, before it turns (Qwen3)
+  double norm_epsilon = 1e-5;    // of every norm; above 0
+  RotarySpec rotary;             // llama only; gpt: as default
+  int32_t window = 0;            // positions that one attends to, itself included (Mistral); 0 = all before it
+  PlanOnlyFeatures plan_only = 0;
 
+  int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
   bool operator==(const ModelSpec&) const = default;
 };
@@ -230,7 +272,7 @@ struct JobSpec {
 };
 
 // Fills what follows from other fields (ffn; the degrees that a custom schedule fixes) and drops what says nothing
-// (kv_heads equal to heads). Idempotent.
+// (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head). Idempotent.
 void Normalize(JobSpec& spec);
 
 // InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
@@ -247,6 +289,8 @@ const char* RecomputeModeName(RecomputeMode mode);
 bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode);
 const char* ModelFamilyName(ModelFamily family);    // "gpt", "llama"
 bool ParseModelFamily(const std::string& name, ModelFamily& family);
+const char* RopeScalingName(RopeScaling scaling);   // "none", "linear", "dynamic", "llama3", "yarn"
+bool ParseRopeScaling(const std::string& name, RopeScaling& scaling);
 const char* AttentionKernelName(AttentionKernel attention);  // "unfused", "fused"
 bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention);
 const char* DataTypeName(DataType dtype);           // "float32", "bfloat16"

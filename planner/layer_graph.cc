@@ -12,7 +12,7 @@ using enum Tensor;
 
 // Indexed by Tensor.
 constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
-    "x",        "ln1",      "ln1_full",     "qkv",       "probs",      "probs_mask", "probs_dropped", "context",
+    "x",        "ln1",      "ln1_full",     "qkv",       "qk_normed", "probs",      "probs_mask", "probs_dropped", "context",
     "lse",      "proj_sum", "x1",           "mask1",     "ln2",        "ln2_full",   "fc1",           "gelu",
     "silu",     "swiglu",   "fc2_sum",      "mask2",     "embed_sum",  "embed_mask", "lnf",           "lnf_full",
     "logits",   "loss_stats", "grad",       "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",     "grad_proj",
@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
 // Indexed by Op.
 constexpr std::array<std::string_view, kOpCount> kOpNames = {
     "embed", "position", "ln1", "qkv",  "rope", "probs",  "drop", "context", "flash", "proj", "mask1", "add1",
-    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2", "mask2", "add2",   "lnf",   "logits", "loss"};
+    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2", "mask2", "add2",   "lnf",   "logits", "loss",
+    "qk_norm"};
 
 constexpr std::array<std::string_view, kSegmentCount> kSegmentNames = {"none", "embed", "norm1", "attn", "norm2",
                                                                        "mlp",  "head",  "out",   "end"};
@@ -72,25 +73,26 @@ void AddEmbedding(bool gpt, bool masks, bool sp, Ops& ops) {
   ops.back().side_outputs = {kEmbedMask};
 }
 
-void AddAttentionCore(bool fused, bool masks, Ops& ops) {
+// `heads`: the queries, keys and values that attention reads.
+void AddAttentionCore(Tensor heads, bool fused, bool masks, Ops& ops) {
   constexpr auto kSeg = Segment::kAttn;
   if (fused) {
-    ops.push_back({Op::kFlash, kT, kSeg, kSeg, {kQkv}, kContext, false,
-                   {kQkv, kContext, kLse}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false, {kLse}});
+    ops.push_back({Op::kFlash, kT, kSeg, kSeg, {heads}, kContext, false,
+                   {heads, kContext, kLse}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false, {kLse}});
     return;
   }
-  ops.push_back({Op::kProbs, kT, kSeg, kSeg, {kQkv}, kProbs, false,
-                 {kProbs, kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kProbs, kT, kSeg, kSeg, {heads}, kProbs, false,
+                 {kProbs, heads}, {{kGradQkv, kUpdate}}, {}, {}, false});
   if (masks) {
     ops.push_back({Op::kDrop, kT, kSeg, kSeg, {kProbs}, kProbsDropped, false,
                    {kProbsMask}, {}, {}, {}, false, {kProbsMask}});
   }
   const Tensor probs = masks ? kProbsDropped : kProbs;
-  ops.push_back({Op::kContext, kT, kSeg, kSeg, {probs, kQkv}, kContext, false,
-                 {probs, kQkv}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false});
+  ops.push_back({Op::kContext, kT, kSeg, kSeg, {probs, heads}, kContext, false,
+                 {probs, heads}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false});
 }
 
-void AddAttention(bool gpt, bool fused, bool masks, bool sp, Ops& ops) {
+void AddAttention(bool gpt, bool fused, bool masks, bool sp, bool qk_norm, Ops& ops) {
   const Places at = PlacesOf(sp);
   constexpr auto kSeg = Segment::kAttn;
   const Tensor input = sp ? kLn1Full : kLn1;
@@ -98,8 +100,12 @@ void AddAttention(bool gpt, bool fused, bool masks, bool sp, Ops& ops) {
                  {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false});
   ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
                  {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
-  if (!gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, kQkv, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
-  AddAttentionCore(fused, masks, ops);
+  const Tensor heads = qk_norm ? kQkNormed : kQkv;
+  if (qk_norm) {
+    ops.push_back({Op::kQkNorm, kT, kSeg, kSeg, {kQkv}, kQkNormed, false, {kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  }
+  if (!gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, heads, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  AddAttentionCore(heads, fused, masks, ops);
   ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, sp ? kProjSum : kX1, false,
                  {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
   if (masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
@@ -178,20 +184,25 @@ LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t
           .dtype = model.dtype,
           .stored_masks = model.dropout > 0 && model.dropout_masks == DropoutMasks::kStored,
           .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
-          .cp = layout.cp};
+          .cp = layout.cp,
+          .head_dim = model.head_dim,
+          .qkv_bias = model.qkv_bias,
+          .qk_norm = model.qk_norm,
+          .rotary_dims = model.rotary.dims};
 }
 
 const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
-  // Indexed by the four bits of Kind. Never destroyed, so that references outlive everything.
+  // Indexed by the five bits of Kind. Never destroyed, so that references outlive everything.
   static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
     std::vector<const LayerGraph*> all;
-    for (int bits = 0; bits < 16; ++bits) {
+    for (int bits = 0; bits < 32; ++bits) {
       const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
-      all.push_back(new LayerGraph({family, (bits & 4) != 0, (bits & 2) != 0, (bits & 1) != 0}));
+      const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama drops nothing
+      all.push_back(new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0}));
     }
     return all;
   }());
-  const size_t bits = (shape.family == ModelFamily::kLlama ? 8 : 0) +
+  const size_t bits = (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
                       (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
                       (shape.sequence_parallel ? 1 : 0);
   return *graphs[bits];
@@ -200,7 +211,7 @@ const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
 LayerGraph::LayerGraph(const Kind& kind) {
   const bool gpt = kind.family == ModelFamily::kGpt;
   AddEmbedding(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
-  AddAttention(gpt, kind.fused, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddAttention(gpt, kind.fused, kind.stored_masks, kind.sequence_parallel, kind.qk_norm, ops_);
   AddMlp(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
   AddHead(kind.sequence_parallel, ops_);
   index_.fill(-1);

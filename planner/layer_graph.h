@@ -11,8 +11,8 @@
 //   unfused attention           probs context
 //   the same, masks stored      probs drop context
 //   fused attention             flash
-// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position; where masks are stored,
-// mask1 and mask2 stand before add1 and add2.
+// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position; where queries and keys have
+// norms, qk_norm stands between qkv and rope; where masks are stored, mask1 and mask2 stand before add1 and add2.
 //
 // Segments. A segment is the run of ops between two collectives of a pass; an overlap window opens at its end. The
 // last run of a layer's pass, which no collective ends, is `end`. Forward and backward collectives stand in
@@ -49,7 +49,8 @@
 // from their input in backward. The backward of probs (softmax) and context reads probs, and draws attention dropout
 // again.
 //
-// Shapes: b microbatch, s seq, c context-parallel size, h hidden, a heads, k key/value heads, f ffn, v vocabulary,
+// Shapes: b microbatch, s seq, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a unless a
+// model says otherwise), f ffn, v vocabulary,
 // t tensor-parallel size; q = s/c tokens of a rank; n = q, or q/t with sequence parallelism. Elements are of the model's
 // data type unless said otherwise. Pure values; thread-safe.
 #ifndef LYNX_PLANNER_LAYER_GRAPH_H_
@@ -81,8 +82,10 @@ enum class Op : uint8_t {
   kMask2, kAdd2,
   // head
   kLnf, kLogits, kLoss,
+  // transformer, behind the others because dropout's decisions depend on their numbers
+  kQkNorm,
 };
-inline constexpr int kOpCount = 23;
+inline constexpr int kOpCount = 24;
 
 // A set of ops as a bit mask over Op.
 using OpSet = uint64_t;
@@ -94,11 +97,12 @@ enum class Tensor : uint8_t {
   kX,          // (b, n, h)       layer input. Key's layer: the layer that reads it
   kLn1,        // (b, n, h)
   kLn1Full,    // (b, q, h)       gathered ln1
-  kQkv,        // (b, q, (a + 2k)/t, h/a)  rope works in place here
+  kQkv,        // (b, q, (a + 2k)/t, d)  rope works in place here, where queries and keys have no norms
+  kQkNormed,   // (b, q, (a + 2k)/t, d)  qkv with queries and keys normed, values as they were; rope works in place here
   kProbs,      // (b, a/t, q, s)  softmax of the masked scores, before dropout
   kProbsMask,  // (b, a/t, q, s)  bytes
   kProbsDropped,  // (b, a/t, q, s)
-  kContext,    // (b, q, h/t)
+  kContext,    // (b, q, a/t, d)
   kLse,        // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
   kProjSum,    // (b, q, h)       partial sum of proj, with sequence parallelism
   kX1,         // (b, n, h)
@@ -125,7 +129,7 @@ enum class Tensor : uint8_t {
   kGradSwiglu, // (b, q, f/t)
   kGradLn2,    // (b, q, h)       partial sum, reduced in place
   kGradProj,   // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
-  kGradContext,// (b, q, h/t)
+  kGradContext,// (b, q, a/t, d)
   kGradQkv,    // as qkv
   kGradLn1,    // (b, q, h)       partial sum, reduced in place
   kGradLnf,    // (b, q, h)       partial sum, reduced in place
@@ -159,13 +163,20 @@ struct LayerShape {
   bool stored_masks = false;       // only with dropout
   bool sequence_parallel = false;  // only with tp > 1
   int32_t cp = 1;
+  int32_t head_dim = 0;   // 0 = hidden / heads
+  bool qkv_bias = false;  // of llama; gpt has it always
+  bool qk_norm = false;
+  int32_t rotary_dims = 0;  // elements of a head that turn; 0 = all
 
   auto operator<=>(const LayerShape&) const = default;
   int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q
   int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }  // b * n
   int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
-  // Width of qkv on one rank: (a + 2k) / t heads.
-  int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * (hidden / heads); }
+  int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
+  // Width of qkv on one rank: (a + 2k) / t heads; and of what attention makes: a / t heads.
+  int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
+  int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
+  bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
   int64_t fc1_width() const { return int64_t{ffn} / tp * (family == ModelFamily::kLlama ? 2 : 1); }
   int32_t vocab_shard() const { return (vocab + tp - 1) / tp; }
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
@@ -259,7 +270,7 @@ class LayerGraph {
  private:
   struct Kind {
     ModelFamily family;
-    bool fused, stored_masks, sequence_parallel;
+    bool fused, stored_masks, sequence_parallel, qk_norm;
   };
   explicit LayerGraph(const Kind& kind);
   void AddSegments(const Kind& kind);

@@ -35,12 +35,13 @@ int64_t Elements(Tensor tensor, const LayerShape& s) {
     case Tensor::kGradLnf:
     case Tensor::kGradEmbed: return s.tokens() * s.hidden;
     case Tensor::kQkv:
+    case Tensor::kQkNormed:
     case Tensor::kGradQkv: return s.tokens() * s.qkv_width();
     case Tensor::kProbs:
     case Tensor::kProbsMask:
     case Tensor::kProbsDropped: return ScoreElements(s);
     case Tensor::kContext:
-    case Tensor::kGradContext: return s.tokens() * (s.hidden / s.tp);
+    case Tensor::kGradContext: return s.tokens() * s.context_width();
     case Tensor::kLse: return s.tokens() * (s.heads / s.tp);
     case Tensor::kFc1:
     case Tensor::kGradFc1: return s.tokens() * s.fc1_width();
@@ -71,9 +72,9 @@ int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
   }
 }
 
-// One product of the scores' size: q x (h/t) with s keys, or its causal half.
+// One product of the scores' size: q x (a/t d) with s keys, or its causal half.
 int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
-  const int64_t full = 2 * s.tokens() * s.seq * (s.hidden / s.tp);
+  const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
   return causal_half ? full / 2 : full;
 }
 
@@ -119,7 +120,7 @@ int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, sh
 
 Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
   if (shape.dtype != DataType::kBfloat16) return Bytes(0);
-  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * (shape.hidden / shape.heads) * kFloatBytes);
+  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * shape.head_size() * kFloatBytes);
 }
 
 Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
@@ -143,7 +144,7 @@ Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
 
 Bytes ContextGatherBytes(const LayerShape& shape) {
   if (shape.cp == 1) return Bytes(0);
-  const int64_t width = int64_t{shape.key_heads()} / shape.tp * (shape.hidden / shape.heads);
+  const int64_t width = int64_t{shape.key_heads()} / shape.tp * shape.head_size();
   return Bytes(2 * shape.tokens() * shape.cp * width * shape.element_bytes());
 }
 
@@ -165,7 +166,7 @@ int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
   const int64_t hidden = s.hidden;
   switch (op) {
     case Op::kQkv: return 2 * tokens * hidden * s.qkv_width();
-    case Op::kProj: return 2 * tokens * hidden * (hidden / s.tp);
+    case Op::kProj: return 2 * tokens * hidden * s.context_width();
     case Op::kFc1: return 2 * tokens * hidden * s.fc1_width();
     case Op::kFc2: return 2 * tokens * hidden * (s.ffn / s.tp);
     case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
@@ -217,8 +218,9 @@ int64_t OpParameters(Op op, const LayerShape& s) {
     case Op::kLn1:
     case Op::kLn2:
     case Op::kLnf: return (1 + bias) * hidden;
-    case Op::kQkv: return (hidden + bias) * s.qkv_width();
-    case Op::kProj: return hidden * (hidden / s.tp);
+    case Op::kQkv: return (hidden + (s.has_qkv_bias() ? 1 : 0)) * s.qkv_width();
+    case Op::kQkNorm: return 2 * int64_t{s.head_size()};
+    case Op::kProj: return hidden * s.context_width();
     case Op::kAdd1:
     case Op::kAdd2: return bias * hidden;
     case Op::kFc1: return (hidden + bias) * s.fc1_width();

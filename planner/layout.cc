@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "planner/layout_schedule.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 
@@ -56,6 +57,20 @@ absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layou
     return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
                                                       "of this version trains only with ", can));
   };
+  if (model.plan_only != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("the model can be planned (lynxctl plan), but the engine of this version does not train it, for "
+                                                      "it lacks: ", PlanOnlyText(model.plan_only)));
+  }
+  if (model.window > 0 && model.seq > model.window) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model.seq ", model.seq, " is longer than the attention window, model.window ", model.window,
+        ": the engine of this version attends to all positions before one; train on sequences of at most ", model.window, " tokens"));
+  }
+  const int32_t turning = model.rotary.dims == 0 ? model.head_size() : model.rotary.dims;
+  if (model.family == ModelFamily::kLlama && turning > kMaxRotaryDims) {
+    return absl::FailedPreconditionError(absl::StrCat("rotary positions turn ", turning, " elements of a head; the engine of this version turns at most ",
+                                                      kMaxRotaryDims, " (model.headDim, model.rope.dims)"));
+  }
   if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
   if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
   if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", ZeroStageName(layout.zero), "none or optimizer");

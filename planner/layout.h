@@ -63,9 +63,10 @@ ParallelLayout PinnedLayout(const ParallelSpec& parallel);
 ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition);
 
 // FailedPrecondition naming the job file's field, unless Lynx's own engine can train the model in this layout: so far
-// GPT and Llama in float32 with regenerated masks, over tp (with sequence parallelism or without), pp and dp, with any
-// schedule.
+// what planner/model_families.h lists as trained, with regenerated masks and sequences within the attention window, over tp (with
+// sequence parallelism or without), pp and dp, with any schedule.
 // Anything else can be planned only.
+inline constexpr int32_t kMaxRotaryDims = 512;  // elements of a head that the engine turns
 absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout);
 
 }  // namespace lynx

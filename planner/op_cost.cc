@@ -59,7 +59,7 @@ GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& sha
     case Pass::kBackward:
       return {left * wide + right * element, result * element};
     case Pass::kWeight: {
-      const bool bias = shape.family == ModelFamily::kGpt && (op == Op::kQkv || op == Op::kFc1);
+      const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
       return {left * wide + right * element, result * 2 * kFloatBytes + (bias ? left * element : 0)};
     }
   }
@@ -117,7 +117,7 @@ std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape) {
       out = shape.qkv_width();
       break;
     case Op::kProj:
-      in = shape.hidden / shape.tp, out = shape.hidden;
+      in = shape.context_width(), out = shape.hidden;
       break;
     case Op::kFc1:
       out = shape.fc1_width();

@@ -91,7 +91,7 @@ absl::Status CheckShape(const Plan& plan) {
   const bool sizes = m.layers >= 1 && m.hidden >= 1 && m.heads >= 1 && m.ffn >= 1 && m.seq >= 1 && m.vocab >= 1 &&
                      l.tp >= 1 && l.pp >= 1 && l.dp >= 1 && l.cp >= 1 && l.virtual_stages >= 1 &&
                      l.virtual_stages <= kMaxPipelineChunks && plan.micro_batch >= 1 && plan.microbatches >= 1;
-  if (!sizes || m.hidden % m.heads != 0 || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
+  if (!sizes || m.head_dim < 0 || (m.head_dim == 0 && m.hidden % m.heads != 0) || m.heads % l.tp != 0 || m.ffn % l.tp != 0) {
     return absl::FailedPreconditionError(absl::StrCat("plan: the model does not divide into ", LayoutText(l)));
   }
   if (static_cast<int64_t>(plan.stages.size()) != l.pp) {
@@ -155,6 +155,26 @@ std::vector<const SlicePlan*> SlicesInOrder(const Plan& plan) {
   return slices;
 }
 
+// What differs from what all models once had: so the text, and the digest, of a plan without it is as it always was.
+std::string FeaturesText(const ModelSpec& m) {
+  const ModelSpec plain;
+  const RotarySpec& r = m.rotary;
+  std::string text;
+  if (m.head_dim != 0) absl::StrAppend(&text, " head_dim ", m.head_dim);
+  if (m.qkv_bias) absl::StrAppend(&text, " qkv_bias 1");
+  if (m.qk_norm) absl::StrAppend(&text, " qk_norm 1");
+  if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, " norm_epsilon ", ExactText(m.norm_epsilon));
+  if (m.window != 0) absl::StrAppend(&text, " window ", m.window);
+  if (m.plan_only != 0) absl::StrAppend(&text, " plan_only ", m.plan_only);
+  if (r == plain.rotary) return text;
+  absl::StrAppend(&text, " rope ", ExactText(r.theta), " dims ", r.dims, " scaling ", RopeScalingName(r.scaling), " ", ExactText(r.factor),
+                  " ", r.original_seq);
+  for (const double value : {r.low_freq_factor, r.high_freq_factor, r.beta_fast, r.beta_slow, r.attention_factor}) {
+    absl::StrAppend(&text, " ", ExactText(value));
+  }
+  return text;
+}
+
 std::string PlanText(const Plan& plan) {
   const ModelSpec& m = plan.model;
   std::string text = "lynx plan 1\n";
@@ -163,7 +183,7 @@ std::string PlanText(const Plan& plan) {
   absl::StrAppend(&text, " vocab ", m.vocab, " dropout ", ExactText(m.dropout), " family ", ModelFamilyName(m.family),
                   " kv_heads ", m.key_heads(), " attention ", AttentionKernelName(m.attention));
   absl::StrAppend(&text, " dtype ", DataTypeName(m.dtype), " masks ", DropoutMasksName(m.dropout_masks), " tied ",
-                  m.tied_embeddings ? 1 : 0, "\n");
+                  m.tied_embeddings ? 1 : 0, FeaturesText(m), "\n");
   absl::StrAppend(&text, "layout ", LayoutText(plan.layout), " micro_batch ", plan.micro_batch, " microbatches ",
                   plan.microbatches, "\n");
   absl::StrAppend(&text, "recompute ", RecomputeModeName(plan.mode), " activation_limit ",

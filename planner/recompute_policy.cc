@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {
 bool IsBalanced(Tensor tensor) {
   switch (tensor) {
     case Tensor::kLn1:
+    case Tensor::kQkNormed:
     case Tensor::kLn2:
     case Tensor::kGelu:
     case Tensor::kSilu:

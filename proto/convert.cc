@@ -66,6 +66,13 @@ constexpr std::array<std::pair<v1::NonFinitePolicy, NonFinitePolicy>, 2> kNonFin
     {v1::NON_FINITE_POLICY_SKIP, NonFinitePolicy::kSkip},
 }};
 
+constexpr std::array<std::pair<v1::RopeScaling, RopeScaling>, 5> kRopeScalings = {{
+    {v1::ROPE_SCALING_NONE, RopeScaling::kNone},
+    {v1::ROPE_SCALING_LINEAR, RopeScaling::kLinear},
+    {v1::ROPE_SCALING_DYNAMIC, RopeScaling::kDynamic},
+    {v1::ROPE_SCALING_LLAMA3, RopeScaling::kLlama3},
+    {v1::ROPE_SCALING_YARN, RopeScaling::kYarn},
+}};
 constexpr std::array<std::pair<v1::ModelFamily, ModelFamily>, 2> kModelFamilies = {{
     {v1::MODEL_FAMILY_GPT, ModelFamily::kGpt},
     {v1::MODEL_FAMILY_LLAMA, ModelFamily::kLlama},
@@ -231,6 +238,35 @@ absl::StatusOr<RecomputeMode> FromProto(v1::RecomputeMode mode, const std::strin
                    "balanced (8), no-overlap (9), heu (10), opt (11)");
 }
 
+namespace {
+
+v1::RotarySpec RotaryToProto(const RotarySpec& rotary) {
+  v1::RotarySpec message;
+  message.set_theta(rotary.theta);
+  message.set_dims(rotary.dims);
+  message.set_scaling(ToTable(kRopeScalings, rotary.scaling));
+  message.set_factor(rotary.factor);
+  message.set_original_seq(rotary.original_seq);
+  message.set_low_freq_factor(rotary.low_freq_factor);
+  message.set_high_freq_factor(rotary.high_freq_factor);
+  message.set_beta_fast(rotary.beta_fast);
+  message.set_beta_slow(rotary.beta_slow);
+  message.set_attention_factor(rotary.attention_factor);
+  return message;
+}
+
+absl::StatusOr<RotarySpec> RotaryFromProto(const v1::RotarySpec& message, const std::string& path) {
+  RotarySpec rotary{.theta = message.theta(), .dims = message.dims(), .factor = message.factor(),
+                    .original_seq = message.original_seq(), .low_freq_factor = message.low_freq_factor(),
+                    .high_freq_factor = message.high_freq_factor(), .beta_fast = message.beta_fast(),
+                    .beta_slow = message.beta_slow(), .attention_factor = message.attention_factor()};
+  LYNX_ASSIGN_OR_RETURN(rotary.scaling, FromTable(kRopeScalings, message.scaling(), FieldPath(path, "scaling"),
+                                                  "none (0), linear (1), dynamic (2), llama3 (3), yarn (4)"));
+  return rotary;
+}
+
+}  // namespace
+
 v1::ModelSpec ToProto(const ModelSpec& model) {
   v1::ModelSpec message;
   message.set_layers(model.layers);
@@ -246,6 +282,13 @@ v1::ModelSpec ToProto(const ModelSpec& model) {
   message.set_dtype(ToTable(kDataTypes, model.dtype));
   message.set_dropout_masks(ToTable(kDropoutMasks, model.dropout_masks));
   message.set_tied_embeddings(model.tied_embeddings);
+  message.set_head_dim(model.head_dim);
+  message.set_qkv_bias(model.qkv_bias);
+  message.set_qk_norm(model.qk_norm);
+  if (model.norm_epsilon != ModelSpec().norm_epsilon) message.set_norm_epsilon(model.norm_epsilon);
+  if (!(model.rotary == RotarySpec())) *message.mutable_rotary() = RotaryToProto(model.rotary);
+  message.set_window(model.window);
+  message.set_plan_only(model.plan_only);
   return message;
 }
 
@@ -262,6 +305,15 @@ absl::StatusOr<ModelSpec> ModelFromProto(const v1::ModelSpec& message, const std
   LYNX_ASSIGN_OR_RETURN(model.dropout_masks, FromTable(kDropoutMasks, message.dropout_masks(),
                                                        FieldPath(path, "dropoutMasks"), "regenerated (0), stored (1)"));
   model.tied_embeddings = message.tied_embeddings();
+  model.head_dim = message.head_dim();
+  model.qkv_bias = message.qkv_bias();
+  model.qk_norm = message.qk_norm();
+  if (message.norm_epsilon() != 0) model.norm_epsilon = message.norm_epsilon();
+  if (message.has_rotary()) {
+    LYNX_ASSIGN_OR_RETURN(model.rotary, RotaryFromProto(message.rotary(), FieldPath(path, "rotary")));
+  }
+  model.window = message.window();
+  model.plan_only = message.plan_only();
   return model;
 }
 

@@ -193,6 +193,8 @@ absl::StatusOr<ModelSpec> PlannedModelFromProto(const v1::ModelSpec& message, co
   shape.set_vocab(message.vocab());
   shape.set_tp(1);
   shape.set_kv_heads(message.kv_heads());
+  shape.set_head_dim(message.head_dim());
+  shape.set_rotary_dims(message.rotary().dims());
   LYNX_RETURN_IF_ERROR(FromProto(shape, path).status());
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "layers"), message.layers(), 1, 1000));
   if (!(message.dropout() >= 0 && message.dropout() < 1)) {

@@ -210,6 +210,10 @@ v1::LayerShape ToProto(const LayerShape& shape) {
   message.set_stored_masks(shape.stored_masks);
   message.set_sequence_parallel(shape.sequence_parallel);
   message.set_cp(shape.cp);
+  message.set_head_dim(shape.head_dim);
+  message.set_qkv_bias(shape.qkv_bias);
+  message.set_qk_norm(shape.qk_norm);
+  message.set_rotary_dims(shape.rotary_dims);
   return message;
 }
 
@@ -222,7 +226,12 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ffn"), message.ffn(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "vocab"), message.vocab(), 2, 1 << 24));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tp"), message.tp(), 1, kMaxWireRanks));
-  LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "hidden"), message.hidden(), "heads", message.heads()));
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "head_dim"), message.head_dim(), 0, 1 << 12));
+  if (message.head_dim() == 0) {
+    LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "hidden"), message.hidden(), "heads", message.heads()));
+  }
+  const int32_t head = message.head_dim() == 0 ? message.hidden() / message.heads() : message.head_dim();
+  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "rotary_dims"), message.rotary_dims(), 0, head));
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "heads"), message.heads(), "tp", message.tp()));
   LYNX_RETURN_IF_ERROR(CheckMultiple(FieldPath(path, "ffn"), message.ffn(), "tp", message.tp()));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "kv_heads"), message.kv_heads(), 0, message.heads()));
@@ -241,7 +250,9 @@ absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::s
                     .kv_heads = message.kv_heads(), .attention = static_cast<AttentionKernel>(message.attention()),
                     .dtype = static_cast<DataType>(message.dtype()),
                     .stored_masks = message.stored_masks() && message.dropout(),
-                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1, .cp = cp};
+                    .sequence_parallel = message.sequence_parallel() && message.tp() > 1, .cp = cp,
+                    .head_dim = message.head_dim(), .qkv_bias = message.qkv_bias(), .qk_norm = message.qk_norm(),
+                    .rotary_dims = message.rotary_dims()};
 }
 
 v1::HardwareProfile ToProto(const HardwareProfile& profile, ProfileShapes shapes) {

@@ -13,13 +13,27 @@ namespace {
 
 constexpr const char* kWhat = "rank configuration";
 // Of the text. The daemon and the rank process are of one release; another figure means that they are not.
-constexpr int32_t kFormat = 7;
+constexpr int32_t kFormat = 8;
 constexpr size_t kMaxJobBytes = 63;
 constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
 }  // namespace
 
 // The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
+
+template <class Fields>
+static void Describe(Fields& fields, RotarySpec& rotary) {
+  fields.Field("theta", rotary.theta);
+  fields.Field("dims", rotary.dims);
+  fields.Named("scaling", rotary.scaling, &RopeScalingName, &ParseRopeScaling);
+  fields.Field("factor", rotary.factor);
+  fields.Field("original_seq", rotary.original_seq);
+  fields.Field("low_freq_factor", rotary.low_freq_factor);
+  fields.Field("high_freq_factor", rotary.high_freq_factor);
+  fields.Field("beta_fast", rotary.beta_fast);
+  fields.Field("beta_slow", rotary.beta_slow);
+  fields.Field("attention_factor", rotary.attention_factor);
+}
 
 template <class Fields>
 static void Describe(Fields& fields, ModelSpec& model) {
@@ -36,6 +50,13 @@ static void Describe(Fields& fields, ModelSpec& model) {
   fields.Named("dtype", model.dtype, &DataTypeName, &ParseDataType);
   fields.Named("dropout_masks", model.dropout_masks, &DropoutMasksName, &ParseDropoutMasks);
   fields.Field("tied_embeddings", model.tied_embeddings);
+  fields.Field("head_dim", model.head_dim);
+  fields.Field("qkv_bias", model.qkv_bias);
+  fields.Field("qk_norm", model.qk_norm);
+  fields.Field("norm_epsilon", model.norm_epsilon);
+  fields.Object("rotary", model.rotary);
+  fields.Field("window", model.window);
+  fields.Field("plan_only", model.plan_only);
 }
 
 template <class Fields>

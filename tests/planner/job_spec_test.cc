@@ -43,6 +43,15 @@ TEST(JobSpecTest, AcceptsGoodSpecs) {
   EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
 }
 
+// A change of a Llama of GoodSpec's sizes.
+std::function<void(JobSpec&)> Llama(std::function<void(ModelSpec&)> change) {
+  return [change = std::move(change)](JobSpec& spec) {
+    spec.model.family = ModelFamily::kLlama;
+    spec.model.dropout = 0;
+    change(spec.model);
+  };
+}
+
 struct BadCase {
   std::function<void(JobSpec&)> change;
   const char* message;  // how the error begins
@@ -78,6 +87,30 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
          s.parallel.tp = 4;
        },
        "model.kvHeads is 2: must be a multiple of parallel.tp, which is 4"},
+      {[](JobSpec& s) { s.model.head_dim = -1; }, "model.headDim is -1"},
+      {[](JobSpec& s) { s.model.norm_epsilon = 0; }, "model.normEpsilon is 0: must be above 0 and below 1"},
+      {[=](JobSpec& s) { s.model.norm_epsilon = nan; }, "model.normEpsilon is nan"},
+      {[](JobSpec& s) { s.model.window = -1; }, "model.window is -1"},
+      {[](JobSpec& s) { s.model.qkv_bias = true; }, "model.qkvBias is true: is for model.family llama"},
+      {[](JobSpec& s) { s.model.qk_norm = true; }, "model.qkNorm is true: is for model.family llama"},
+      {[](JobSpec& s) { s.model.window = 8; }, "model.window is 8: is for model.family llama"},
+      {[](JobSpec& s) { s.model.rotary.theta = 5e5; }, "model.rope is for model.family llama"},
+      {[](JobSpec& s) { s.model.plan_only = PlanOnlyFeatures{1} << 60; }, "model.planOnly is "},
+      {Llama([](ModelSpec& m) { m.rotary.theta = 1; }), "model.rope.theta is 1: must be a number above 1"},
+      {Llama([=](ModelSpec& m) { m.rotary.theta = infinity; }), "model.rope.theta is inf"},
+      {Llama([](ModelSpec& m) { m.rotary.dims = 3; }), "model.rope.dims is 3: must be even"},
+      {Llama([](ModelSpec& m) { m.rotary.dims = 18; }), "model.rope.dims is 18: must be from 0 to 16"},
+      {Llama([](ModelSpec& m) { m.head_dim = 7; }), "model.headDim is 7: must be even"},
+      {Llama([](ModelSpec& m) { m.rotary.factor = 2; }), "model.rope.factor is 2: means nothing with model.rope.scaling none"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 0.5}; }), "model.rope.factor is 0.5: must be from 1"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 2, .original_seq = 8}; }),
+       "model.rope.originalSeq is 8: means nothing with model.rope.scaling linear"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2}; }), "model.rope.originalSeq is 0: must be from 1"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 8, .low_freq_factor = 5}; }),
+       "model.rope.highFreqFactor is 4: must be above model.rope.lowFreqFactor, which is 5"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2, .original_seq = 8, .beta_fast = 1}; }),
+       "model.rope.betaFast is 1: must be above model.rope.betaSlow"},
+      {Llama([](ModelSpec& m) { m.rotary.attention_factor = 1; }), "model.rope.attentionFactor is 1: means nothing"},
       {[](JobSpec& s) { s.model.dropout = 1; }, "model.dropout is 1"},
       {[](JobSpec& s) { s.model.dropout = -0.1; }, "model.dropout is -0.1"},
       {[=](JobSpec& s) { s.model.dropout = nan; }, "model.dropout is nan"},
@@ -138,7 +171,27 @@ TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
   }
 }
 
+TEST(JobSpecTest, WhatSaysNothingIsDropped) {
+  JobSpec spec = GoodSpec();
+  spec.model.family = ModelFamily::kLlama;
+  spec.model.dropout = 0;
+  spec.model.head_dim = spec.model.hidden / spec.model.heads;
+  spec.model.rotary.dims = spec.model.head_dim;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.head_dim, 0);
+  EXPECT_EQ(spec.model.rotary.dims, 0);
+  spec.model.head_dim = 6;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.head_dim, 6);
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+}
+
 TEST(JobSpecTest, EnumNamesParseBack) {
+  for (const char* name : {"none", "linear", "dynamic", "llama3", "yarn"}) {
+    RopeScaling scaling;
+    ASSERT_TRUE(ParseRopeScaling(name, scaling));
+    EXPECT_STREQ(RopeScalingName(scaling), name);
+  }
   for (const char* name : {"auto", "none", "full", "full-keep-collectives", "selective"}) {
     RecomputeMode mode;
     ASSERT_TRUE(ParseRecomputeMode(name, mode));

@@ -273,8 +273,9 @@ TEST(LayerGraphTest, SequenceParallelSegmentsAlternateGatherAndScatter) {
 
 // In every kind of graph: names are known, every op runs once a pass, whatever an op reads some op of the layer writes.
 TEST(LayerGraphTest, EveryKindIsWhole) {
-  for (int bits = 0; bits < 16; ++bits) {
+  for (int bits = 0; bits < 32; ++bits) {
     LayerShape shape = SmallShape();
+    shape.qk_norm = (bits & 16) != 0;
     shape.family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
     shape.attention = (bits & 4) != 0 ? AttentionKernel::kFused : AttentionKernel::kUnfused;
     shape.stored_masks = (bits & 2) != 0;
@@ -312,6 +313,48 @@ TEST(LayerGraphTest, PublishedModelsHaveTheirParameters) {
   EXPECT_EQ(ModelParameters(llama), 68'976'648'192);  // Llama 2 70B
   ModelSpec gpt{.layers = 12, .hidden = 768, .heads = 12, .ffn = 3072, .seq = 1024, .vocab = 50257, .tied_embeddings = true};
   EXPECT_EQ(ModelParameters(gpt), 124'439'808);  // GPT-2 small
+  ModelSpec llama3{.layers = 32, .hidden = 4096, .heads = 32, .ffn = 14336, .seq = 8192, .vocab = 128256, .dropout = 0,
+                   .family = ModelFamily::kLlama, .kv_heads = 8};
+  EXPECT_EQ(ModelParameters(llama3), 8'030'261'248);  // Llama 3.1 8B
+  const ModelSpec nemo{.layers = 40, .hidden = 5120, .heads = 32, .ffn = 14336, .seq = 8192, .vocab = 131072, .dropout = 0,
+                       .family = ModelFamily::kLlama, .kv_heads = 8, .head_dim = 128};
+  EXPECT_EQ(ModelParameters(nemo), 12'247'782'400);  // Mistral Nemo
+  const ModelSpec qwen2{.layers = 28, .hidden = 3584, .heads = 28, .ffn = 18944, .seq = 8192, .vocab = 152064, .dropout = 0,
+                        .family = ModelFamily::kLlama, .kv_heads = 4, .qkv_bias = true};
+  EXPECT_EQ(ModelParameters(qwen2), 7'615'616'512);  // Qwen2.5 7B
+  const ModelSpec qwen3{.layers = 36, .hidden = 4096, .heads = 32, .ffn = 12288, .seq = 8192, .vocab = 151936, .dropout = 0,
+                        .family = ModelFamily::kLlama, .kv_heads = 8, .qk_norm = true};
+  EXPECT_EQ(ModelParameters(qwen3), 8'190'735'360);  // Qwen3 8B
+}
+
+// Norms of queries and keys stand between the projection and the turn, and what attention reads is theirs.
+TEST(LayerGraphTest, NormedQueriesAndKeysAreATensorOfTheirOwn) {
+  LayerShape shape = SmallShape();
+  shape.family = ModelFamily::kLlama;
+  shape.dropout = false;
+  shape.qk_norm = true;
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  EXPECT_THAT(graph.OpsOf(kTransformer, Segment::kAttn, Pass::kForward),
+              ElementsAre(Op::kLn1, Op::kQkv, Op::kQkNorm, Op::kRope, Op::kProbs, Op::kContext, Op::kProj));
+  EXPECT_THAT(graph.ProducersOf(Tensor::kQkNormed), ElementsAre(Op::kQkNorm, Op::kRope));
+  EXPECT_THAT(graph.ProducersOf(Tensor::kQkv), ElementsAre(Op::kQkv));
+  EXPECT_EQ(graph.InputsOf(Tensor::kQkNormed), Bit(Tensor::kQkv));
+  EXPECT_EQ(graph.InputsOf(Tensor::kProbs), Bit(Tensor::kQkNormed));
+  // Backward needs what went in, to find the norms again.
+  EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkv));
+  EXPECT_TRUE(Contains(graph.ReadBy(Segment::kAttn), Tensor::kQkNormed));
+  EXPECT_EQ(TensorBytes(Tensor::kQkNormed, shape), TensorBytes(Tensor::kQkv, shape));
+}
+
+TEST(LayerGraphTest, HeadsMayHaveASizeOfTheirOwn) {
+  LayerShape shape = SmallShape();
+  const int64_t tokens = shape.tokens(), heads = shape.heads / shape.tp;
+  const int64_t plain = shape.head_size();
+  shape.head_dim = static_cast<int32_t>(3 * plain);
+  EXPECT_EQ(shape.qkv_width(), 3 * heads * 3 * plain);
+  EXPECT_EQ(TensorBytes(Tensor::kContext, shape), Bytes(tokens * heads * 3 * plain * 4));
+  EXPECT_EQ(OpFlops(Op::kProj, Pass::kForward, shape), 2 * tokens * shape.hidden * heads * 3 * plain);
+  EXPECT_EQ(OpParameters(Op::kProj, shape), shape.hidden * heads * 3 * plain);
 }
 
 }  // namespace

@@ -46,6 +46,29 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
 }
 
+// A Llama with some of what only such models have.
+inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
+  model.family = ModelFamily::kLlama;
+  model.dropout = 0;
+  model.head_dim = 2 * static_cast<int32_t>(Pick(random, 0, 4));
+  model.qkv_bias = Pick(random, 0, 1) == 0;
+  model.qk_norm = Pick(random, 0, 1) == 0;
+  model.norm_epsilon = Pick(random, 0, 1) == 0 ? 1e-6 : 1e-5;
+  model.window = static_cast<int32_t>(Pick(random, 0, 600));
+  model.plan_only = static_cast<PlanOnlyFeatures>(Pick(random, 0, 3)) << 5;
+  model.rotary = {.theta = static_cast<double>(Pick(random, 2, 1'000'000)), .dims = Pick(random, 0, 1) == 0 ? 0 : 2};
+  model.rotary.scaling = static_cast<RopeScaling>(Pick(random, 0, 4));
+  if (model.rotary.scaling == RopeScaling::kNone) return;
+  model.rotary.factor = 1.5;
+  if (model.rotary.scaling != RopeScaling::kLinear) model.rotary.original_seq = 128;
+  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.high_freq_factor = 3;
+  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.low_freq_factor = 0.5;
+  if (model.rotary.scaling != RopeScaling::kYarn) return;
+  model.rotary.beta_fast = 16;
+  model.rotary.beta_slow = 2;
+  model.rotary.attention_factor = 0.75;
+}
+
 // Normalized and valid.
 inline JobSpec RandomSpec(std::mt19937_64& random) {
   JobSpec spec;
@@ -60,6 +83,7 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.model.seq = static_cast<int32_t>(Pick(random, 1, 512));
   spec.model.vocab = static_cast<int32_t>(Pick(random, 256, 70'000));
   spec.model.dropout = static_cast<double>(Pick(random, 0, 99)) / 100;
+  if (Pick(random, 0, 1) == 0) RandomFeatures(random, spec.model);
   spec.data.kind = Pick(random, 0, 1) == 0 ? DataKind::kText : DataKind::kMegatron;
   spec.data.path = "/data/text " + std::to_string(Pick(random, 0, 99));
   spec.train.micro_batch = static_cast<int32_t>(Pick(random, 1, 8));

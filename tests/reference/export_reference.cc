@@ -1,5 +1,5 @@
-// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model,
-// gpt, llama, tied-gpt or tied-llama: its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the
+// export_reference MODEL DIR [STEPS TP PP]: writes what another program needs to repeat the reference job of a model, such as
+// gpt, llama-tied or qwen3 (tests/worker/engine/tiny_cluster.h): its weights after STEPS steps (0) on TP x PP ranks (one) as a checkpoint, the
 // tokens of every step, and all settings.
 //
 //   DIR/step-00000000/   the checkpoint; a shard for each rank
@@ -24,6 +24,13 @@ void WriteSettings(const TinyJob& job, const std::string& path) {
   const ModelSpec& model = job.model;
   const TrainSpec& train = job.train;
   const OptimizerSpec& optimizer = train.optimizer;
+  const RotarySpec& rotary = model.rotary;
+  file << "norm_epsilon " << model.norm_epsilon << "\nhead_size " << model.head_size() << "\nrope_theta " << rotary.theta
+       << "\nrope_dims " << (rotary.dims == 0 ? model.head_size() : rotary.dims) << "\nrope_scaling "
+       << RopeScalingName(rotary.scaling) << "\nrope_factor " << rotary.factor << "\nrope_original_seq " << rotary.original_seq
+       << "\nrope_low_freq_factor " << rotary.low_freq_factor << "\nrope_high_freq_factor " << rotary.high_freq_factor
+       << "\nrope_beta_fast " << rotary.beta_fast << "\nrope_beta_slow " << rotary.beta_slow << "\ntied "
+       << (model.tied_embeddings ? 1 : 0) << "\n";
   file << "family " << ModelFamilyName(model.family) << "\nkey_heads " << model.key_heads() << "\nlayers "
        << model.layers << "\nhidden " << model.hidden << "\nheads " << model.heads << "\nffn " << model.ffn
        << "\nseq " << model.seq << "\nvocab " << model.vocab << "\nsteps " << train.steps << "\nglobal_batch "
@@ -68,18 +75,22 @@ absl::Status Export(TinyModel model, const std::string& directory, int64_t steps
   return absl::OkStatus();
 }
 
-const std::map<std::string, TinyModel> kModels = {{"gpt", TinyModel::kGpt},
-                                                  {"llama", TinyModel::kLlama},
-                                                  {"tied-gpt", TinyModel::kTiedGpt},
-                                                  {"tied-llama", TinyModel::kTiedLlama}};
+std::map<std::string, TinyModel> Models() {
+  std::map<std::string, TinyModel> models;
+  for (int i = 0; i < kTinyModelCount; ++i) models[TinyModelName(static_cast<TinyModel>(i))] = static_cast<TinyModel>(i);
+  return models;
+}
 
 }  // namespace
 }  // namespace lynx
 
 int main(int argc, char** argv) {
-  const auto model = argc > 1 ? lynx::kModels.find(argv[1]) : lynx::kModels.end();
-  if (model == lynx::kModels.end() || (argc != 3 && argc != 6)) {
-    std::fprintf(stderr, "usage: export_reference gpt|llama|tied-gpt|tied-llama DIR [STEPS TP PP]\n");
+  const std::map<std::string, lynx::TinyModel> models = lynx::Models();
+  const auto model = argc > 1 ? models.find(argv[1]) : models.end();
+  if (model == models.end() || (argc != 3 && argc != 6)) {
+    std::fprintf(stderr, "usage: export_reference MODEL DIR [STEPS TP PP]\nmodels:");
+    for (const auto& [name, unused] : models) std::fprintf(stderr, " %s", name.c_str());
+    std::fprintf(stderr, "\n");
     return 2;
   }
   lynx::ParallelLayout layout;

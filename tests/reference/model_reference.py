@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""The reference models: the same GPT and Llama in PyTorch, trained from the same weights on the same samples.
+"""The reference models: each family that the engine trains, in PyTorch, trained from the same weights on the same samples.
 
-Writes tests/golden/{gpt,llama}_reference_losses.txt, which reference_test compares with our own losses. The tests need
+Writes tests/golden/MODEL_reference_losses.txt, which reference_test compares with our own losses. The tests need
 no PyTorch; only this script does (Debian: python3-torch). To make a golden file again:
 
     ninja -C build export_reference
     build/bin/export_reference gpt /tmp/reference
     /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
 
-With --logits it writes tests/golden/{gpt,llama}_reference_logits.txt instead, which test_hugging_face.py compares with an
+With --logits it writes tests/golden/MODEL_reference_logits.txt instead, which test_hugging_face.py compares with an
 independent reader's: the logits at the last token of the first sample, from the initial weights.
 
 Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.
@@ -29,7 +29,7 @@ def read_settings(directory):
         pairs = [line.split() for line in file]
 
     def parse(name, value):
-        if name == "family":
+        if name in ("family", "rope_scaling"):
             return value
         return float(value) if any(c in value for c in ".e") else int(value)
 
@@ -64,29 +64,60 @@ def linear(x, w, name):
     return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
 
 
-def rotate(x):
-    """Rotary positions of x (b, heads, n, head size), a complex number of each pair (i, i + half)."""
-    n, size = x.shape[2:]
-    frequencies = 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-    turn = torch.polar(torch.ones(n, size // 2, dtype=torch.float64),
+def frequencies_of(s):
+    """(frequency of each pair, what cosines and sines are multiplied by), as the papers and model cards define them."""
+    size, theta, factor, original = s["rope_dims"], float(s["rope_theta"]), float(s["rope_factor"]), s["rope_original_seq"]
+    kind = s["rope_scaling"]
+    if kind == "dynamic":
+        longest = max(s["seq"], original)
+        theta *= (factor * longest / original - (factor - 1)) ** (size / (size - 2))
+    frequencies = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    if kind == "linear":
+        return frequencies / factor, 1.0
+    if kind == "llama3":
+        low, high = s["rope_low_freq_factor"], s["rope_high_freq_factor"]
+        rotations = original * frequencies / (2 * math.pi)
+        mix = ((rotations - low) / (high - low)).clamp(0, 1)
+        return frequencies / factor * (1 - mix) + frequencies * mix, 1.0
+    if kind == "yarn":
+        def pair(rotations):
+            return size * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+        low = max(0, math.floor(pair(s["rope_beta_fast"])))
+        high = min(size - 1, math.ceil(pair(s["rope_beta_slow"])))
+        ramp = ((torch.arange(size // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
+        return frequencies / factor * ramp + frequencies * (1 - ramp), 0.1 * math.log(factor) + 1
+    return frequencies, 1.0
+
+
+def rotate(x, s):
+    """Rotary positions of x (b, heads, n, head size), a complex number of each pair (i, i + half) of what turns."""
+    n = x.shape[2]
+    frequencies, scale = frequencies_of(s)
+    size = s["rope_dims"]
+    turn = torch.polar(torch.full((n, size // 2), scale, dtype=torch.float64),
                        torch.arange(n, dtype=torch.float64)[:, None] * frequencies)
-    turned = torch.complex(x[..., : size // 2], x[..., size // 2 :]) * turn
-    return torch.cat([turned.real, turned.imag], dim=-1)
+    turned = torch.complex(x[..., : size // 2], x[..., size // 2 : size]) * turn
+    return torch.cat([turned.real, turned.imag, x[..., size:]], dim=-1)
+
+
+def rms_norm(x, weight, s):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + s["norm_epsilon"]) * weight
 
 
 def attention(x, w, prefix, s):
     b, n, h = x.shape
-    heads, key_heads = s["heads"], s["key_heads"]
-    size = h // heads
+    heads, key_heads, size = s["heads"], s["key_heads"], s["head_size"]
     qkv = linear(x, w, prefix + "qkv").split([heads * size, key_heads * size, key_heads * size], dim=-1)
     q, k, v = (part.reshape(b, n, -1, size).transpose(1, 2) for part in qkv)  # (b, heads, n, head size)
+    if prefix + "q_norm.weight" in w:
+        q, k = rms_norm(q, w[prefix + "q_norm.weight"], s), rms_norm(k, w[prefix + "k_norm.weight"], s)
     if s["family"] == "llama":
-        q, k = rotate(q), rotate(k)
+        q, k = rotate(q, s), rotate(k, s)
     k, v = (part.repeat_interleave(heads // key_heads, dim=1) for part in (k, v))
     scores = q @ k.transpose(-1, -2) / math.sqrt(size)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     probs = scores.masked_fill(~causal, -math.inf).softmax(-1)
-    context = (probs @ v).transpose(1, 2).reshape(b, n, h)
+    context = (probs @ v).transpose(1, 2).reshape(b, n, heads * size)
     return linear(context, w, prefix + "proj")
 
 
@@ -104,8 +135,8 @@ def activation(fc1, s):
 def logits_of(inputs, w, s):
     def norm(x, name):
         if s["family"] == "llama":
-            return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w[name + ".weight"]
-        return F.layer_norm(x, (s["hidden"],), w[name + ".weight"], w[name + ".bias"], eps=1e-5)
+            return rms_norm(x, w[name + ".weight"], s)
+        return F.layer_norm(x, (s["hidden"],), w[name + ".weight"], w[name + ".bias"], eps=s["norm_epsilon"])
 
     x = w["embed.tok"][inputs]
     if s["family"] == "gpt":
@@ -114,7 +145,7 @@ def logits_of(inputs, w, s):
         prefix = f"layers.{layer}."
         x = x + attention(norm(x, prefix + "ln1"), w, prefix, s)
         x = x + linear(activation(linear(norm(x, prefix + "ln2"), w, prefix + "fc1"), s), w, prefix + "fc2")
-    return F.linear(norm(x, "head.ln"), w["head.out.weight"])
+    return F.linear(norm(x, "head.ln"), w["embed.tok" if s["tied"] else "head.out.weight"])
 
 
 def loss_of(inputs, targets, w, s):

@@ -14,6 +14,7 @@ inline TinyJob ReferenceJob(TinyModel model) {
   job.model.ffn = 96;
   job.model.seq = 16;
   job.model.dropout = 0;
+  if (job.model.rotary.dims != 0) job.model.rotary.dims = 4;  // half of a head
   job.train = {
       .steps = 20,
       .global_batch = 8,

@@ -1,6 +1,6 @@
 """`lynxctl checkpoint export --format hf` and `import`: an independent reader computes the model from the exported files, by
-the names and shapes of Hugging Face's GPT2LMHeadModel and LlamaForCausalLM, and its logits are those of the PyTorch
-reference. The reader is plain Python in double precision; it knows nothing of Lynx's names."""
+the names, shapes and configurations of Hugging Face's GPT-2, GPTBigCode, Llama, Mistral, Qwen2, Qwen3 and Phi-3, and its logits are
+those of the PyTorch reference. The reader is plain Python in double precision; it knows nothing of Lynx's names."""
 
 import array
 import json
@@ -59,6 +59,7 @@ def add(x, y):
 def attend(queries, keys, values, heads, key_heads):
     """Causal attention; each argument a row per token."""
     size = len(queries[0]) // heads
+    assert heads % key_heads == 0 and len(keys[0]) == key_heads * size
     out = []
     for t, query in enumerate(queries):
         row = []
@@ -83,11 +84,14 @@ class Gpt2:
     def vector(self, name):
         return self.t[name][1]
 
-    def conv1d(self, name, x):
+    def linear(self, name, x):
         """Weights are (in, out)."""
         if name not in self.cache:
             self.cache[name] = transpose(matrix(self.t[name + ".weight"]))
         return times(self.cache[name], x, self.vector(name + ".bias"))
+
+    def key_heads(self):
+        return self.config["n_head"]
 
     def norm(self, name, x):
         mean = sum(x) / len(x)
@@ -102,17 +106,30 @@ class Gpt2:
         xs = [add(embed[token], positions[i]) for i, token in enumerate(tokens)]
         for layer in range(c["n_layer"]):
             prefix = f"transformer.h.{layer}."
-            qkv = [self.conv1d(prefix + "attn.c_attn", self.norm(prefix + "ln_1", x)) for x in xs]
-            h = c["n_embd"]
-            context = attend([row[:h] for row in qkv], [row[h:2 * h] for row in qkv], [row[2 * h:] for row in qkv],
-                             c["n_head"], c["n_head"])
-            xs = [add(x, self.conv1d(prefix + "attn.c_proj", y)) for x, y in zip(xs, context)]
+            qkv = [self.linear(prefix + "attn.c_attn", self.norm(prefix + "ln_1", x)) for x in xs]
+            h, k = c["n_embd"], self.key_heads() * c["n_embd"] // c["n_head"]
+            context = attend([row[:h] for row in qkv], [row[h:h + k] for row in qkv], [row[h + k:] for row in qkv],
+                             c["n_head"], self.key_heads())
+            xs = [add(x, self.linear(prefix + "attn.c_proj", y)) for x, y in zip(xs, context)]
             for i, x in enumerate(xs):
-                inner = self.conv1d(prefix + "mlp.c_fc", self.norm(prefix + "ln_2", x))
+                inner = self.linear(prefix + "mlp.c_fc", self.norm(prefix + "ln_2", x))
                 inner = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v ** 3))) for v in inner]
-                xs[i] = add(x, self.conv1d(prefix + "mlp.c_proj", inner))
+                xs[i] = add(x, self.linear(prefix + "mlp.c_proj", inner))
         head = embed if c["tie_word_embeddings"] else matrix(self.t["lm_head.weight"])
         return [times(head, self.norm("transformer.ln_f", x)) for x in xs]
+
+
+class GptBigCode(Gpt2):
+    """Weights are (out, in), and all heads share one key and value head."""
+
+    def linear(self, name, x):
+        if name not in self.cache:
+            self.cache[name] = matrix(self.t[name + ".weight"])
+        return times(self.cache[name], x, self.vector(name + ".bias"))
+
+    def key_heads(self):
+        assert self.config["multi_query"] and self.config["activation_function"] == "gelu_pytorch_tanh"
+        return 1
 
 
 class Llama:
@@ -124,23 +141,72 @@ class Llama:
     def linear(self, name, x):
         if name not in self.cache:
             self.cache[name] = matrix(self.t[name + ".weight"])
-        return times(self.cache[name], x)
+        return times(self.cache[name], x, self.t[name + ".bias"][1] if name + ".bias" in self.t else None)
 
     def norm(self, name, x):
         scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + self.config["rms_norm_eps"])
         return [v * scale * g for v, g in zip(x, self.t[name + ".weight"][1])]
 
-    def rotate(self, x, heads, position):
-        size = len(x) // heads
-        half = size // 2
+    def head_size(self):
+        return self.config.get("head_dim") or self.config["hidden_size"] // self.config["num_attention_heads"]
+
+    def frequencies(self, length):
+        """(frequency of each pair, factor of cosines and sines) for sequences of this length."""
+        scaling = self.config["rope_scaling"] or {"rope_type": "default"}
+        theta, kind, factor = self.config["rope_theta"], scaling["rope_type"], scaling.get("factor")
+        size = int(self.head_size() * self.config.get("partial_rotary_factor", 1))
+        original = scaling.get("original_max_position_embeddings", self.config["max_position_embeddings"])
+        if kind == "dynamic":
+            theta *= (factor * max(length, original) / original - (factor - 1)) ** (size / (size - 2))
+        plain = [theta ** (-2 * i / size) for i in range(size // 2)]
+        if kind == "linear":
+            return [f / factor for f in plain], 1
+        if kind == "llama3":
+            low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+            def stretched(f):
+                wavelength = 2 * math.pi / f
+                if wavelength < original / high:
+                    return f
+                if wavelength > original / low:
+                    return f / factor
+                smooth = (original / wavelength - low) / (high - low)
+                return (1 - smooth) * f / factor + smooth * f
+            return [stretched(f) for f in plain], 1
+        if kind == "yarn":
+            def dimension(rotations):
+                return size * math.log(original / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+            low = max(math.floor(dimension(scaling["beta_fast"])), 0)
+            high = min(math.ceil(dimension(scaling["beta_slow"])), size - 1)
+            ramp = [min(1, max(0, (i - low) / (high - low))) for i in range(size // 2)]
+            return ([f / factor * r + f * (1 - r) for f, r in zip(plain, ramp)],
+                    scaling.get("attention_factor", 0.1 * math.log(factor) + 1))
+        assert kind in ("default", "dynamic")
+        return plain, 1
+
+    def rotate(self, x, heads, position, length):
+        size = self.head_size()
+        frequencies, factor = self.frequencies(length)
+        half = len(frequencies)
         out = list(x)
         for head in range(heads):
             for i in range(half):
-                angle = position * self.config["rope_theta"] ** (-2 * i / size)
+                angle = position * frequencies[i]
                 a, b = head * size + i, head * size + half + i
-                out[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-                out[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+                out[a] = factor * (x[a] * math.cos(angle) - x[b] * math.sin(angle))
+                out[b] = factor * (x[b] * math.cos(angle) + x[a] * math.sin(angle))
         return out
+
+    def norm_heads(self, name, x, heads):
+        if name + ".weight" not in self.t:
+            return x
+        size = len(x) // heads
+        return sum((self.norm(name, x[i * size:(i + 1) * size]) for i in range(heads)), [])
+
+    def projections(self, prefix, x):
+        return [self.linear(prefix + name, x) for name in ("q_proj", "k_proj", "v_proj")]
+
+    def gate_and_up(self, prefix, x):
+        return [self.linear(prefix + name, x) for name in ("gate_proj", "up_proj")]
 
     def logits(self, tokens):
         c = self.config
@@ -150,23 +216,49 @@ class Llama:
         for layer in range(c["num_hidden_layers"]):
             prefix = f"model.layers.{layer}."
             normed = [self.norm(prefix + "input_layernorm", x) for x in xs]
-            project = lambda name: [self.linear(prefix + "self_attn." + name, x) for x in normed]
-            queries = [self.rotate(q, heads, i) for i, q in enumerate(project("q_proj"))]
-            keys = [self.rotate(k, key_heads, i) for i, k in enumerate(project("k_proj"))]
-            context = attend(queries, keys, project("v_proj"), heads, key_heads)
+            window = c.get("sliding_window") if c.get("use_sliding_window", True) else None
+            assert not window or len(xs) <= window, "this reader attends to all positions"
+            queries, keys, values = zip(*(self.projections(prefix + "self_attn.", x) for x in normed))
+            queries = [self.norm_heads(prefix + "self_attn.q_norm", q, heads) for q in queries]
+            keys = [self.norm_heads(prefix + "self_attn.k_norm", k, key_heads) for k in keys]
+            queries = [self.rotate(q, heads, i, len(xs)) for i, q in enumerate(queries)]
+            keys = [self.rotate(k, key_heads, i, len(xs)) for i, k in enumerate(keys)]
+            context = attend(queries, keys, values, heads, key_heads)
             xs = [add(x, self.linear(prefix + "self_attn.o_proj", y)) for x, y in zip(xs, context)]
             for i, x in enumerate(xs):
                 y = self.norm(prefix + "post_attention_layernorm", x)
-                gate, up = self.linear(prefix + "mlp.gate_proj", y), self.linear(prefix + "mlp.up_proj", y)
+                gate, up = self.gate_and_up(prefix + "mlp.", y)
                 xs[i] = add(x, self.linear(prefix + "mlp.down_proj",
                                            [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]))
         head = embed if c["tie_word_embeddings"] else matrix(self.t["lm_head.weight"])
         return [times(head, self.norm("model.norm", x)) for x in xs]
 
 
+class Phi3(Llama):
+    """Query, key and value in one matrix, gate and up in another."""
+
+    def projections(self, prefix, x):
+        size, heads = self.head_size(), self.config["num_attention_heads"]
+        keys = self.config["num_key_value_heads"] * size
+        row = self.linear(prefix + "qkv_proj", x)
+        return row[:heads * size], row[heads * size:heads * size + keys], row[heads * size + keys:]
+
+    def gate_and_up(self, prefix, x):
+        row = self.linear(prefix + "gate_up_proj", x)
+        return row[:len(row) // 2], row[len(row) // 2:]
+
+
+READERS = {"GPT2LMHeadModel": Gpt2, "GPTBigCodeForCausalLM": GptBigCode, "LlamaForCausalLM": Llama, "MistralForCausalLM": Llama,
+           "Qwen2ForCausalLM": Llama, "Qwen3ForCausalLM": Llama, "Phi3ForCausalLM": Phi3}
+# Each with the class of transformers that it is exported as.
+FAMILIES = {"gpt": "GPT2LMHeadModel", "multi-query-gpt": "GPTBigCodeForCausalLM", "llama": "LlamaForCausalLM",
+            "llama3": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+            "phi3": "Phi3ForCausalLM"}
+
+
 def load(folder):
     config = json.loads((folder / "config.json").read_text())
-    reader = {"GPT2LMHeadModel": Gpt2, "LlamaForCausalLM": Llama}[config["architectures"][0]]
+    reader = READERS[config["architectures"][0]]
     return reader(config, read_safetensors(folder / "model.safetensors"))
 
 
@@ -215,29 +307,30 @@ class HuggingFaceTest(unittest.TestCase):
         return out
 
     def test_logits_of_an_independent_reader_are_those_of_pytorch(self):
-        for family, tp, pp in (("gpt", 2, 3), ("llama", 2, 3)):
-            run = self.train(family, 0, tp, pp)
+        for family, model_class in FAMILIES.items():
+            run = self.train(family, 0, 1 if family == "multi-query-gpt" else 2, 3)
             model = load(self.export(run))
+            self.assertEqual(model.config["architectures"], [model_class])
             (inputs, _), = self.batch(run, 0, 1)
             expected = golden(f"{family}_reference_logits.txt")
             logits = model.logits(inputs)[-1]
             self.assertEqual(len(logits), len(expected))
             for a, b in zip(logits, expected):
-                self.assertAlmostEqual(a, b, delta=EXACT)
+                self.assertAlmostEqual(a, b, delta=EXACT, msg=family)
             losses = [loss(model, *sample) for sample in self.batch(run, 0, 8)]
             self.assertAlmostEqual(sum(losses) / 8, golden(f"{family}_reference_losses.txt")[0], delta=EXACT)
 
     def test_trained_weights_have_the_loss_of_the_next_step(self):
-        for family in ("gpt", "llama"):
-            run = self.train(family, 10, 2, 1)
+        for family in FAMILIES:
+            run = self.train(family, 10, 1 if family == "multi-query-gpt" else 2, 1)
             model = load(self.export(run))
             losses = [loss(model, *sample) for sample in self.batch(run, 10, 8)]
             expected = golden(f"{family}_reference_losses.txt")[10]
             self.assertAlmostEqual(sum(losses) / 8, expected, delta=TRAINED * expected)
 
     def test_export_and_import_change_no_bit(self):
-        for model in ("gpt", "llama", "tied-gpt", "tied-llama"):
-            run = self.train(model, 2, 2, 3)
+        for model in [*FAMILIES, "gpt-tied", "llama-tied"]:
+            run = self.train(model, 2, 1 if model == "multi-query-gpt" else 2, 3)
             first = self.export(run)
             shown = self.ctl("import", first, "--format", "hf", "--out", run / "again")
             self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
@@ -340,12 +433,11 @@ class HuggingFaceTest(unittest.TestCase):
         run = self.train("llama", 0, 1, 1)
         exported = self.export(run)
         original = (exported / "config.json").read_text()
-        for changes, part in (({"rms_norm_eps": 1e-6}, "rms_norm_eps is 1e-06: must be 1e-05"),
-                              ({"rms_norm_eps": None}, "rms_norm_eps is missing, which means 1e-06"),
-                              ({"rope_theta": 500000.0}, "rope_theta is 500000.0: must be 10000"),
-                              ({"rope_scaling": {"factor": 8.0}}, "rope_scaling"),
-                              ({"rope_parameters": {"rope_theta": 1e6}}, "rope_theta is 1000000.0"),
-                              ({"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters.rope_type is \"yarn\""),
+        for changes, part in (({"rope_scaling": {"type": "longrope"}}, "other-rope-scaling"),
+                              ({"rope_scaling": {"type": "linear"}}, "rope_scaling.factor: missing"),
+                              ({"hidden_act": "gelu"}, "gated-gelu (a feed-forward gate that passes through GELU)"),
+                              ({"attention_bias": True}, "linear-biases"),
+                              ({"model_type": "gemma2"}, "soft-capping"),
                               ({"hidden_size": 64}, "has shape (67, 32), not the (67, 64)"),
                               ({"num_hidden_layers": 4}, "has no tensor model.layers.3."),
                               ({"num_hidden_layers": 2}, "tensor model.layers.2.input_layernorm.weight is not a part")):
@@ -369,7 +461,27 @@ class HuggingFaceTest(unittest.TestCase):
         run = self.train("gpt", 0, 1, 1)
         exported = self.export(run)
         self.change_config(exported, activation_function="gelu")
-        self.assertIn("gelu_new", self.ctl("import", exported, "--out", run / "again", code=2).stderr)
+        self.assertIn("exact-gelu", self.ctl("import", exported, "--out", run / "again", code=2).stderr)
+
+    def test_what_weights_were_trained_with_is_kept(self):
+        """Fields that change what weights mean are read, kept in the checkpoint, and written back."""
+        run = self.train("llama", 0, 1, 1)
+        exported = self.export(run)
+        fields = {"rms_norm_eps": 1e-6, "rope_theta": 500000.0, "max_position_embeddings": 131072,
+                  "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                   "original_max_position_embeddings": 8192}}
+        self.change_config(exported, **fields)
+        self.ctl("import", exported, "--out", run / "again")
+        self.assertIn("rope theta 500000, llama3 scaling by 8, norm epsilon 1e-06", self.ctl("inspect", run / "again" / "step-00000000").stdout)
+        self.ctl("export", run / "again", "--out", run / "second")
+        again = json.loads((run / "second" / "config.json").read_text())
+        self.assertEqual({name: again[name] for name in fields}, fields)
+
+    def test_grouped_queries_of_gpt_have_no_class_to_export_to(self):
+        run = self.train("grouped-gpt", 0, 1, 1)
+        error = self.ctl("export", run, "--out", run / "hf", code=2).stderr
+        self.assertIn("model.kvHeads 2 of 4 heads in model.family gpt cannot be written as a Hugging Face folder", error)
+        self.assertFalse((run / "hf").exists())
 
     def test_inspect_says_what_it_is(self):
         run = self.train("llama", 3, 2, 3)

@@ -19,6 +19,7 @@
 #define LYNX_WORKER_BACKEND_BACKEND_H_
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -68,6 +69,15 @@ constexpr int64_t WideHeadFloats(const AttentionShape& shape, int64_t whole, int
   return (whole * shape.s + rows * std::min(shape.s, kAttentionRows)) * shape.d;
 }
 
+// How far the pairs of a head turn (worker/model/rotary_table.h makes it). Elements i and i + pairs of a head are pair i; at
+// position p it turns by the angle p * slopes[i] and is stretched by `scale`. What is behind 2 * pairs elements stays.
+struct RotaryTable {
+  static constexpr int64_t kMaxPairs = 256;  // a kernel takes the table by value
+  int64_t pairs = 0;
+  double scale = 1;
+  std::array<double, kMaxPairs> slopes{};
+};
+
 struct AdamWArgs {
   double lr, beta1, beta2, eps;
   double weight_decay;    // of the tensors that decay
@@ -101,11 +111,11 @@ class LayerBackend {
   // dx = dropout'(dx) in place; dpos += dx, summed over samples
   virtual void PositionBackward(T* dx, float* dpos, int64_t n, int64_t s, int64_t h, const DropoutKey& key) = 0;
 
-  // y = (x - mean) * rstd * gamma + beta, epsilon 1e-5   x, y (n, h)
-  virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) = 0;
+  // y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + epsilon)   x, y (n, h)
+  virtual void LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) = 0;
   // dx += or = input gradient (`accumulate`); dgamma, dbeta += . Recomputes mean and rstd from x.
-  virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
-                                 T* dx, float* dgamma, float* dbeta) = 0;
+  virtual void LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
+                                 bool accumulate, T* dx, float* dgamma, float* dbeta) = 0;
 
   // y (n, out) = x (n, in) w^T + bias   w (out, in); bias (out) or nullptr
   virtual void LinearForward(const T* x, const T* w, const T* bias, int64_t n, int64_t in, int64_t out, T* y) = 0;
@@ -116,17 +126,24 @@ class LayerBackend {
   // dw (out, in) += dy^T x; dbias += column sums of dy (nullptr: none)
   virtual void LinearWeight(const T* x, const T* dy, int64_t n, int64_t in, int64_t out, float* dw, float* dbias) = 0;
 
-  // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + 1e-5) (Zhang and Sennrich 2019)   x, y (n, h)
-  virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) = 0;
+  // y = x * rstd * gamma, rstd = 1 / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019)   x, y (n, h)
+  virtual void RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) = 0;
   // dx += or = input gradient (`accumulate`); dgamma += . Recomputes rstd from x.
-  virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
-                               float* dgamma) = 0;
+  virtual void RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
+                               bool accumulate, T* dx, float* dgamma) = 0;
 
-  // Rotary positions (Su et al. 2021), in place on the queries and keys of qkv: elements i and i + d/2 of a head at
-  // position p turn by the angle p * 10000^(-2i/d). d is even.
-  virtual void RopeForward(const AttentionShape& shape, T* qkv) = 0;
+  // RMS norms of each head of queries and keys (Qwen3; Henry et al. 2020): normed is qkv with the queries' heads normed and
+  // scaled by q_gamma (d), the keys' by k_gamma (d), and the values as they were.   qkv, normed as attention's
+  virtual void QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                             T* normed) = 0;
+  // dqkv, the gradient of normed, becomes that of qkv, in place; dq_gamma, dk_gamma += . Recomputes rstd from qkv.
+  virtual void QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon,
+                              T* dqkv, float* dq_gamma, float* dk_gamma) = 0;
+
+  // Rotary positions (Su et al. 2021), in place on the queries and keys of qkv, or of what their norms made.
+  virtual void RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) = 0;
   // The same by the opposite angle, on the gradient.
-  virtual void RopeBackward(const AttentionShape& shape, T* dqkv) = 0;
+  virtual void RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) = 0;
 
   // The workspaces of attention: what is said there, r being s, but at most kAttentionRows; and then
   // WideHeadFloats<T>(shape, ...) of the numbers given.

@@ -25,6 +25,29 @@ constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
+// What differs from what all models once had: so the index of a model without it is as it always was.
+void AddFeatures(const ModelSpec& m, json& model) {
+  const ModelSpec plain;
+  if (m.dtype != plain.dtype) model["dtype"] = DataTypeName(m.dtype);
+  if (m.head_dim != 0) model["head_dim"] = m.head_dim;
+  if (m.qkv_bias) model["qkv_bias"] = true;
+  if (m.qk_norm) model["qk_norm"] = true;
+  if (m.norm_epsilon != plain.norm_epsilon) model["norm_epsilon"] = m.norm_epsilon;
+  if (m.window != 0) model["window"] = m.window;
+  const RotarySpec& r = m.rotary;
+  if (r == plain.rotary) return;
+  model["rotary"] = {{"theta", r.theta},
+                     {"dims", r.dims},
+                     {"scaling", RopeScalingName(r.scaling)},
+                     {"factor", r.factor},
+                     {"original_seq", r.original_seq},
+                     {"low_freq_factor", r.low_freq_factor},
+                     {"high_freq_factor", r.high_freq_factor},
+                     {"beta_fast", r.beta_fast},
+                     {"beta_slow", r.beta_slow},
+                     {"attention_factor", r.attention_factor}};
+}
+
 json Canonical(const CheckpointIndex& index) {
   const CheckpointIdentity& id = index.identity;
   const ModelSpec& m = id.model;
@@ -62,7 +85,7 @@ json Canonical(const CheckpointIndex& index) {
         {"zero", ZeroStageName(id.layout.zero)}}},
       {"data", {{"kind", DataKindName(id.data.kind)}, {"bytes", id.data.bytes.value}, {"sha256", id.data.sha256}}},
       {"files", files}};
-  if (m.dtype != DataType::kFloat32) canonical["model"]["dtype"] = DataTypeName(m.dtype);
+  AddFeatures(m, canonical["model"]);
   return canonical;
 }
 
@@ -125,6 +148,37 @@ class Fields {
   absl::Status status_;
 };
 
+void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
+  fields.Rate(rotary, "theta", out.theta);
+  fields.Integer(rotary, "dims", 0, kLargestExtent, out.dims);
+  std::string scaling;
+  fields.Text(rotary, "scaling", scaling);
+  if (!ParseRopeScaling(scaling, out.scaling)) fields.Fail(absl::StrCat("model.rotary.scaling is ", scaling));
+  fields.Rate(rotary, "factor", out.factor);
+  fields.Integer(rotary, "original_seq", 0, kLargestExtent, out.original_seq);
+  fields.Rate(rotary, "low_freq_factor", out.low_freq_factor);
+  fields.Rate(rotary, "high_freq_factor", out.high_freq_factor);
+  fields.Rate(rotary, "beta_fast", out.beta_fast);
+  fields.Rate(rotary, "beta_slow", out.beta_slow);
+  fields.Rate(rotary, "attention_factor", out.attention_factor);
+}
+
+// See AddFeatures: what is absent is as all models once had it.
+void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
+  if (!model.is_object()) return;
+  if (model.contains("dtype")) {
+    std::string dtype;
+    fields.Text(model, "dtype", dtype);
+    if (!ParseDataType(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
+  }
+  if (model.contains("head_dim")) fields.Integer(model, "head_dim", 1, kLargestExtent, out.head_dim);
+  if (model.contains("qkv_bias")) fields.Flag(model, "qkv_bias", out.qkv_bias);
+  if (model.contains("qk_norm")) fields.Flag(model, "qk_norm", out.qk_norm);
+  if (model.contains("norm_epsilon")) fields.Rate(model, "norm_epsilon", out.norm_epsilon);
+  if (model.contains("window")) fields.Integer(model, "window", 1, kLargestExtent, out.window);
+  if (model.contains("rotary")) DecodeRotary(model["rotary"], fields, out.rotary);
+}
+
 void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& out) {
   fields.Integer(model, "layers", 1, kLargestExtent, out.layers);
   fields.Integer(model, "hidden", 1, kLargestExtent, out.hidden);
@@ -136,12 +190,7 @@ void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& 
   if (version < kVersion) return;
   fields.Integer(model, "kv_heads", 0, kLargestExtent, out.kv_heads);
   fields.Flag(model, "tied_embeddings", out.tied_embeddings);
-  // Only in those of another type than the first one that there was.
-  if (model.contains("dtype")) {
-    std::string dtype;
-    fields.Text(model, "dtype", dtype);
-    if (!ParseDataType(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
-  }
+  DecodeFeatures(model, fields, out);
   std::string family, attention;
   fields.Text(model, "family", family);
   fields.Text(model, "attention", attention);
@@ -222,6 +271,23 @@ void Compare(const char* name, const T& checkpoint, const T& here, std::vector<s
   differences.push_back(absl::StrCat(name, " is ", checkpoint, " in the checkpoint, ", here, " here"));
 }
 
+// What the weights were trained with, and mean something else without.
+void CompareFunctions(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
+  Compare("model.normEpsilon", was.norm_epsilon, is.norm_epsilon, differences);
+  Compare("model.window", was.window, is.window, differences);
+  const RotarySpec &from = was.rotary, &to = is.rotary;
+  Compare("model.rope.theta", from.theta, to.theta, differences);
+  Compare("model.rope.dims", from.dims, to.dims, differences);
+  Compare<std::string>("model.rope.scaling", RopeScalingName(from.scaling), RopeScalingName(to.scaling), differences);
+  Compare("model.rope.factor", from.factor, to.factor, differences);
+  Compare("model.rope.originalSeq", from.original_seq, to.original_seq, differences);
+  Compare("model.rope.lowFreqFactor", from.low_freq_factor, to.low_freq_factor, differences);
+  Compare("model.rope.highFreqFactor", from.high_freq_factor, to.high_freq_factor, differences);
+  Compare("model.rope.betaFast", from.beta_fast, to.beta_fast, differences);
+  Compare("model.rope.betaSlow", from.beta_slow, to.beta_slow, differences);
+  Compare("model.rope.attentionFactor", from.attention_factor, to.attention_factor, differences);
+}
+
 // What the parameters' shapes and meaning follow from.
 void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::string>& differences) {
   Compare("model.layers", was.layers, is.layers, differences);
@@ -232,6 +298,10 @@ void CompareWeights(const ModelSpec& was, const ModelSpec& is, std::vector<std::
   Compare<std::string>("model.family", ModelFamilyName(was.family), ModelFamilyName(is.family), differences);
   Compare("model.kvHeads", was.key_heads(), is.key_heads(), differences);
   Compare("model.tiedEmbeddings", was.tied_embeddings, is.tied_embeddings, differences);
+  Compare("model.headDim", was.head_size(), is.head_size(), differences);
+  Compare("model.qkvBias", was.qkv_bias, is.qkv_bias, differences);
+  Compare("model.qkNorm", was.qk_norm, is.qk_norm, differences);
+  CompareFunctions(was, is, differences);
   if (was.family == ModelFamily::kGpt) Compare("model.seq", was.seq, is.seq, differences);  // learned positions
 }
 

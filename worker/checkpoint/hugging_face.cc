@@ -161,14 +161,14 @@ class Source {
 };
 
 // What is needed of a folder, and checked to be there.
-absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model,
+absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& model, const FamilyTraits& family,
                                   const std::vector<ParameterSlot>& slots, NonFiniteWeights non_finite,
                                   FileSystem& files) {
   std::vector<HuggingFaceTensor> wanted;
   std::set<std::string> needed;
   std::string embedding;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, family)) {
       if (slot.parameter == Parameter::kEmbedTok) embedding = tensor.name;
       needed.insert(tensor.name);
       wanted.push_back(std::move(tensor));
@@ -186,6 +186,7 @@ absl::StatusOr<Source> OpenSource(const std::string& folder, const ModelSpec& mo
 absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, const std::string& folder,
                                           FileSystem& files) {
   const ModelSpec& model = checkpoint.identity.model;
+  LYNX_ASSIGN_OR_RETURN(const FamilyTraits* const family, ExportFamilyOf(model));
   LYNX_RETURN_IF_ERROR(files.CreateFolders(folder));
   LYNX_RETURN_IF_ERROR(CheckNotThere(files, folder));
   if (const std::vector<std::string> wrong = VerifyCheckpoint(checkpoint, files); !wrong.empty()) {
@@ -196,7 +197,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   header.metadata = {{"format", "pt"}};  // as transformers expects it
   std::vector<std::pair<const ParameterSlot*, HuggingFaceTensor>> tensors;
   for (const ParameterSlot& slot : slots) {
-    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, model)) {
+    for (HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slot, *family)) {
       header.Append(tensor.name, tensor.shape);
       tensors.emplace_back(&slot, std::move(tensor));
     }
@@ -216,7 +217,7 @@ absl::StatusOr<Bytes> ExportToHuggingFace(const CheckpointSummary& checkpoint, c
   LYNX_ASSIGN_OR_RETURN(
       const WrittenFile written,
       WriteSafetensorsFile(files, absl::StrCat(folder, "/", kHuggingFaceWeightsFile), header, content));
-  LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model)));
+  LYNX_RETURN_IF_ERROR(WriteWholeFile(files, absl::StrCat(folder, "/", kConfigFile), HuggingFaceConfigText(model, *family)));
   LYNX_RETURN_IF_ERROR(files.SyncFolder(folder));
   return written.bytes;
 }
@@ -229,7 +230,7 @@ absl::StatusOr<std::string> ReadHuggingFaceConfig(const std::string& folder, Fil
 }
 
 absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder, const ModelSpec& model,
-                                                      const std::string& directory, NonFiniteWeights non_finite,
+                                                      const FamilyTraits& family, const std::string& directory, NonFiniteWeights non_finite,
                                                       FileSystem& files) {
   CheckpointIdentity identity;
   identity.job = JobId(kImportJob);
@@ -243,11 +244,11 @@ absl::StatusOr<ImportedWeights> ImportFromHuggingFace(const std::string& folder,
   if (!absl::IsNotFound(there)) return there;
   const StageContext context = WholeContext(model);
   const std::vector<ParameterSlot> slots = ParameterSlotsOf(context, 0);
-  LYNX_ASSIGN_OR_RETURN(Source source, OpenSource(folder, model, slots, non_finite, files));
+  LYNX_ASSIGN_OR_RETURN(Source source, OpenSource(folder, model, family, slots, non_finite, files));
   std::vector<float> values;
   const auto content = [&](size_t i) -> absl::StatusOr<std::span<const char>> {
     values.clear();
-    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], model)) {
+    for (const HuggingFaceTensor& tensor : HuggingFaceTensorsOf(slots[i], family)) {
       LYNX_ASSIGN_OR_RETURN(const std::vector<float> part, source.Read(tensor));
       values.insert(values.end(), part.begin(), part.end());
     }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "planner/action.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 namespace {
@@ -14,11 +15,12 @@ namespace {
 struct Names {
   Parameter parameter;
   const char* gpt;                   // after "transformer.", in a layer after "transformer.h.N."
-  bool transposed;                   // in GPT-2
+  bool matrix;                       // a linear layer's: (in, out) in GPT-2
   std::array<const char*, 3> llama;  // for each part of the rows; in a layer after "model.layers.N."
+  const char* phi3 = nullptr;        // for all parts of the rows together
 };
 
-constexpr std::array<Names, 17> kNames = {{
+constexpr std::array<Names, 19> kNames = {{
     {Parameter::kEmbedTok, "wte.weight", false, {"model.embed_tokens.weight"}},
     {Parameter::kEmbedPos, "wpe.weight", false, {}},
     {Parameter::kLn1Weight, "ln_1.weight", false, {"input_layernorm.weight"}},
@@ -26,13 +28,16 @@ constexpr std::array<Names, 17> kNames = {{
     {Parameter::kQkvWeight,
      "attn.c_attn.weight",
      true,
-     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}},
-    {Parameter::kQkvBias, "attn.c_attn.bias", false, {}},
+     {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+     "self_attn.qkv_proj.weight"},
+    {Parameter::kQkvBias, "attn.c_attn.bias", false, {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}},
+    {Parameter::kQNormWeight, nullptr, false, {"self_attn.q_norm.weight"}},
+    {Parameter::kKNormWeight, nullptr, false, {"self_attn.k_norm.weight"}},
     {Parameter::kProjWeight, "attn.c_proj.weight", true, {"self_attn.o_proj.weight"}},
     {Parameter::kProjBias, "attn.c_proj.bias", false, {}},
     {Parameter::kLn2Weight, "ln_2.weight", false, {"post_attention_layernorm.weight"}},
     {Parameter::kLn2Bias, "ln_2.bias", false, {}},
-    {Parameter::kFc1Weight, "mlp.c_fc.weight", true, {"mlp.gate_proj.weight", "mlp.up_proj.weight"}},
+    {Parameter::kFc1Weight, "mlp.c_fc.weight", true, {"mlp.gate_proj.weight", "mlp.up_proj.weight"}, "mlp.gate_up_proj.weight"},
     {Parameter::kFc1Bias, "mlp.c_fc.bias", false, {}},
     {Parameter::kFc2Weight, "mlp.c_proj.weight", true, {"mlp.down_proj.weight"}},
     {Parameter::kFc2Bias, "mlp.c_proj.bias", false, {}},
@@ -58,20 +63,23 @@ std::string NameIn(ModelFamily family, const ParameterSlot& slot, const char* na
 
 }  // namespace
 
-std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const ModelSpec& model) {
+std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family) {
   const Names& names = kNames[static_cast<size_t>(slot.parameter)];
-  const bool gpt = model.family == ModelFamily::kGpt;
-  // A slot of the whole has a piece for each part of its rows. GPT-2 keeps them together.
+  const bool gpt = family.base == ModelFamily::kGpt;
+  const bool together = gpt || (family.weights == WeightNames::kPhi3 && names.phi3 != nullptr);
+  // A slot of the whole has a piece for each part of its rows, or of a vector's length. Some families keep them together.
   std::vector<ParameterPiece> pieces = slot.pieces;
-  if (gpt) pieces = {{0, slot.global_rows, 0, slot.global_columns, 0}};
+  if (together) pieces = {{0, slot.global_rows, 0, slot.global_columns, 0}};
   std::vector<HuggingFaceTensor> tensors;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const ParameterPiece& piece = pieces[i];
     HuggingFaceTensor tensor;
-    LYNX_CHECK(gpt || (i < names.llama.size() && names.llama[i] != nullptr));
-    tensor.name = NameIn(model.family, slot, gpt ? names.gpt : names.llama[i]);
+    LYNX_CHECK(together || (i < names.llama.size() && names.llama[i] != nullptr));
+    const char* const name = gpt ? names.gpt : together ? names.phi3 : names.llama[i];
+    LYNX_CHECK(name != nullptr);
+    tensor.name = NameIn(family.base, slot, name);
     tensor.piece = piece;
-    tensor.transposed = gpt && names.transposed;
+    tensor.transposed = family.weights == WeightNames::kGpt2 && names.matrix;
     tensor.shape = slot.vector         ? std::vector<int64_t>{piece.columns}
                    : tensor.transposed ? std::vector<int64_t>{piece.columns, piece.rows}
                                        : std::vector<int64_t>{piece.rows, piece.columns};
@@ -87,38 +95,90 @@ bool IsHuggingFaceConstant(const std::string& name) {
   return false;
 }
 
-std::string HuggingFaceConfigText(const ModelSpec& model) {
-  nlohmann::ordered_json config;
-  if (model.family == ModelFamily::kGpt) {
-    config = {{"architectures", {"GPT2LMHeadModel"}},
-              {"model_type", "gpt2"},
-              {"n_layer", model.layers},
-              {"n_embd", model.hidden},
-              {"n_head", model.heads},
-              {"n_inner", model.ffn},
-              {"n_positions", model.seq},
-              {"vocab_size", model.vocab},
-              {"activation_function", "gelu_new"},
-              {"layer_norm_epsilon", 1e-5},
-              {"resid_pdrop", model.dropout},
-              {"embd_pdrop", model.dropout},
-              {"attn_pdrop", model.dropout}};
-  } else {
-    config = {{"architectures", {"LlamaForCausalLM"}},
-              {"model_type", "llama"},
-              {"num_hidden_layers", model.layers},
-              {"hidden_size", model.hidden},
-              {"num_attention_heads", model.heads},
-              {"num_key_value_heads", model.key_heads()},
-              {"intermediate_size", model.ffn},
-              {"max_position_embeddings", model.seq},
-              {"vocab_size", model.vocab},
-              {"hidden_act", "silu"},
-              {"rms_norm_eps", 1e-5},
-              {"rope_theta", 10000.0},
-              {"attention_bias", false},
-              {"mlp_bias", false}};
+namespace {
+
+using Config = nlohmann::ordered_json;
+
+// As transformers' rope_scaling; null without any.
+Config RopeScalingConfig(const ModelSpec& model) {
+  const RotarySpec& r = model.rotary;
+  Config scaling = {{"rope_type", RopeScalingName(r.scaling)}, {"factor", r.factor}};
+  switch (r.scaling) {
+    case RopeScaling::kNone:
+      return nullptr;
+    case RopeScaling::kLinear:
+      break;
+    case RopeScaling::kDynamic:
+      scaling["original_max_position_embeddings"] = r.original_seq;
+      break;
+    case RopeScaling::kLlama3:
+      scaling["original_max_position_embeddings"] = r.original_seq;
+      scaling["low_freq_factor"] = r.low_freq_factor;
+      scaling["high_freq_factor"] = r.high_freq_factor;
+      break;
+    case RopeScaling::kYarn:
+      scaling["original_max_position_embeddings"] = r.original_seq;
+      scaling["beta_fast"] = r.beta_fast;
+      scaling["beta_slow"] = r.beta_slow;
+      if (r.attention_factor > 0) scaling["attention_factor"] = r.attention_factor;
+      break;
   }
+  return scaling;
+}
+
+// transformers bases dynamic scaling on max_position_embeddings, and takes a longer sequence for what it is.
+int32_t PositionsOf(const ModelSpec& model) {
+  return model.rotary.scaling == RopeScaling::kDynamic ? model.rotary.original_seq : model.seq;
+}
+
+Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {
+  Config config = {{"n_layer", model.layers},
+                   {"n_embd", model.hidden},
+                   {"n_head", model.heads},
+                   {"n_inner", model.ffn},
+                   {"n_positions", model.seq},
+                   {"vocab_size", model.vocab},
+                   {"activation_function", family.weights == WeightNames::kGpt2 ? "gelu_new" : "gelu_pytorch_tanh"},
+                   {"layer_norm_epsilon", model.norm_epsilon},
+                   {"resid_pdrop", model.dropout},
+                   {"embd_pdrop", model.dropout},
+                   {"attn_pdrop", model.dropout}};
+  if (family.weights == WeightNames::kGptBigCode) config["multi_query"] = true;
+  return config;
+}
+
+Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
+  Config config = {{"num_hidden_layers", model.layers},
+                   {"hidden_size", model.hidden},
+                   {"num_attention_heads", model.heads},
+                   {"num_key_value_heads", model.key_heads()},
+                   {"head_dim", model.head_size()},
+                   {"intermediate_size", model.ffn},
+                   {"max_position_embeddings", PositionsOf(model)},
+                   {"vocab_size", model.vocab},
+                   {"hidden_act", "silu"},
+                   {"rms_norm_eps", model.norm_epsilon},
+                   {"rope_theta", model.rotary.theta},
+                   {"rope_scaling", RopeScalingConfig(model)}};
+  if (family.weights == WeightNames::kPhi3) {
+    config.erase("head_dim");  // that class has none
+    config["partial_rotary_factor"] = static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
+    config["original_max_position_embeddings"] = model.seq;
+  } else if (!family.qkv_bias) {
+    config["attention_bias"] = false;
+    config["mlp_bias"] = false;
+  }
+  if (family.window == WindowField::kIfUsed) config["use_sliding_window"] = model.window != 0;
+  if (family.window == WindowField::kIfUsed && model.window != 0) config["max_window_layers"] = 0;
+  if (family.window != WindowField::kNone) config["sliding_window"] = model.window == 0 ? Config(nullptr) : Config(model.window);
+  return config;
+}
+
+}  // namespace
+
+std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family) {
+  Config config = {{"architectures", {family.model_class}}, {"model_type", family.model_type}};
+  config.update(model.family == ModelFamily::kGpt ? GptConfig(model, family) : LlamaConfig(model, family));
   config["tie_word_embeddings"] = model.tied_embeddings;
   config["torch_dtype"] = "float32";
   // Lynx trains on ids and knows no special ones.

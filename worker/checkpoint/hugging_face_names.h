@@ -1,10 +1,10 @@
-// What Hugging Face's transformers call a model's tensors, and the config.json that they read it with:
-// GPT2LMHeadModel and LlamaForCausalLM, whose layers are ours. One table says which tensor is which part of which of
-// our parameters. Pure; thread-safe.
+// What Hugging Face's transformers call a model's tensors, and the config.json that they read it with, for the families
+// of planner/model_families.h whose weights have names. One table says which tensor is which part of which of our
+// parameters. Pure; thread-safe.
 //
 // Differences of shape: GPT-2's linear layers ("Conv1D") keep their weights as (in, out), so they are transposed;
-// Llama has a tensor for each of query, key and value, and for gate and up, where we have one above the other. The
-// pairs of rotary positions are the same, (i, i + d/2) of a head, so nothing is permuted.
+// Llama has a tensor for each of query, key and value, and for gate and up, where we, GPT-2 and Phi-3 have one above the
+// other. The pairs of rotary positions are the same, (i, i + d/2) of a head, so nothing is permuted.
 #ifndef LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 #define LYNX_WORKER_CHECKPOINT_HUGGING_FACE_NAMES_H_
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "planner/job_spec.h"
+#include "planner/model_families.h"
 #include "worker/model/model_state.h"
 
 namespace lynx {
@@ -25,13 +26,14 @@ struct HuggingFaceTensor {
 };
 
 // The tensors that make up one of our parameters, in the order of its rows. `slot`: of a rank that has the whole
-// model.
-std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const ModelSpec& model);
+// model. `family`: one whose weights have names.
+std::vector<HuggingFaceTensor> HuggingFaceTensorsOf(const ParameterSlot& slot, const FamilyTraits& family);
 
 // Whether a tensor says nothing of the weights: masks and frequencies that some versions of the library write.
 bool IsHuggingFaceConstant(const std::string& name);
 
-std::string HuggingFaceConfigText(const ModelSpec& model);
+// As a model of the family, whose layers the model's are (ExportFamilyOf).
+std::string HuggingFaceConfigText(const ModelSpec& model, const FamilyTraits& family);
 
 }  // namespace lynx
 

@@ -26,17 +26,20 @@ void TypedLayerOps<T>::Backward(Op op, int32_t layer, const MicrobatchInput& inp
     case Op::kQkv:
       return ops_.LinearBackward(t[kGradQkv], weight(Parameter::kQkvWeight), n_, h_, qkv_width_, t[kGradLn1]);
     case Op::kRope:
-      return ops_.RopeBackward(attention_, t[kGradQkv]);
+      return ops_.RopeBackward(attention_, rotary_, t[kGradQkv]);
+    case Op::kQkNorm:
+      return ops_.QkNormBackward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
+                                 epsilon_, t[kGradQkv], gradient(Parameter::kQNormWeight), gradient(Parameter::kKNormWeight));
     case Op::kProbs:
       return;  // the backend does context and probs in one pass
     case Op::kContext:
-      return ops_.AttentionBackward(attention_, t[kProbs], t[kQkv], t[kGradContext], KeyOf(op, layer, input),
+      return ops_.AttentionBackward(attention_, t[kProbs], t[heads_], t[kGradContext], KeyOf(op, layer, input),
                                     t.Wide(kWorkspace), t[kGradQkv]);
     case Op::kFlash:
-      return ops_.FlashBackward(attention_, t[kQkv], t[kContext], t.Wide(kLse), t[kGradContext],
+      return ops_.FlashBackward(attention_, t[heads_], t[kContext], t.Wide(kLse), t[kGradContext],
                                 KeyOf(op, layer, input), t.Wide(kWorkspace), t[kGradQkv]);
     case Op::kProj:
-      return ops_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, h_shard_, h_, t[kGradContext]);
+      return ops_.LinearBackward(t[kGradProj], weight(Parameter::kProjWeight), n_, context_width_, h_, t[kGradContext]);
     case Op::kAdd1:
       return BiasDropoutAdd(op, layer, input, t[kGrad], Parameter::kProjBias, t[kGradProj]);
     case Op::kLn2:
@@ -84,8 +87,8 @@ void TypedLayerOps<T>::NormBackward(int32_t layer, const T* x, Parameter weight,
   const T* const gamma = WeightOf(layer, weight);
   float* const dgamma = state_.Gradient(layer, weight);
   const T* const share = dy + share_at_;
-  if (!biases_) return ops_.RmsNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma);
-  ops_.LayerNormBackward(x, gamma, share, share_n_, h_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
+  if (!biases_) return ops_.RmsNormBackward(x, gamma, share, share_n_, h_, epsilon_, accumulate, dx, dgamma);
+  ops_.LayerNormBackward(x, gamma, share, share_n_, h_, epsilon_, accumulate, dx, dgamma, state_.Gradient(layer, bias));
 }
 
 template void TypedLayerOps<float>::Backward(Op, int32_t, const MicrobatchInput&, const TensorTable&);

@@ -72,11 +72,15 @@ absl::Status CheckBatch(const EngineConfig& config) {
       c.micro_batch, "), but the job's global batch is ", config.train.global_batch, "; plan the job again"));
 }
 
-// Of the gradients that tensor-parallel ranks add up at the step's end.
+// Whether the tensor-parallel ranks add up their gradients of the slot at the step's end, since each has seen a part only: of
+// the tokens, with sequence parallelism, or of the heads.
+bool SumsOverTensorRanks(const LayerShape& shape, const ParameterSlot& slot) {
+  return shape.tp > 1 && (shape.sequence_parallel ? slot.replicated : slot.by_heads);
+}
+
 Bytes ReplicatedBytes(const StageContext& context, const ModelState& state) {
   int64_t count = 0;
-  if (!context.shape().sequence_parallel) return Bytes(0);
-  for (const ParameterSlot& slot : state.slots()) count += slot.replicated ? slot.count : 0;
+  for (const ParameterSlot& slot : state.slots()) count += SumsOverTensorRanks(context.shape(), slot) ? slot.count : 0;
   return Bytes(count * static_cast<int64_t>(sizeof(float)));
 }
 
@@ -451,14 +455,12 @@ void Engine::Copy(const Elements& from, int64_t count, const Elements& to) {
   backend_.Copy(from.data, Bytes(count * ElementBytes(from.type)), to.data);
 }
 
-// With sequence parallelism each tensor-parallel rank has seen only its share of the tokens where norms, biases and
-// positions are: their gradients are added up, once a step.
 absl::Status Engine::SumReplicated() {
   if (replicated_.empty()) return absl::OkStatus();
   const auto for_slots = [&](const auto& move) {
     float* at = replicated_.data();
     for (const ParameterSlot& slot : state_.slots()) {
-      if (!slot.replicated) continue;
+      if (!SumsOverTensorRanks(config_.context.shape(), slot)) continue;
       move(state_.gradients().data() + slot.offset, slot.count, at);
       at += slot.count;
     }

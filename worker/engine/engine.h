@@ -178,7 +178,7 @@ class Engine {
   const Dataset& dataset_;
   StepBatch batch_;
   WorldSum world_sum_;
-  const std::span<float> replicated_;  // on the device, gradients of replicated parameters; empty without sequence parallelism
+  const std::span<float> replicated_;  // on the device, gradients that tensor-parallel ranks add up; empty where there are none
   std::vector<ResolvedAction> resolved_;  // by action
   std::vector<int32_t> starts_;           // StartsOfWaits
   std::vector<TransferTicket> tickets_;   // by action, of starts of transfers

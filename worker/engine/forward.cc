@@ -20,19 +20,22 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
       return NormForward(layer, t[kX], Parameter::kLn1Weight, Parameter::kLn1Bias, t[kLn1]);
     case Op::kQkv:
       return ops_.LinearForward(t[sharded_ ? kLn1Full : kLn1], weight(Parameter::kQkvWeight),
-                                BiasOf(layer, Parameter::kQkvBias), n_, h_, qkv_width_, t[kQkv]);
+                                QkvBiasOf(layer), n_, h_, qkv_width_, t[kQkv]);
     case Op::kRope:
-      return ops_.RopeForward(attention_, t[kQkv]);
+      return ops_.RopeForward(attention_, rotary_, t[heads_]);
+    case Op::kQkNorm:
+      return ops_.QkNormForward(attention_, t[kQkv], weight(Parameter::kQNormWeight), weight(Parameter::kKNormWeight),
+                                epsilon_, t[kQkNormed]);
     case Op::kProbs:
-      return ops_.ProbsForward(attention_, t[kQkv], t.Wide(kWorkspace), t[kProbs]);
+      return ops_.ProbsForward(attention_, t[heads_], t.Wide(kWorkspace), t[kProbs]);
     case Op::kContext:
-      return ops_.ContextForward(attention_, t[kProbs], t[kQkv], KeyOf(op, layer, input), t.Wide(kWorkspace),
+      return ops_.ContextForward(attention_, t[kProbs], t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace),
                                  t[kContext]);
     case Op::kFlash:
-      return ops_.FlashForward(attention_, t[kQkv], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext],
+      return ops_.FlashForward(attention_, t[heads_], KeyOf(op, layer, input), t.Wide(kWorkspace), t[kContext],
                                t.Wide(kLse));
     case Op::kProj:  // a partial sum: the bias comes after the collective, in add1
-      return ops_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, h_shard_, h_,
+      return ops_.LinearForward(t[kContext], weight(Parameter::kProjWeight), nullptr, n_, context_width_, h_,
                                 t[sharded_ ? kProjSum : kX1]);
     case Op::kAdd1:
       return ops_.BiasDropoutAddForward(t[kX], BiasOf(layer, Parameter::kProjBias), s_, share_n_, h_,
@@ -72,8 +75,8 @@ void TypedLayerOps<T>::Forward(Op op, int32_t layer, const MicrobatchInput& inpu
 template <class T>
 void TypedLayerOps<T>::NormForward(int32_t layer, const T* x, Parameter weight, Parameter bias, T* y) {
   const T* const gamma = WeightOf(layer, weight);
-  if (!biases_) return ops_.RmsNormForward(x, gamma, share_n_, h_, y);
-  ops_.LayerNormForward(x, gamma, WeightOf(layer, bias), share_n_, h_, y);
+  if (!biases_) return ops_.RmsNormForward(x, gamma, share_n_, h_, epsilon_, y);
+  ops_.LayerNormForward(x, gamma, WeightOf(layer, bias), share_n_, h_, epsilon_, y);
 }
 
 template void TypedLayerOps<float>::Forward(Op, int32_t, const MicrobatchInput&, const TensorTable&);

@@ -15,6 +15,7 @@
 #include "planner/layer_graph.h"
 #include "planner/stage_context.h"
 #include "worker/backend/backend.h"
+#include "worker/model/rotary_table.h"
 #include "worker/model/model_state.h"
 
 namespace lynx {
@@ -62,7 +63,11 @@ class LayerOps {
   DropoutKey KeyOf(Op op, int32_t layer, const MicrobatchInput& input) const;
 
   const LayerShape shape_;
-  const bool biases_;  // and LayerNorm
+  const bool biases_;    // and LayerNorm
+  const bool qkv_bias_;  // of the query, key and value projections
+  const float epsilon_;  // of norms
+  const RotaryTable rotary_;
+  const Tensor heads_;  // what attention reads: kQkv, or kQkNormed
   const double dropout_rate_;
   const int32_t tp_rank_;
   const uint64_t seed_;
@@ -80,7 +85,7 @@ class LayerOps {
   const int64_t share_n_;      // tokens of the share
   const int64_t first_token_;  // of it
   const int64_t share_at_;     // elements before it in a tensor (n, h)
-  const int64_t h_shard_;      // h / t
+  const int64_t context_width_;  // a / t * d
   const int64_t f_shard_;      // f / t
   const int64_t qkv_width_;
   const int64_t fc1_width_;
@@ -117,6 +122,8 @@ class TypedLayerOps final : public LayerOps {
   // dy: of all tokens. dx += or = (`accumulate`).
   void NormBackward(int32_t layer, const T* x, Parameter weight, Parameter bias, const T* dy, bool accumulate, T* dx);
   const T* WeightOf(int32_t layer, Parameter weight) const { return state_.WeightOfOps<T>(layer, weight); }
+  const T* QkvBiasOf(int32_t layer) const { return qkv_bias_ ? WeightOf(layer, Parameter::kQkvBias) : nullptr; }
+  float* QkvBiasGradientOf(int32_t layer) { return qkv_bias_ ? state_.Gradient(layer, Parameter::kQkvBias) : nullptr; }
   // Null where the family has no biases.
   const T* BiasOf(int32_t layer, Parameter bias) const { return biases_ ? WeightOf(layer, bias) : nullptr; }
   float* BiasGradientOf(int32_t layer, Parameter bias) { return biases_ ? state_.Gradient(layer, bias) : nullptr; }

@@ -12,9 +12,9 @@ void TypedLayerOps<T>::Weight(Op op, int32_t layer, const TensorTable& table) {
   switch (op) {
     case Op::kQkv:
       return ops_.LinearWeight(t[sharded_ ? kLn1Full : kLn1], t[kGradQkv], n_, h_, qkv_width_,
-                               gradient(Parameter::kQkvWeight), BiasGradientOf(layer, Parameter::kQkvBias));
+                               gradient(Parameter::kQkvWeight), QkvBiasGradientOf(layer));
     case Op::kProj:
-      return ops_.LinearWeight(t[kContext], t[kGradProj], n_, h_shard_, h_, gradient(Parameter::kProjWeight),
+      return ops_.LinearWeight(t[kContext], t[kGradProj], n_, context_width_, h_, gradient(Parameter::kProjWeight),
                                nullptr);
     case Op::kAdd1:
       return ops_.BiasGradient(t[kGradProj], n_, h_, gradient(Parameter::kProjBias));

@@ -28,7 +28,7 @@ enum class Split : uint8_t {
 enum class InitialValue : uint8_t { kZero, kOne, kNormal, kNormalByDepth };
 
 // A parameter's extent along one axis, in terms of the model.
-enum class Extent : uint8_t { kOne, kHidden, kQkvRows, kFc1Rows, kFfn, kSeq, kVocab };
+enum class Extent : uint8_t { kOne, kHidden, kQkvRows, kHeadSize, kContext, kFc1Rows, kFfn, kSeq, kVocab };
 
 struct ParameterInfo {
   Parameter parameter;
@@ -40,14 +40,16 @@ struct ParameterInfo {
 };
 
 using enum Extent;
-constexpr std::array<ParameterInfo, 17> kParameters = {{
+constexpr std::array<ParameterInfo, 19> kParameters = {{
     {Parameter::kEmbedTok, "tok", kVocab, kHidden, Split::kVocabularyRows, InitialValue::kNormal},
     {Parameter::kEmbedPos, "pos", kSeq, kHidden, Split::kWhole, InitialValue::kNormal},
     {Parameter::kLn1Weight, "ln1.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kLn1Bias, "ln1.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kQkvWeight, "qkv.weight", kQkvRows, kHidden, Split::kParts, InitialValue::kNormal},
     {Parameter::kQkvBias, "qkv.bias", kOne, kQkvRows, Split::kParts, InitialValue::kZero},
-    {Parameter::kProjWeight, "proj.weight", kHidden, kHidden, Split::kColumns, InitialValue::kNormalByDepth},
+    {Parameter::kQNormWeight, "q_norm.weight", kOne, kHeadSize, Split::kWhole, InitialValue::kOne},
+    {Parameter::kKNormWeight, "k_norm.weight", kOne, kHeadSize, Split::kWhole, InitialValue::kOne},
+    {Parameter::kProjWeight, "proj.weight", kHidden, kContext, Split::kColumns, InitialValue::kNormalByDepth},
     {Parameter::kProjBias, "proj.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
     {Parameter::kLn2Weight, "ln2.weight", kOne, kHidden, Split::kWhole, InitialValue::kOne},
     {Parameter::kLn2Bias, "ln2.bias", kOne, kHidden, Split::kWhole, InitialValue::kZero},
@@ -74,14 +76,18 @@ const ParameterInfo& InfoOf(Parameter parameter) { return kParameters[static_cas
 
 // The rows of the parts that an extent is made of, one after another.
 std::vector<int64_t> PartsOf(Extent extent, const ModelSpec& model) {
-  const int64_t head_size = model.hidden / model.heads;
+  const int64_t head_size = model.head_size();
   switch (extent) {
     case kOne:
       return {1};
     case kHidden:
       return {model.hidden};
     case kQkvRows:
-      return {model.hidden, model.key_heads() * head_size, model.key_heads() * head_size};
+      return {model.heads * head_size, model.key_heads() * head_size, model.key_heads() * head_size};
+    case kHeadSize:
+      return {head_size};
+    case kContext:
+      return {model.heads * head_size};
     case kFc1Rows:
       if (model.family == ModelFamily::kLlama) return {model.ffn, model.ffn};
       return {model.ffn};
@@ -100,19 +106,23 @@ int64_t ExtentOf(Extent extent, const ModelSpec& model) {
   return std::accumulate(parts.begin(), parts.end(), int64_t{0});
 }
 
-// Whether a model of the family has it.
-bool IsOf(ModelFamily family, Parameter parameter) {
-  if (family == ModelFamily::kGpt) return true;
+// Whether the model has it.
+bool IsOf(const ModelSpec& model, Parameter parameter) {
+  const bool gpt = model.family == ModelFamily::kGpt;
   switch (parameter) {
+    case Parameter::kQkvBias:
+      return gpt || model.qkv_bias;
+    case Parameter::kQNormWeight:
+    case Parameter::kKNormWeight:
+      return model.qk_norm;
     case Parameter::kEmbedPos:
     case Parameter::kLn1Bias:
-    case Parameter::kQkvBias:
     case Parameter::kProjBias:
     case Parameter::kLn2Bias:
     case Parameter::kFc1Bias:
     case Parameter::kFc2Bias:
     case Parameter::kHeadLnBias:
-      return false;
+      return gpt;
     default:
       return true;
   }
@@ -176,7 +186,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
                  std::vector<ParameterSlot>& slots) {
   for (int i = static_cast<int>(first); i <= static_cast<int>(last); ++i) {
     const ParameterInfo& info = kParameters[static_cast<size_t>(i)];
-    if (!IsOf(context.model.family, info.parameter)) continue;
+    if (!IsOf(context.model, info.parameter)) continue;
     const bool tied = info.parameter == Parameter::kHeadOutWeight && context.model.tied_embeddings;
     if (tied && context.has_embedding()) continue;
     ParameterSlot slot;
@@ -189,6 +199,7 @@ void AppendLayer(const StageContext& context, int32_t tp_rank, int32_t layer, Pa
     slot.vector = info.rows == kOne;
     slot.decays = !slot.vector;
     slot.replicated = info.split == Split::kWhole;
+    slot.by_heads = info.columns == kHeadSize;
     slot.copy = tied;
     slot.offset = slots.empty() ? 0 : slots.back().offset + slots.back().count;
     if (!slots.empty() && slots.back().layer != layer) slot.offset = Shareable(context, slot.offset);
@@ -262,7 +273,7 @@ std::vector<ParameterSlot> ParameterSlotsOf(const StageContext& context, int32_t
   const ModelSpec& model = context.model;
   const int32_t tp = context.layout.tp;
   LYNX_CHECK(tp >= 1 && tp_rank >= 0 && tp_rank < tp);
-  LYNX_CHECK(model.heads % tp == 0 && model.hidden % model.heads == 0 && model.ffn % tp == 0);
+  LYNX_CHECK(model.heads % tp == 0 && (model.head_dim > 0 || model.hidden % model.heads == 0) && model.ffn % tp == 0);
   LYNX_CHECK(model.heads % model.key_heads() == 0 && model.key_heads() % tp == 0);
   std::vector<ParameterSlot> slots;
   for (const StageSlice& slice : context.slices) {

@@ -13,7 +13,8 @@
 //   layers.N.proj.weight (h, h) split by columns; .bias (h)      layers.N.ln2.weight|bias (h)
 //   layers.N.fc1.weight (f, h) split by rows; .bias (f)          layers.N.fc2.weight (h, f) split by columns; .bias (h)
 //   head.ln.weight|bias (h)          head.out.weight (v, h) split by rows
-// Llama has no embed.pos and no bias; k key and value heads of a make qkv.weight ((a + 2k) h/a, h); and fc1.weight is
+// Llama has no embed.pos and no bias, but qkv.bias where the model says so; k key and value heads of a, d elements each, make
+// qkv.weight ((a + 2k) d, h), in GPT too; where queries and keys have norms there are q_norm.weight|k_norm.weight (d); and fc1.weight is
 // (2f, h), the gate's rows and then those of what it opens to, split by rows within each.
 // Rows of a vocabulary shard beyond v are padding: zero, never updated by a gradient, not in checkpoints.
 //
@@ -43,7 +44,7 @@ namespace lynx {
 
 enum class Parameter : uint8_t {
   kEmbedTok, kEmbedPos,
-  kLn1Weight, kLn1Bias, kQkvWeight, kQkvBias, kProjWeight, kProjBias,
+  kLn1Weight, kLn1Bias, kQkvWeight, kQkvBias, kQNormWeight, kKNormWeight, kProjWeight, kProjBias,
   kLn2Weight, kLn2Bias, kFc1Weight, kFc1Bias, kFc2Weight, kFc2Bias,
   kHeadLnWeight, kHeadLnBias, kHeadOutWeight,
 };
@@ -69,6 +70,8 @@ struct ParameterSlot {
   int64_t share_offset = 0;      // the same of arrays that have only what this rank updates
   bool decays = false;           // matrices: weight decay applies
   bool replicated = false;       // equal on all tensor-parallel ranks: counts once in the gradient norm
+  // Replicated, but a rank's gradient is that of its own heads: the ranks' are added up once a step, whether norms are sharded or not.
+  bool by_heads = false;
   bool copy = false;             // the output projection as a copy of the embedding on another rank
 };
 

@@ -47,7 +47,11 @@ StageContext ContextOf(const LayerShape& shape) {
                    .family = shape.family,
                    .kv_heads = shape.kv_heads,
                    .attention = shape.attention,
-                   .dtype = shape.dtype};
+                   .dtype = shape.dtype,
+                   .head_dim = shape.head_dim,
+                   .qkv_bias = shape.qkv_bias,
+                   .qk_norm = shape.qk_norm,
+                   .rotary = {.dims = shape.rotary_dims}};
   context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
   context.micro_batch = shape.micro_batch;
   context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};

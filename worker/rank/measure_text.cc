@@ -118,7 +118,11 @@ Json ShapeJson(const LayerShape& shape) {
           {"kv_heads", shape.kv_heads},
           {"attention", AttentionKernelName(shape.attention)},
           {"dtype", DataTypeName(shape.dtype)},
-          {"sequence_parallel", shape.sequence_parallel}};
+          {"sequence_parallel", shape.sequence_parallel},
+          {"head_dim", shape.head_dim},
+          {"qkv_bias", shape.qkv_bias},
+          {"qk_norm", shape.qk_norm},
+          {"rotary_dims", shape.rotary_dims}};
 }
 
 absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) {
@@ -138,6 +142,10 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Text("attention", attention);
   reader.Text("dtype", dtype);
   reader.Truth("sequence_parallel", shape.sequence_parallel);
+  reader.Number("head_dim", shape.head_dim);
+  reader.Truth("qkv_bias", shape.qkv_bias);
+  reader.Truth("qk_norm", shape.qk_norm);
+  reader.Number("rotary_dims", shape.rotary_dims);
   const auto positive = [&](const char* name, int32_t value) { reader.Require(value > 0, name, "positive"); };
   positive("micro_batch", shape.micro_batch);
   positive("seq", shape.seq);
@@ -151,9 +159,13 @@ absl::StatusOr<LayerShape> ReadShape(const Json& json, const std::string& path) 
   reader.Require(ParseDataType(dtype, shape.dtype), "dtype", "float32 or bfloat16");
   reader.Require(shape.kv_heads >= 0, "kv_heads", "0 or more");
   LYNX_RETURN_IF_ERROR(reader.status());
-  reader.Require(shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");
-  reader.Require(shape.family == ModelFamily::kGpt || shape.hidden / shape.heads % 2 == 0, "hidden",
-                 "an even multiple of heads");
+  reader.Require(shape.head_dim >= 0, "head_dim", "0 or more");
+  reader.Require(shape.head_dim > 0 || shape.hidden % shape.heads == 0, "hidden", "a multiple of heads");
+  LYNX_RETURN_IF_ERROR(reader.status());
+  const int32_t turning = shape.rotary_dims == 0 ? shape.head_size() : shape.rotary_dims;
+  reader.Require(shape.rotary_dims >= 0 && shape.rotary_dims <= shape.head_size(), "rotary_dims", "0, or at most a head");
+  reader.Require(shape.family == ModelFamily::kGpt || (turning % 2 == 0 && turning <= kMaxRotaryDims),
+                 shape.head_dim == 0 ? "hidden" : "head_dim", "such that an even number of at most 512 elements of a head turn");
   reader.Require(shape.heads % shape.tp == 0, "heads", "a multiple of tp");
   reader.Require(shape.heads % shape.key_heads() == 0, "kv_heads", "a divisor of heads");
   reader.Require(shape.key_heads() % shape.tp == 0, "kv_heads", "a multiple of tp");

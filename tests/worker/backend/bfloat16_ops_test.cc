@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/rotary.h"
 #include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
@@ -79,13 +80,35 @@ TEST_F(Bfloat16Ops, RopeEqualsTheFormula) {
   constexpr int64_t kCount = kShape.b * kShape.s * kShape.width();
   Bfloat16 *qkv = memory.RandomBfloat16(kCount, 1), *dqkv = memory.RandomBfloat16(kCount, 2);
   const Vector qkv_d = ToDouble(qkv, kCount), dout = ToDouble(dqkv, kCount);
-  ops.RopeForward(kShape, qkv);
-  ops.RopeBackward(kShape, dqkv);
-  ExpectClose(qkv, reference::Rope(kShape, qkv_d), kFloat, "qkv");
+  const RotaryTable rotary = PlainRotary(kShape.d);
+  ops.RopeForward(kShape, rotary, qkv);
+  ops.RopeBackward(kShape, rotary, dqkv);
+  ExpectClose(qkv, reference::Rope(kShape, rotary, qkv_d), kFloat, "qkv");
   ExpectClose(
       dqkv,
-      reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(kShape, v), dout); }, qkv_d),
+      reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(kShape, rotary, v), dout); }, qkv_d),
       kFloat, "dqkv");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_F(Bfloat16Ops, QkNormEqualsTheFormula) {
+  constexpr AttentionShape kShape{.b = 2, .s = 3, .a = 3, .k = 1, .d = 10};
+  constexpr int64_t kCount = kShape.b * kShape.s * kShape.width();
+  const Bfloat16 *qkv = memory.RandomBfloat16(kCount, 1), *q_gamma = memory.RandomBfloat16(kShape.d, 2),
+                 *k_gamma = memory.RandomBfloat16(kShape.d, 3);
+  Bfloat16 *normed = memory.OutputBfloat16(kCount), *dqkv = memory.RandomBfloat16(kCount, 4);
+  float *dq_gamma = memory.Constant(kShape.d, 0), *dk_gamma = memory.Constant(kShape.d, 0);
+  const Vector qkv_d = ToDouble(qkv, kCount), q_d = ToDouble(q_gamma, kShape.d), k_d = ToDouble(k_gamma, kShape.d),
+               dout = ToDouble(dqkv, kCount);
+  ops.QkNormForward(kShape, qkv, q_gamma, k_gamma, 1e-5f, normed);
+  ops.QkNormBackward(kShape, qkv, q_gamma, k_gamma, 1e-5f, dqkv, dq_gamma, dk_gamma);
+  const auto loss = [&](const Vector& x, const Vector& q, const Vector& k) {
+    return reference::Dot(reference::QkNorm(kShape, x, q, k, 1e-5), dout);
+  };
+  ExpectClose(normed, reference::QkNorm(kShape, qkv_d, q_d, k_d, 1e-5), kFloat, "normed");
+  ExpectClose(dqkv, reference::Gradient([&](const Vector& v) { return loss(v, q_d, k_d); }, qkv_d), kFloat, "dqkv");
+  ExpectClose(dq_gamma, reference::Gradient([&](const Vector& v) { return loss(qkv_d, v, k_d); }, q_d), kFloat, "dq_gamma");
+  ExpectClose(dk_gamma, reference::Gradient([&](const Vector& v) { return loss(qkv_d, q_d, v); }, k_d), kFloat, "dk_gamma");
   memory.ExpectGuardsIntact();
 }
 
@@ -141,17 +164,17 @@ class Bfloat16Norm : public Bfloat16Ops, public testing::WithParamInterface<int6
 };
 
 TEST_P(Bfloat16Norm, LayerNormEqualsTheFormula) {
-  ops.LayerNormForward(x, gamma, beta, n, h, y);
-  ops.LayerNormBackward(x, gamma, dy, n, h, /*accumulate=*/false, dx, dgamma, dbeta);
-  ops.LayerNormBackward(x, gamma, dy, n, h, /*accumulate=*/true, added_to_dx, unused, unused + h);
+  ops.LayerNormForward(x, gamma, beta, n, h, 1e-5f, y);
+  ops.LayerNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/false, dx, dgamma, dbeta);
+  ops.LayerNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/true, added_to_dx, unused, unused + h);
   ExpectGradients(
       [&](const Vector& v, const Vector& g, const Vector& b) { return reference::LayerNorm(v, g, b, n, h); });
 }
 
 TEST_P(Bfloat16Norm, RmsNormEqualsTheFormula) {
-  ops.RmsNormForward(x, gamma, n, h, y);
-  ops.RmsNormBackward(x, gamma, dy, n, h, /*accumulate=*/false, dx, dgamma);
-  ops.RmsNormBackward(x, gamma, dy, n, h, /*accumulate=*/true, added_to_dx, unused);
+  ops.RmsNormForward(x, gamma, n, h, 1e-5f, y);
+  ops.RmsNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/false, dx, dgamma);
+  ops.RmsNormBackward(x, gamma, dy, n, h, 1e-5f, /*accumulate=*/true, added_to_dx, unused);
   ExpectGradients([&](const Vector& v, const Vector& g, const Vector&) { return reference::RmsNorm(v, g, n, h); });
 }
 

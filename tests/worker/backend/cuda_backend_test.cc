@@ -176,7 +176,7 @@ TEST(CudaBackend, AnyCallMayFail) {
     float* const x = memory->data();
     backend.Fill(x, 64, 1);
     backend.LinearForward(x, x + 16, nullptr, 4, 4, 4, x + 32);
-    backend.LayerNormBackward(x, x, x, 4, 4, false, x + 48, x + 32, x + 36);
+    backend.LayerNormBackward(x, x, x, 4, 4, 1e-5f, false, x + 48, x + 32, x + 36);
     backend.SumOfSquares(std::vector<std::span<const float>>{{x, 64}}, reinterpret_cast<double*>(x));
     const absl::StatusOr<Bytes> free_bytes = backend.FreeMemory();
     if (!free_bytes.ok()) return free_bytes.status();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/worker/backend/rotary.h"
 #include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
@@ -19,6 +20,7 @@ constexpr int64_t kB = 2, kS = 70, kN = kB * kS, kA = 3, kD = 11, kH = 33, kV = 
 constexpr AttentionShape kAttention{.b = kB, .s = kS, .a = kA, .k = kA, .d = kD, .first_head = 2};
 constexpr int64_t kQkv = kN * kAttention.width();
 constexpr AttentionShape kRotary{.b = kB, .s = kS, .a = 4, .k = 2, .d = 2 * kD};  // d is even
+constexpr float kEpsilon = 1e-5f;
 constexpr DropoutKey kKey{0.2, 5, 6, 7, 8, 9};
 
 struct OpCase {
@@ -63,14 +65,14 @@ const OpCase kCases[] = {
     {"LayerNormForward",
      [](Backend& backend, TestMemory& memory) {
        float* y = memory.Output(kN * kH);
-       backend.LayerNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kH, 3), kN, kH, y);
+       backend.LayerNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kH, 3), kN, kH, kEpsilon, y);
        return Take(y, kN * kH);
      }},
     {"LayerNormBackward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Random((kN + 2) * kH, 4);
        backend.LayerNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
-                                 true, out, out + kN * kH, out + (kN + 1) * kH);
+                                 kEpsilon, true, out, out + kN * kH, out + (kN + 1) * kH);
        return Take(out, (kN + 2) * kH);
      }},
     {"LinearForward",
@@ -95,26 +97,39 @@ const OpCase kCases[] = {
     {"RmsNormForward",
      [](Backend& backend, TestMemory& memory) {
        float* y = memory.Output(kN * kH);
-       backend.RmsNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), kN, kH, y);
+       backend.RmsNormForward(memory.Random(kN * kH, 1), memory.Random(kH, 2), kN, kH, kEpsilon, y);
        return Take(y, kN * kH);
      }},
     {"RmsNormBackward",
      [](Backend& backend, TestMemory& memory) {
        float* out = memory.Random((kN + 1) * kH, 4);
        backend.RmsNormBackward(memory.Random(kN * kH, 1), memory.Random(kH, 2), memory.Random(kN * kH, 3), kN, kH,
-                               true, out, out + kN * kH);
+                               kEpsilon, true, out, out + kN * kH);
        return Take(out, (kN + 1) * kH);
+     }},
+    {"QkNormForward",
+     [](Backend& backend, TestMemory& memory) {
+       float* normed = memory.Output(kQkv);
+       backend.QkNormForward(kAttention, memory.Random(kQkv, 1), memory.Random(kD, 2), memory.Random(kD, 3), kEpsilon, normed);
+       return Take(normed, kQkv);
+     }},
+    {"QkNormBackward",
+     [](Backend& backend, TestMemory& memory) {
+       float* out = memory.Random(kQkv + 2 * kD, 4);
+       backend.QkNormBackward(kAttention, memory.Random(kQkv, 1), memory.Random(kD, 2), memory.Random(kD, 3), kEpsilon, out,
+                              out + kQkv, out + kQkv + kD);
+       return Take(out, kQkv + 2 * kD);
      }},
     {"RopeForward",
      [](Backend& backend, TestMemory& memory) {
        float* qkv = memory.Random(kN * kRotary.width(), 1);
-       backend.RopeForward(kRotary, qkv);
+       backend.RopeForward(kRotary, PlainRotary(kRotary.d), qkv);
        return Take(qkv, kN * kRotary.width());
      }},
     {"RopeBackward",
      [](Backend& backend, TestMemory& memory) {
        float* dqkv = memory.Random(kN * kRotary.width(), 1);
-       backend.RopeBackward(kRotary, dqkv);
+       backend.RopeBackward(kRotary, PlainRotary(kRotary.d), dqkv);
        return Take(dqkv, kN * kRotary.width());
      }},
     {"ProbsForward",

@@ -8,6 +8,8 @@
 namespace lynx {
 namespace {
 
+constexpr float kEpsilon = 3e-3f;  // large enough to be seen
+
 using reference::Vector;
 
 class LayerNorm : public testing::TestWithParam<int64_t> {  // h
@@ -22,8 +24,8 @@ class LayerNorm : public testing::TestWithParam<int64_t> {  // h
 
 TEST_P(LayerNorm, ForwardEqualsTheFormula) {
   float* y = memory.Output(n * h);
-  backend->LayerNormForward(x, gamma, beta, n, h, y);
-  ExpectClose(y, reference::LayerNorm(ToDouble(x, n * h), ToDouble(gamma, h), ToDouble(beta, h), n, h), 2e-6, "y");
+  backend->LayerNormForward(x, gamma, beta, n, h, kEpsilon, y);
+  ExpectClose(y, reference::LayerNorm(ToDouble(x, n * h), ToDouble(gamma, h), ToDouble(beta, h), n, h, kEpsilon), 2e-6, "y");
   memory.ExpectGuardsIntact();
 }
 
@@ -35,22 +37,22 @@ TEST_P(LayerNorm, BackwardEqualsFiniteDifferences) {
   float* dbeta = memory.Constant(h, 0.75f);
   float* unused_dgamma = memory.Constant(h, 0);
   float* unused_dbeta = memory.Constant(h, 0);
-  backend->LayerNormBackward(x, gamma, dy, n, h, false, dx, dgamma, dbeta);
-  backend->LayerNormBackward(x, gamma, dy, n, h, true, dx_accumulated, unused_dgamma, unused_dbeta);
+  backend->LayerNormBackward(x, gamma, dy, n, h, kEpsilon, false, dx, dgamma, dbeta);
+  backend->LayerNormBackward(x, gamma, dy, n, h, kEpsilon, true, dx_accumulated, unused_dgamma, unused_dbeta);
 
   const Vector x_d = ToDouble(x, n * h), gamma_d = ToDouble(gamma, h), beta_d = ToDouble(beta, h);
   const Vector dy_d = ToDouble(dy, n * h);
   Vector want = reference::Gradient(
-      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(v, gamma_d, beta_d, n, h), dy_d); }, x_d);
+      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(v, gamma_d, beta_d, n, h, kEpsilon), dy_d); }, x_d);
   ExpectClose(dx, want, 1e-5, "dx");
   for (double& value : want) value += 0.5;
   ExpectClose(dx_accumulated, want, 1e-5, "dx, accumulated");
   want = reference::Gradient(
-      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(x_d, v, beta_d, n, h), dy_d); }, gamma_d);
+      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(x_d, v, beta_d, n, h, kEpsilon), dy_d); }, gamma_d);
   for (double& value : want) value += 0.25;
   ExpectClose(dgamma, want, 1e-5, "dgamma");
   want = reference::Gradient(
-      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(x_d, gamma_d, v, n, h), dy_d); }, beta_d);
+      [&](const Vector& v) { return reference::Dot(reference::LayerNorm(x_d, gamma_d, v, n, h, kEpsilon), dy_d); }, beta_d);
   for (double& value : want) value += 0.75;
   ExpectClose(dbeta, want, 1e-5, "dbeta");
   memory.ExpectGuardsIntact();
@@ -68,8 +70,8 @@ TEST(LayerNormPrecision, SurvivesALargeMean) {
   const float* gamma = memory.Constant(kHidden, 1);
   const float* beta = memory.Constant(kHidden, 0);
   float* y = memory.Output(kHidden);
-  backend->LayerNormForward(x, gamma, beta, 1, kHidden, y);
-  ExpectClose(y, reference::LayerNorm(ToDouble(x, kHidden), Vector(kHidden, 1), Vector(kHidden, 0), 1, kHidden), 2e-4,
+  backend->LayerNormForward(x, gamma, beta, 1, kHidden, kEpsilon, y);
+  ExpectClose(y, reference::LayerNorm(ToDouble(x, kHidden), Vector(kHidden, 1), Vector(kHidden, 0), 1, kHidden, kEpsilon), 2e-4,
               "y");
 }
 

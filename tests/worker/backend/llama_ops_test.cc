@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/worker/backend/reference.h"
+#include "tests/worker/backend/rotary.h"
 #include "tests/worker/backend/test_backend.h"
 #include "tests/worker/backend/test_memory.h"
 #include "worker/backend/backend.h"
@@ -12,6 +13,8 @@ namespace lynx {
 namespace {
 
 using reference::Vector;
+
+constexpr float kEpsilon = 3e-3f;  // large enough to be seen
 
 class RmsNorm : public testing::TestWithParam<int64_t> {  // h
  protected:
@@ -25,8 +28,8 @@ class RmsNorm : public testing::TestWithParam<int64_t> {  // h
 
 TEST_P(RmsNorm, ForwardEqualsTheFormula) {
   float* y = memory.Output(n * h);
-  backend->RmsNormForward(x, gamma, n, h, y);
-  ExpectClose(y, reference::RmsNorm(x_d, gamma_d, n, h), 2e-6, "y");
+  backend->RmsNormForward(x, gamma, n, h, kEpsilon, y);
+  ExpectClose(y, reference::RmsNorm(x_d, gamma_d, n, h, kEpsilon), 2e-6, "y");
   memory.ExpectGuardsIntact();
 }
 
@@ -36,11 +39,11 @@ TEST_P(RmsNorm, BackwardEqualsFiniteDifferences) {
   float* added_to_dx = memory.Constant(n * h, 0.5f);
   float* dgamma = memory.Constant(h, 0.25f);
   float* again = memory.Constant(h, 0);
-  backend->RmsNormBackward(x, gamma, dy, n, h, /*accumulate=*/false, dx, dgamma);
-  backend->RmsNormBackward(x, gamma, dy, n, h, /*accumulate=*/true, added_to_dx, again);
+  backend->RmsNormBackward(x, gamma, dy, n, h, kEpsilon, /*accumulate=*/false, dx, dgamma);
+  backend->RmsNormBackward(x, gamma, dy, n, h, kEpsilon, /*accumulate=*/true, added_to_dx, again);
   const Vector dy_d = ToDouble(dy, n * h);
   const auto loss = [&](const Vector& x_now, const Vector& gamma_now) {
-    return reference::Dot(reference::RmsNorm(x_now, gamma_now, n, h), dy_d);
+    return reference::Dot(reference::RmsNorm(x_now, gamma_now, n, h, kEpsilon), dy_d);
   };
   Vector want = reference::Gradient([&](const Vector& v) { return loss(v, gamma_d); }, x_d);
   ExpectClose(dx, want, 1e-5, "dx");
@@ -54,15 +57,21 @@ TEST_P(RmsNorm, BackwardEqualsFiniteDifferences) {
 
 TEST_P(RmsNorm, OfZerosIsFinite) {
   float* y = memory.Output(n * h);
-  backend->RmsNormForward(memory.Constant(n * h, 0), gamma, n, h, y);
+  backend->RmsNormForward(memory.Constant(n * h, 0), gamma, n, h, kEpsilon, y);
   for (int64_t i = 0; i < n * h; ++i) EXPECT_EQ(y[i], 0.0f);
 }
 
 INSTANTIATE_TEST_SUITE_P(Widths, RmsNorm, testing::Values(1, 7, 32, 133));
 
-class Rope : public testing::TestWithParam<AttentionShape> {
+struct RopeCase {
+  AttentionShape shape;
+  RotaryTable rotary;
+};
+
+class Rope : public testing::TestWithParam<RopeCase> {
  protected:
-  const AttentionShape shape = GetParam();
+  const AttentionShape shape = GetParam().shape;
+  const RotaryTable rotary = GetParam().rotary;
   const int64_t count = shape.b * shape.s * shape.width();
   std::unique_ptr<Backend> backend = MakeTestBackend();
   TestMemory memory;
@@ -70,8 +79,8 @@ class Rope : public testing::TestWithParam<AttentionShape> {
 
 TEST_P(Rope, ForwardEqualsTheFormula) {
   float* qkv = memory.Random(count, 1);
-  const Vector want = reference::Rope(shape, ToDouble(qkv, count));
-  backend->RopeForward(shape, qkv);
+  const Vector want = reference::Rope(shape, rotary, ToDouble(qkv, count));
+  backend->RopeForward(shape, rotary, qkv);
   ExpectClose(qkv, want, 1e-6, "qkv");
   memory.ExpectGuardsIntact();
 }
@@ -82,22 +91,67 @@ TEST_P(Rope, BackwardEqualsFiniteDifferences) {
   float* dqkv = memory.Random(count, 2);
   const Vector dout = ToDouble(dqkv, count);
   Vector want = dout;
-  backend->RopeBackward(shape, dqkv);
+  backend->RopeBackward(shape, rotary, dqkv);
   if (count < 2000) {
-    want = reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(shape, v), dout); }, qkv);
+    want = reference::Gradient([&](const Vector& v) { return reference::Dot(reference::Rope(shape, rotary, v), dout); }, qkv);
   } else {  // too many for differences
-    backend->RopeForward(shape, dqkv);
+    backend->RopeForward(shape, rotary, dqkv);
   }
   ExpectClose(dqkv, want, 1e-6, "dqkv");
   memory.ExpectGuardsIntact();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Rope,
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Rope,
+    testing::Values(RopeCase{{.b = 1, .s = 1, .a = 1, .k = 1, .d = 2}, PlainRotary(2)},
+                    RopeCase{{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6}, PlainRotary(6)},
+                    RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10}, PlainRotary(10)},
+                    RopeCase{{.b = 2, .s = 7, .a = 3, .k = 1, .d = 11}, PlainRotary(6, 5e5, 1.25)},  // the rest of a head stays
+                    RopeCase{{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64}, PlainRotary(64)},
+                    RopeCase{{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}, PlainRotary(258)}),
+    [](const auto& info) {
+      return "s" + std::to_string(info.param.shape.s) + "d" + std::to_string(info.param.shape.d);
+    });
+
+class QkNorm : public testing::TestWithParam<AttentionShape> {
+ protected:
+  const AttentionShape shape = GetParam();
+  const int64_t count = shape.b * shape.s * shape.width();
+  std::unique_ptr<Backend> backend = MakeTestBackend();
+  TestMemory memory;
+  const float *qkv = memory.Random(count, 1, 3), *q_gamma = memory.Random(shape.d, 2), *k_gamma = memory.Random(shape.d, 3);
+  const Vector qkv_d = ToDouble(qkv, count), q_d = ToDouble(q_gamma, shape.d), k_d = ToDouble(k_gamma, shape.d);
+};
+
+TEST_P(QkNorm, ForwardEqualsTheFormula) {
+  float* normed = memory.Output(count);
+  backend->QkNormForward(shape, qkv, q_gamma, k_gamma, kEpsilon, normed);
+  ExpectClose(normed, reference::QkNorm(shape, qkv_d, q_d, k_d, kEpsilon), 2e-6, "normed");
+  memory.ExpectGuardsIntact();
+}
+
+TEST_P(QkNorm, BackwardEqualsFiniteDifferences) {
+  float* dqkv = memory.Random(count, 4);
+  float *dq_gamma = memory.Constant(shape.d, 0.25f), *dk_gamma = memory.Constant(shape.d, 0.5f);
+  const Vector dout = ToDouble(dqkv, count);
+  backend->QkNormBackward(shape, qkv, q_gamma, k_gamma, kEpsilon, dqkv, dq_gamma, dk_gamma);
+  const auto loss = [&](const Vector& x, const Vector& q, const Vector& k) {
+    return reference::Dot(reference::QkNorm(shape, x, q, k, kEpsilon), dout);
+  };
+  ExpectClose(dqkv, reference::Gradient([&](const Vector& v) { return loss(v, q_d, k_d); }, qkv_d), 1e-5, "dqkv");
+  Vector want = reference::Gradient([&](const Vector& v) { return loss(qkv_d, v, k_d); }, q_d);
+  for (double& value : want) value += 0.25;
+  ExpectClose(dq_gamma, want, 1e-5, "dq_gamma");
+  want = reference::Gradient([&](const Vector& v) { return loss(qkv_d, q_d, v); }, k_d);
+  for (double& value : want) value += 0.5;
+  ExpectClose(dk_gamma, want, 1e-5, "dk_gamma");
+  memory.ExpectGuardsIntact();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, QkNorm,
                          testing::Values(AttentionShape{.b = 1, .s = 1, .a = 1, .k = 1, .d = 2},
-                                         AttentionShape{.b = 2, .s = 5, .a = 4, .k = 2, .d = 6},
-                                         AttentionShape{.b = 2, .s = 7, .a = 3, .k = 1, .d = 10},
-                                         AttentionShape{.b = 1, .s = 2000, .a = 1, .k = 1, .d = 64},
-                                         AttentionShape{.b = 2, .s = 9, .a = 2, .k = 2, .d = 258}),
+                                         AttentionShape{.b = 2, .s = 3, .a = 4, .k = 2, .d = 6},
+                                         AttentionShape{.b = 1, .s = 4, .a = 3, .k = 1, .d = 37}),
                          [](const auto& info) {
                            return "s" + std::to_string(info.param.s) + "d" + std::to_string(info.param.d);
                          });

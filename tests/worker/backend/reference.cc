@@ -22,14 +22,14 @@ double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element) {
   return static_cast<double>(words[static_cast<size_t>(element % 4)]) >= threshold ? 1 / (1 - key.rate) : 0;
 }
 
-Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h) {
+Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon) {
   Vector y(x.size());
   for (int64_t row = 0; row < n; ++row) {
     double mean = 0, variance = 0;
     for (int64_t i = 0; i < h; ++i) mean += x[row * h + i] / static_cast<double>(h);
     for (int64_t i = 0; i < h; ++i) variance += std::pow(x[row * h + i] - mean, 2) / static_cast<double>(h);
     for (int64_t i = 0; i < h; ++i) {
-      y[row * h + i] = (x[row * h + i] - mean) / std::sqrt(variance + 1e-5) * gamma[i] + beta[i];
+      y[row * h + i] = (x[row * h + i] - mean) / std::sqrt(variance + epsilon) * gamma[i] + beta[i];
     }
   }
   return y;
@@ -47,12 +47,12 @@ Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, i
   return y;
 }
 
-Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h) {
+Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon) {
   Vector y(x.size());
   for (int64_t row = 0; row < n; ++row) {
     double mean_square = 0;
     for (int64_t i = 0; i < h; ++i) mean_square += std::pow(x[row * h + i], 2) / static_cast<double>(h);
-    for (int64_t i = 0; i < h; ++i) y[row * h + i] = x[row * h + i] / std::sqrt(mean_square + 1e-5) * gamma[i];
+    for (int64_t i = 0; i < h; ++i) y[row * h + i] = x[row * h + i] / std::sqrt(mean_square + epsilon) * gamma[i];
   }
   return y;
 }
@@ -71,17 +71,28 @@ Element ElementOf(const AttentionShape& shape, int64_t sample, int64_t position,
 
 }  // namespace
 
-Vector Rope(const AttentionShape& shape, const Vector& qkv) {
+Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon) {
+  Vector normed = qkv;
+  for (int64_t token = 0; token < shape.b * shape.s; ++token) {
+    for (int64_t head = 0; head < shape.a + shape.k; ++head) {
+      const int64_t at = token * shape.width() + head * shape.d;
+      const Vector of_head = RmsNorm(Vector(qkv.begin() + at, qkv.begin() + at + shape.d), head < shape.a ? q_gamma : k_gamma, 1, shape.d, epsilon);
+      std::copy(of_head.begin(), of_head.end(), normed.begin() + at);
+    }
+  }
+  return normed;
+}
+
+Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv) {
   Vector turned = qkv;
-  const int64_t half = shape.d / 2;
+  const int64_t half = rotary.pairs;
   for (int64_t token = 0; token < shape.b * shape.s; ++token) {
     for (int64_t head = 0; head < shape.a + shape.k; ++head) {
       for (int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(token % shape.s) * std::pow(1e4, -2.0 * static_cast<double>(i) / static_cast<double>(shape.d));
+        const double angle = static_cast<double>(token % shape.s) * rotary.slopes[static_cast<size_t>(i)];
         const int64_t low = token * shape.width() + head * shape.d + i;
-        turned[low] = qkv[low] * std::cos(angle) - qkv[low + half] * std::sin(angle);
-        turned[low + half] = qkv[low + half] * std::cos(angle) + qkv[low] * std::sin(angle);
+        turned[low] = rotary.scale * (qkv[low] * std::cos(angle) - qkv[low + half] * std::sin(angle));
+        turned[low + half] = rotary.scale * (qkv[low + half] * std::cos(angle) + qkv[low] * std::sin(angle));
       }
     }
   }

@@ -16,10 +16,12 @@ using Vector = std::vector<double>;
 // 0 or 1/(1-rate), from the scalar generator, one element at a time.
 double DropoutFactor(const DropoutKey& key, int64_t sample, int64_t element);
 
-Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h);
+Vector LayerNorm(const Vector& x, const Vector& gamma, const Vector& beta, int64_t n, int64_t h, double epsilon = 1e-5);
 Vector Linear(const Vector& x, const Vector& w, const Vector& bias, int64_t n, int64_t in, int64_t out);
-Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h);
-Vector Rope(const AttentionShape& shape, const Vector& qkv);
+Vector RmsNorm(const Vector& x, const Vector& gamma, int64_t n, int64_t h, double epsilon = 1e-5);
+// Of each head of queries and of keys; values as they are.
+Vector QkNorm(const AttentionShape& shape, const Vector& qkv, const Vector& q_gamma, const Vector& k_gamma, double epsilon);
+Vector Rope(const AttentionShape& shape, const RotaryTable& rotary, const Vector& qkv);
 Vector Probs(const AttentionShape& shape, const Vector& qkv);
 Vector LogSumExp(const AttentionShape& shape, const Vector& qkv);  // (b, a, s), of the scaled causal scores
 Vector Context(const AttentionShape& shape, const Vector& probs, const Vector& qkv, const DropoutKey& key);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 #include "common/digest.h"
@@ -43,6 +44,41 @@ TEST(CheckpointIndex, ReadsEverySortOfModel) {
   index.identity.model.attention = AttentionKernel::kFused;
   index.identity.model.tied_embeddings = true;
   EXPECT_EQ(DecodeIndex(EncodeIndex(index))->identity, index.identity);
+}
+
+// Fields that most models lack are in the index of a model that has them, and a run with others does not begin from it.
+TEST(CheckpointIndex, KeepsWhatTheWeightsWereTrainedWith) {
+  CheckpointIndex index = SmallIndex();
+  EXPECT_EQ(EncodeIndex(index).find("rotary"), std::string::npos) << "the index of a plain model stays as it was";
+  index.identity.model.family = ModelFamily::kLlama;
+  index.identity.model.dropout = 0;
+  const CheckpointIdentity plain = index.identity;
+  const struct {
+    std::function<void(ModelSpec&)> change;
+    const char* field;
+  } cases[] = {
+      {[](ModelSpec& m) { m.head_dim = 6; }, "model.headDim is 6 in the checkpoint, 4 here"},
+      {[](ModelSpec& m) { m.qkv_bias = true; }, "model.qkvBias is"},
+      {[](ModelSpec& m) { m.qk_norm = true; }, "model.qkNorm is"},
+      {[](ModelSpec& m) { m.norm_epsilon = 1e-6; }, "model.normEpsilon is 1e-06 in the checkpoint, 1e-05 here"},
+      {[](ModelSpec& m) { m.window = 4096; }, "model.window is 4096"},
+      {[](ModelSpec& m) { m.rotary.theta = 5e5; }, "model.rope.theta is 500000 in the checkpoint, 10000 here"},
+      {[](ModelSpec& m) { m.rotary.dims = 2; }, "model.rope.dims is 2"},
+      {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 2}; }, "model.rope.scaling is linear"},
+      {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2, .original_seq = 7, .beta_fast = 3.5}; },
+       "model.rope.betaFast is 3.5"},
+      {[](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 7, .high_freq_factor = 9}; },
+       "model.rope.highFreqFactor is 9"},
+  };
+  for (const auto& c : cases) {
+    index.identity = plain;
+    c.change(index.identity.model);
+    const auto read = DecodeIndex(EncodeIndex(index));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->identity, index.identity);
+    EXPECT_THAT(StartDifferenceText(index.identity, plain, /*continues=*/false), HasSubstr(c.field));
+    EXPECT_THAT(RunDifferenceText(index.identity, plain), HasSubstr(c.field));
+  }
 }
 
 TEST(CheckpointIndex, ReadsEverySortOfLayout) {

@@ -62,7 +62,7 @@ class HuggingFaceImport : public testing::Test {
   void WriteModel() { Write(kHuggingFaceWeightsFile, ForeignFile(tensors_)); }
 
   absl::StatusOr<ImportedWeights> Import(NonFiniteWeights non_finite = NonFiniteWeights::kRefuse) {
-    return ImportFromHuggingFace(kIn, model_, kOut, non_finite, disk_);
+    return ImportFromHuggingFace(kIn, model_, *ExportFamilyOf(model_).value(), kOut, non_finite, disk_);
   }
   // Refused with these words, and nothing is left behind.
   void ExpectRefused(const std::vector<std::string>& parts) {
@@ -234,10 +234,11 @@ TEST_F(HuggingFaceImport, ACheckpointThatIsThereStays) {
 TEST_F(HuggingFaceImport, AFileInPlaceOfTheFoldersIsAnError) {
   const TestFolder folder;
   const std::string file = folder.Write("file", "");
-  EXPECT_FALSE(ImportFromHuggingFace(folder.path(), WorldModel(), file).ok());
-  EXPECT_FALSE(ImportFromHuggingFace(file, WorldModel(), folder.Path("out")).ok());
+  const FamilyTraits& family = *ExportFamilyOf(WorldModel()).value();
+  EXPECT_FALSE(ImportFromHuggingFace(folder.path(), WorldModel(), family, file).ok());
+  EXPECT_FALSE(ImportFromHuggingFace(file, WorldModel(), family, folder.Path("out")).ok());
   EXPECT_TRUE(
-      absl::IsNotFound(ImportFromHuggingFace(folder.Path("none"), WorldModel(), folder.Path("out")).status()));
+      absl::IsNotFound(ImportFromHuggingFace(folder.Path("none"), WorldModel(), family, folder.Path("out")).status()));
   EXPECT_FALSE(std::filesystem::exists(folder.Path("out")));
 }
 

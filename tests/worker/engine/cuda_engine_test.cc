@@ -66,7 +66,9 @@ INSTANTIATE_TEST_SUITE_P(
                     TinySetting{TinyModel::kLlama, {}, DataType::kBfloat16},
                     TinySetting{TinyModel::kGpt, {.tp = 2, .sequence_parallel = true}},
                     TinySetting{TinyModel::kLlama, {.tp = 2, .pp = 2}, DataType::kBfloat16},
-                    TinySetting{TinyModel::kTiedGpt, {.pp = 2, .dp = 2}},
+                    TinySetting{TinyModel::kTiedGpt, {.pp = 2, .dp = 2}}, TinySetting{TinyModel::kQwen3, {.tp = 2}},
+                    TinySetting{TinyModel::kQwen2, {}, DataType::kBfloat16}, TinySetting{TinyModel::kGroupedGpt, {}},
+                    TinySetting{TinyModel::kMistral, {.tp = 2, .sequence_parallel = true}}, TinySetting{TinyModel::kPhi3, {}},
                     TinySetting{TinyModel::kGpt, {.dp = 2, .zero = ZeroStage::kOptimizer}, DataType::kBfloat16}),
     [](const auto& info) { return TestName(info.param); });
 

@@ -108,13 +108,45 @@ absl::Status RunRank(const TinyJob& job, const CommunicatorOptions& options,
 
 }  // namespace
 
+const char* TinyModelName(TinyModel model) {
+  constexpr const char* kNames[] = {"gpt",    "llama",   "gpt-tied", "llama-tied", "grouped-gpt", "multi-query-gpt",
+                                    "llama3", "mistral", "qwen2",    "qwen3",      "phi3"};
+  return kNames[static_cast<size_t>(model)];
+}
+
 ModelSpec SpecOf(TinyModel model) {
   ModelSpec spec{.layers = 4, .hidden = 16, .heads = 4, .ffn = 32, .seq = 8, .vocab = 67, .dropout = 0.1};
-  if (model == TinyModel::kLlama || model == TinyModel::kTiedLlama) {
+  if (model == TinyModel::kLlama || model == TinyModel::kTiedLlama || model >= TinyModel::kLlama3) {
     spec.dropout = 0;
     spec.family = ModelFamily::kLlama;
     spec.kv_heads = 2;
   }
+  if (model >= TinyModel::kGroupedGpt) {
+    spec.attention = AttentionKernel::kFused;
+    spec.norm_epsilon = 1e-3;
+  }
+  if (model == TinyModel::kGroupedGpt) spec.kv_heads = 2;
+  if (model == TinyModel::kMultiQueryGpt) spec.kv_heads = 1;
+  if (model == TinyModel::kLlama3) {
+    spec.rotary = {.theta = 50, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 64};
+    spec.tied_embeddings = true;
+  }
+  if (model == TinyModel::kMistral) {
+    spec.head_dim = 6;
+    spec.window = 16;
+    spec.rotary = {.theta = 100, .scaling = RopeScaling::kLinear, .factor = 2};
+  }
+  if (model == TinyModel::kQwen2) {
+    spec.qkv_bias = true;
+    spec.rotary = {.theta = 100, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32};
+  }
+  if (model == TinyModel::kQwen3) {
+    spec.qk_norm = true;
+    spec.head_dim = 6;
+    spec.tied_embeddings = true;
+    spec.rotary.theta = 1000;
+  }
+  if (model == TinyModel::kPhi3) spec.rotary = {.theta = 100, .dims = 2, .scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4};
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
     spec.attention = AttentionKernel::kFused;
@@ -221,11 +253,24 @@ TinyRun Train(const TinyJob& job, int64_t steps) {
   return run;
 }
 
+std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts) {
+  std::vector<TinySetting> settings;
+  for (const ParallelLayout& layout : layouts) {
+    for (int i = 0; i < kTinyModelCount; ++i) {
+      const auto model = static_cast<TinyModel>(i);
+      if (SpecOf(model).key_heads() % layout.tp == 0) settings.push_back({model, layout});
+    }
+  }
+  return settings;
+}
+
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts) {
   std::vector<TinySetting> settings;
   for (size_t i = 0; i < layouts.size(); ++i) {
     const TinyModel tied = i % 2 == 0 ? TinyModel::kTiedGpt : TinyModel::kTiedLlama;
-    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, tied}) {
+    constexpr TinyModel kFamilies[] = {TinyModel::kQwen3, TinyModel::kGroupedGpt, TinyModel::kMistral,
+                                       TinyModel::kQwen2, TinyModel::kLlama3,     TinyModel::kPhi3};
+    for (const TinyModel model : {TinyModel::kGpt, TinyModel::kLlama, tied, kFamilies[i % std::size(kFamilies)]}) {
       if (SpecOf(model).key_heads() % layouts[i].tp == 0) settings.push_back({model, layouts[i]});
     }
   }
@@ -243,10 +288,10 @@ std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
 }
 
 std::string TestName(const TinySetting& setting) {
-  const ModelSpec spec = SpecOf(setting.model);
-  const std::string tied = spec.tied_embeddings ? "tied" : "";
+  std::string model = TinyModelName(setting.model);
+  std::erase(model, '-');
   const std::string dtype = setting.dtype == DataType::kFloat32 ? "" : DataTypeName(setting.dtype);
-  return ModelFamilyName(spec.family) + tied + TestName(setting.layout) + dtype;
+  return model + TestName(setting.layout) + dtype;
 }
 
 std::string TestName(const ParallelLayout& layout) {

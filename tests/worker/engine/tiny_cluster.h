@@ -22,8 +22,15 @@ struct StageProgram {
   Bytes arena;
 };
 
-// One model of each kind that the engine trains, with dropout where the family has it.
-enum class TinyModel : uint8_t { kGpt, kLlama, kTiedGpt, kTiedLlama };  // tied ones with fused attention
+// One model of each kind that the engine trains, with dropout where the family has it; tied ones with fused attention. From
+// kGroupedGpt on they are families of planner/model_families.h, with sizes and factors such that every part of them matters:
+// GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; heads of their own size and linear
+// scaling, as Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly turned heads.
+enum class TinyModel : uint8_t {
+  kGpt, kLlama, kTiedGpt, kTiedLlama, kGroupedGpt, kMultiQueryGpt, kLlama3, kMistral, kQwen2, kQwen3, kPhi3,
+};
+const char* TinyModelName(TinyModel model);  // "gpt", "llama-tied", "qwen2"
+inline constexpr int kTinyModelCount = static_cast<int>(TinyModel::kPhi3) + 1;
 ModelSpec SpecOf(TinyModel model);
 
 struct TinyJob {
@@ -93,8 +100,10 @@ struct TinySetting {
   DataType dtype = DataType::kFloat32;
 };
 ModelSpec SpecOf(const TinySetting& setting);
-// Both families in each layout that divides them, and one of them tied, with fused attention.
+// GPT and Llama in each layout that divides them, one of them tied, with fused attention, and another family in turn.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& layouts);
+// Every model in each layout that divides it.
+std::vector<TinySetting> AllModelsIn(const std::vector<ParallelLayout>& layouts);
 // The points of ModelsIn(in_float), and those of ModelsIn(in_bfloat16) in that type.
 std::vector<TinySetting> ModelsIn(const std::vector<ParallelLayout>& in_float,
                                   const std::vector<ParallelLayout>& in_bfloat16);

@@ -9,15 +9,13 @@
 namespace lynx::cpu {
 namespace {
 
-constexpr float kEpsilon = 1e-5f;
-
 struct RowStats {
   float mean, rstd;
 };
 
 // Two passes: the variance about the mean just found loses nothing where the mean is large.
 template <class T>
-inline RowStats Stats(const T* x, int64_t h) {
+inline RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < h; ++i) sum += x[i];
@@ -25,23 +23,23 @@ inline RowStats Stats(const T* x, int64_t h) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < h; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  return {mean, 1.0f / std::sqrt(squares / static_cast<float>(h) + kEpsilon)};
+  return {mean, 1.0f / std::sqrt(squares / static_cast<float>(h) + epsilon)};
 }
 
 template <class T>
-LYNX_SIMD void Forward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) {
+LYNX_SIMD void Forward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) {
   for (int64_t row = 0; row < n; ++row, x += h, y += h) {
-    const RowStats stats = Stats(x, h);
+    const RowStats stats = Stats(x, h, epsilon);
 #pragma omp simd
     for (int64_t i = 0; i < h; ++i) y[i] = (x[i] - stats.mean) * stats.rstd * gamma[i] + beta[i];
   }
 }
 
 template <class T>
-LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate, T* dx,
-                        float* dgamma, float* dbeta) {
+LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon, bool accumulate,
+                        T* dx, float* dgamma, float* dbeta) {
   for (int64_t row = 0; row < n; ++row, x += h, dy += h, dx += h) {
-    const RowStats stats = Stats(x, h);
+    const RowStats stats = Stats(x, h, epsilon);
     float sum_g = 0, sum_g_normal = 0;
 #pragma omp simd reduction(+ : sum_g, sum_g_normal)
     for (int64_t i = 0; i < h; ++i) {
@@ -66,19 +64,19 @@ LYNX_SIMD void Backward(const T* x, const T* gamma, const T* dy, int64_t n, int6
 }  // namespace
 
 template <class T>
-void CpuOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) {
-  Forward(x, gamma, beta, n, h, y);
+void CpuOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) {
+  Forward(x, gamma, beta, n, h, epsilon, y);
 }
 
 template <class T>
-void CpuOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
-                                  T* dx, float* dgamma, float* dbeta) {
-  Backward(x, gamma, dy, n, h, accumulate, dx, dgamma, dbeta);
+void CpuOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
+                                  bool accumulate, T* dx, float* dgamma, float* dbeta) {
+  Backward(x, gamma, dy, n, h, epsilon, accumulate, dx, dgamma, dbeta);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                    \
-  template void CpuOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, T*);               \
-  template void CpuOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*, \
+#define LYNX_INSTANTIATE(T)                                                                                           \
+  template void CpuOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*);               \
+  template void CpuOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, \
                                              float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

@@ -1,6 +1,6 @@
-// Rotary positions (Su et al. 2021). The elements i and i + d/2 of a head, a pair, turn by p * 10000^(-2i/d) at
-// position p. Position follows position, so cosine and sine of an angle come from those of the one before by the
-// addition theorem, in double: after a million positions they are right to 1e-10.
+// Rotary positions (Su et al. 2021). The elements i and i + pairs of a head, a pair, turn by p * slopes[i] at position p.
+// Position follows position, so cosine and sine of an angle come from those of the one before by the addition theorem, in
+// double: after a million positions they are right to 1e-10.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,34 +12,33 @@
 namespace lynx::cpu {
 namespace {
 
-constexpr double kBase = 10000;
 constexpr int64_t kPairs = 64;  // turned together
 
-LYNX_SIMD void AdvanceAngles(int64_t count, const double* step_cos, const double* step_sin, double* exact_cos,
-                             double* exact_sin, float* cos, float* sin) {
+LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos, const double* step_sin,
+                             double* exact_cos, double* exact_sin, float* cos, float* sin) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const double c = exact_cos[i] * step_cos[i] - exact_sin[i] * step_sin[i];
     const double s = exact_sin[i] * step_cos[i] + exact_cos[i] * step_sin[i];
     exact_cos[i] = c;
     exact_sin[i] = s;
-    cos[i] = static_cast<float>(c);
-    sin[i] = static_cast<float>(s);
+    cos[i] = static_cast<float>(c * scale);
+    sin[i] = static_cast<float>(s * scale);
   }
 }
 
 // Cosines and sines of consecutive pairs' angles at one position.
 class Angles {
  public:
-  // Of the pairs [first, first + count) of heads of size d, at position 0; they turn by `sign` times the angle.
-  Angles(int64_t first, int64_t count, int64_t d, double sign) : count_(count) {
+  // Of the pairs [first, first + count), at position 0; they turn by `sign` times the angle.
+  Angles(const RotaryTable& rotary, int64_t first, int64_t count, double sign) : count_(count), scale_(rotary.scale) {
     for (int64_t i = 0; i < count; ++i) {
-      const double angle = std::pow(kBase, -2.0 * static_cast<double>(first + i) / static_cast<double>(d));
+      const double angle = rotary.slopes[static_cast<size_t>(first + i)];
       step_cos_[i] = std::cos(angle);
       step_sin_[i] = sign * std::sin(angle);
       exact_cos_[i] = 1;
       exact_sin_[i] = 0;
-      cos_[i] = 1;
+      cos_[i] = static_cast<float>(scale_);
       sin_[i] = 0;
     }
   }
@@ -48,20 +47,20 @@ class Angles {
   const float* sin() const { return sin_.data(); }
 
   void Advance() {
-    AdvanceAngles(count_, step_cos_.data(), step_sin_.data(), exact_cos_.data(), exact_sin_.data(), cos_.data(),
+    AdvanceAngles(count_, scale_, step_cos_.data(), step_sin_.data(), exact_cos_.data(), exact_sin_.data(), cos_.data(),
                   sin_.data());
   }
 
  private:
   const int64_t count_;
+  const double scale_;
   std::array<double, kPairs> step_cos_, step_sin_, exact_cos_, exact_sin_;
   std::array<float, kPairs> cos_, sin_;
 };
 
 // Turns `count` pairs, at x and x + half, of each of `heads` heads that lie d apart.
 template <class T>
-LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t heads, int64_t d, T* x) {
-  const int64_t half = d / 2;
+LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t half, int64_t heads, int64_t d, T* x) {
   for (int64_t head = 0; head < heads; ++head, x += d) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
@@ -73,15 +72,15 @@ LYNX_SIMD void Turn(const float* cos, const float* sin, int64_t count, int64_t h
 }
 
 template <class T>
-void TurnAll(const AttentionShape& shape, double sign, T* qkv) {
-  LYNX_CHECK(shape.d % 2 == 0);
-  for (int64_t first = 0; first < shape.d / 2; first += kPairs) {
-    const int64_t count = std::min(kPairs, shape.d / 2 - first);
-    Angles angles(first, count, shape.d, sign);
+void TurnAll(const AttentionShape& shape, const RotaryTable& rotary, double sign, T* qkv) {
+  LYNX_CHECK(rotary.pairs <= RotaryTable::kMaxPairs && 2 * rotary.pairs <= shape.d);
+  for (int64_t first = 0; first < rotary.pairs; first += kPairs) {
+    const int64_t count = std::min(kPairs, rotary.pairs - first);
+    Angles angles(rotary, first, count, sign);
     for (int64_t position = 0; position < shape.s; ++position, angles.Advance()) {
       for (int64_t sample = 0; sample < shape.b; ++sample) {
         T* const row = qkv + (sample * shape.s + position) * shape.width();
-        Turn(angles.cos(), angles.sin(), count, shape.a + shape.k, shape.d, row + first);
+        Turn(angles.cos(), angles.sin(), count, rotary.pairs, shape.a + shape.k, shape.d, row + first);
       }
     }
   }
@@ -90,18 +89,18 @@ void TurnAll(const AttentionShape& shape, double sign, T* qkv) {
 }  // namespace
 
 template <class T>
-void CpuOps<T>::RopeForward(const AttentionShape& shape, T* qkv) {
-  TurnAll(shape, 1, qkv);
+void CpuOps<T>::RopeForward(const AttentionShape& shape, const RotaryTable& rotary, T* qkv) {
+  TurnAll(shape, rotary, 1, qkv);
 }
 
 template <class T>
-void CpuOps<T>::RopeBackward(const AttentionShape& shape, T* dqkv) {
-  TurnAll(shape, -1, dqkv);
+void CpuOps<T>::RopeBackward(const AttentionShape& shape, const RotaryTable& rotary, T* dqkv) {
+  TurnAll(shape, rotary, -1, dqkv);
 }
 
-#define LYNX_INSTANTIATE(T)                                        \
-  template void CpuOps<T>::RopeForward(const AttentionShape&, T*); \
-  template void CpuOps<T>::RopeBackward(const AttentionShape&, T*);
+#define LYNX_INSTANTIATE(T)                                                            \
+  template void CpuOps<T>::RopeForward(const AttentionShape&, const RotaryTable&, T*); \
+  template void CpuOps<T>::RopeBackward(const AttentionShape&, const RotaryTable&, T*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

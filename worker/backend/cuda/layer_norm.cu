@@ -9,39 +9,37 @@
 namespace lynx::cuda {
 namespace {
 
-constexpr float kEpsilon = 1e-5f;
-
 struct RowStats {
   float mean, rstd;
 };
 
 // Two passes: the variance about the mean just found loses nothing where the mean is large.
 template <class T>
-__device__ RowStats Stats(const T* x, int64_t h) {
+__device__ RowStats Stats(const T* x, int64_t h, float epsilon) {
   float sum = 0;
   for (int64_t i = threadIdx.x; i < h; i += kBlock) sum += x[i];
   const float mean = ReduceBlock<Sum>(sum) / static_cast<float>(h);
   float squares = 0;
   for (int64_t i = threadIdx.x; i < h; i += kBlock) squares += (x[i] - mean) * (x[i] - mean);
-  return {mean, 1.0f / sqrtf(ReduceBlock<Sum>(squares) / static_cast<float>(h) + kEpsilon)};
+  return {mean, 1.0f / sqrtf(ReduceBlock<Sum>(squares) / static_cast<float>(h) + epsilon)};
 }
 
 template <class T>
-__global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, const T* beta, int64_t h, T* y) {
+__global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, const T* beta, int64_t h, float epsilon, T* y) {
   x += blockIdx.x * h;
   y += blockIdx.x * h;
-  const RowStats stats = Stats(x, h);
+  const RowStats stats = Stats(x, h, epsilon);
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = (x[i] - stats.mean) * stats.rstd * gamma[i] + beta[i];
 }
 
 // Also leaves the rows' stats for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
-    Backward(const T* x, const T* gamma, const T* dy, int64_t h, bool accumulate, RowStats* of_rows, T* dx) {
+    Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, RowStats* of_rows, T* dx) {
   x += blockIdx.x * h;
   dy += blockIdx.x * h;
   dx += blockIdx.x * h;
-  const RowStats stats = Stats(x, h);
+  const RowStats stats = Stats(x, h, epsilon);
   float sum_g = 0, sum_g_normal = 0;
   for (int64_t i = threadIdx.x; i < h; i += kBlock) {
     const float g = dy[i] * gamma[i];
@@ -80,27 +78,27 @@ struct WeightGradient {
 }  // namespace
 
 template <class T>
-void CudaOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, T* y) {
-  this->stream_.Launch("layer norm", &Forward<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), x, gamma, beta, h, y);
+void CudaOps<T>::LayerNormForward(const T* x, const T* gamma, const T* beta, int64_t n, int64_t h, float epsilon, T* y) {
+  this->stream_.Launch("layer norm", &Forward<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), x, gamma, beta, h, epsilon, y);
 }
 
 template <class T>
-void CudaOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
-                                   T* dx, float* dgamma, float* dbeta) {
+void CudaOps<T>::LayerNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
+                                   bool accumulate, T* dx, float* dgamma, float* dbeta) {
   constexpr int64_t kMostRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(RowStats));
   for (int64_t row = 0; row < n; row += kMostRows) {
     const int64_t rows = std::min(kMostRows, n - row), at = row * h;
     auto* const of_rows = this->stream_.template ScratchOf<RowStats>(rows);
     this->stream_.Launch("layer norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma,
-                         dy + at, h, accumulate, of_rows, dx + at);
+                         dy + at, h, epsilon, accumulate, of_rows, dx + at);
     SumColumns(this->stream_, "layer norm's weights backward", rows, h,
                WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma, dbeta});
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                                                     \
-  template void CudaOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, T*);               \
-  template void CudaOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*, \
+#define LYNX_INSTANTIATE(T)                                                                                            \
+  template void CudaOps<T>::LayerNormForward(const T*, const T*, const T*, int64_t, int64_t, float, T*);               \
+  template void CudaOps<T>::LayerNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*, \
                                               float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)

@@ -10,31 +10,29 @@
 namespace lynx::cuda {
 namespace {
 
-constexpr float kEpsilon = 1e-5f;
-
 template <class T>
-__device__ float InverseRootMeanSquare(const T* x, int64_t h) {
+__device__ float InverseRootMeanSquare(const T* x, int64_t h, float epsilon) {
   float squares = 0;
   for (int64_t i = threadIdx.x; i < h; i += kBlock) squares += x[i] * x[i];
-  return 1.0f / sqrtf(ReduceBlock<Sum>(squares) / static_cast<float>(h) + kEpsilon);
+  return 1.0f / sqrtf(ReduceBlock<Sum>(squares) / static_cast<float>(h) + epsilon);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, int64_t h, T* y) {
+__global__ void __launch_bounds__(kBlock) Forward(const T* x, const T* gamma, int64_t h, float epsilon, T* y) {
   x += blockIdx.x * h;
   y += blockIdx.x * h;
-  const float rstd = InverseRootMeanSquare(x, h);
+  const float rstd = InverseRootMeanSquare(x, h, epsilon);
   for (int64_t i = threadIdx.x; i < h; i += kBlock) y[i] = x[i] * rstd * gamma[i];
 }
 
 // Also leaves the rows' rstd for WeightGradient.
 template <class T>
 __global__ void __launch_bounds__(kBlock)
-    Backward(const T* x, const T* gamma, const T* dy, int64_t h, bool accumulate, float* of_rows, T* dx) {
+    Backward(const T* x, const T* gamma, const T* dy, int64_t h, float epsilon, bool accumulate, float* of_rows, T* dx) {
   x += blockIdx.x * h;
   dy += blockIdx.x * h;
   dx += blockIdx.x * h;
-  const float rstd = InverseRootMeanSquare(x, h);
+  const float rstd = InverseRootMeanSquare(x, h, epsilon);
   float sum_g_normal = 0;
   for (int64_t i = threadIdx.x; i < h; i += kBlock) sum_g_normal += dy[i] * gamma[i] * (x[i] * rstd);
   const float mean_g_normal = ReduceBlock<Sum>(sum_g_normal) / static_cast<float>(h);
@@ -63,27 +61,27 @@ struct WeightGradient {
 }  // namespace
 
 template <class T>
-void CudaOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, T* y) {
-  this->stream_.Launch("RMS norm", &Forward<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), x, gamma, h, y);
+void CudaOps<T>::RmsNormForward(const T* x, const T* gamma, int64_t n, int64_t h, float epsilon, T* y) {
+  this->stream_.Launch("RMS norm", &Forward<T>, dim3(BlocksOf(n, 1)), dim3(kBlock), x, gamma, h, epsilon, y);
 }
 
 template <class T>
-void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, bool accumulate,
-                                 T* dx, float* dgamma) {
+void CudaOps<T>::RmsNormBackward(const T* x, const T* gamma, const T* dy, int64_t n, int64_t h, float epsilon,
+                                 bool accumulate, T* dx, float* dgamma) {
   constexpr int64_t kMostRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
   for (int64_t row = 0; row < n; row += kMostRows) {
     const int64_t rows = std::min(kMostRows, n - row), at = row * h;
     auto* const of_rows = this->stream_.template ScratchOf<float>(rows);
     this->stream_.Launch("RMS norm backward", &Backward<T>, dim3(BlocksOf(rows, 1)), dim3(kBlock), x + at, gamma,
-                         dy + at, h, accumulate, of_rows, dx + at);
+                         dy + at, h, epsilon, accumulate, of_rows, dx + at);
     SumColumns(this->stream_, "RMS norm's weight backward", rows, h,
                WeightGradient<T>{x + at, dy + at, of_rows, h, dgamma});
   }
 }
 
-#define LYNX_INSTANTIATE(T)                                                           \
-  template void CudaOps<T>::RmsNormForward(const T*, const T*, int64_t, int64_t, T*); \
-  template void CudaOps<T>::RmsNormBackward(const T*, const T*, const T*, int64_t, int64_t, bool, T*, float*);
+#define LYNX_INSTANTIATE(T)                                                                  \
+  template void CudaOps<T>::RmsNormForward(const T*, const T*, int64_t, int64_t, float, T*); \
+  template void CudaOps<T>::RmsNormBackward(const T*, const T*, const T*, int64_t, int64_t, float, bool, T*, float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

@@ -1,0 +1,23 @@
+// Rotary tables for tests of ops, by the formula itself. Test support.
+#ifndef LYNX_TESTS_WORKER_BACKEND_ROTARY_H_
+#define LYNX_TESTS_WORKER_BACKEND_ROTARY_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "worker/backend/backend.h"
+
+namespace lynx {
+
+// The first `dims` elements of a head turn, with this base and scale.
+inline RotaryTable PlainRotary(int64_t dims, double theta = 1e4, double scale = 1) {
+  RotaryTable table{.pairs = dims / 2, .scale = scale};
+  for (int64_t i = 0; i < table.pairs; ++i) {
+    table.slopes[static_cast<size_t>(i)] = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
+  }
+  return table;
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_BACKEND_ROTARY_H_

@@ -1,0 +1,138 @@
+// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), a warp for each head of a token; the
+// gradients of the two weights, a block for some of a head's elements.
+//   x^ = x rstd,   y = x^ gamma
+//   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
+#include <algorithm>
+
+#include "worker/backend/cuda/column_sum.cuh"
+#include "worker/backend/cuda/cuda_ops.h"
+
+namespace lynx::cuda {
+namespace {
+
+constexpr int kHeadsOfBlock = kBlock / kWarp;
+
+// Which heads a kernel goes over: `normed` of the `heads` of a token, queries before keys, and values behind them.
+struct Heads {
+  int64_t tokens, queries, normed, heads, d;
+
+  // Where the head `at` of `each` a token begins.
+  __device__ int64_t Begin(int64_t at, int64_t each) const { return (at / each * heads + at % each) * d; }
+};
+
+Heads HeadsOf(const AttentionShape& shape, int64_t tokens) {
+  return {tokens, shape.a, shape.a + shape.k, shape.a + 2 * shape.k, shape.d};
+}
+
+// The head that this thread's warp works on, of all of a grid.
+__device__ int64_t HeadOfWarp() { return int64_t{blockIdx.x} * kHeadsOfBlock + threadIdx.x / kWarp; }
+
+template <class T>
+__device__ float InverseRootMeanSquare(const T* x, int64_t d, float epsilon) {
+  float squares = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < d; i += kWarp) squares += x[i] * x[i];
+  return 1.0f / sqrtf(ReduceLanes<Sum, kWarp>(squares) / static_cast<float>(d) + epsilon);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    Forward(Heads heads, const T* qkv, const T* q_gamma, const T* k_gamma, float epsilon, T* normed) {
+  const int64_t at = HeadOfWarp();
+  if (at >= heads.tokens * heads.heads) return;
+  const int64_t head = at % heads.heads;
+  const T* const x = qkv + at * heads.d;
+  T* const y = normed + at * heads.d;
+  if (head >= heads.normed) {
+    for (int64_t i = threadIdx.x % kWarp; i < heads.d; i += kWarp) y[i] = x[i];
+    return;
+  }
+  const T* const gamma = head < heads.queries ? q_gamma : k_gamma;
+  const float rstd = InverseRootMeanSquare(x, heads.d, epsilon);
+  for (int64_t i = threadIdx.x % kWarp; i < heads.d; i += kWarp) y[i] = x[i] * rstd * gamma[i];
+}
+
+// of_heads (tokens, queries and keys) = rstd
+template <class T>
+__global__ void __launch_bounds__(kBlock) Stats(Heads heads, const T* qkv, float epsilon, float* of_heads) {
+  const int64_t at = HeadOfWarp();
+  if (at >= heads.tokens * heads.normed) return;
+  const float rstd = InverseRootMeanSquare(qkv + heads.Begin(at, heads.normed), heads.d, epsilon);
+  if (threadIdx.x % kWarp == 0) of_heads[at] = rstd;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kBlock)
+    Backward(Heads heads, const T* qkv, const T* q_gamma, const T* k_gamma, const float* of_heads, T* dqkv) {
+  const int64_t at = HeadOfWarp();
+  if (at >= heads.tokens * heads.normed) return;
+  const T* const gamma = at % heads.normed < heads.queries ? q_gamma : k_gamma;
+  const T* const x = qkv + heads.Begin(at, heads.normed);
+  T* const dy = dqkv + heads.Begin(at, heads.normed);
+  const float rstd = of_heads[at];
+  float sum_g_normal = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < heads.d; i += kWarp) sum_g_normal += dy[i] * gamma[i] * (x[i] * rstd);
+  const float mean_g_normal = ReduceLanes<Sum, kWarp>(sum_g_normal) / static_cast<float>(heads.d);
+  for (int64_t i = threadIdx.x % kWarp; i < heads.d; i += kWarp) {
+    dy[i] = rstd * (dy[i] * gamma[i] - x[i] * rstd * mean_g_normal);
+  }
+}
+
+// The heads from `first` on, `each` a token: the rows of what SumColumns adds up.
+template <class T>
+struct WeightGradient {
+  static constexpr int kSums = 1;
+  Heads heads;
+  int64_t first, each;
+  const T* qkv;
+  const T* dqkv;
+  const float* of_heads;
+  float* dgamma;
+
+  __device__ void Add(int64_t row, int64_t column, float* sum) const {
+    const int64_t token = row / each, head = first + row % each;
+    const int64_t at = (token * heads.heads + head) * heads.d + column;
+    *sum += dqkv[at] * (qkv[at] * of_heads[token * heads.normed + head]);
+  }
+  __device__ float& At(int, int64_t column) const { return dgamma[column]; }
+};
+
+}  // namespace
+
+template <class T>
+void CudaOps<T>::QkNormForward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
+                               float epsilon, T* normed) {
+  const Heads heads = HeadsOf(shape, shape.b * shape.s);
+  this->stream_.Launch("norms of queries and keys", &Forward<T>, dim3(BlocksOf(heads.tokens * heads.heads, kHeadsOfBlock)),
+                       dim3(kBlock), heads, qkv, q_gamma, k_gamma, epsilon, normed);
+}
+
+template <class T>
+void CudaOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const T* q_gamma, const T* k_gamma,
+                                float epsilon, T* dqkv, float* dq_gamma, float* dk_gamma) {
+  const int64_t all = shape.b * shape.s, normed = shape.a + shape.k;
+  const int64_t at_once = Stream::kScratch.value / static_cast<int64_t>(sizeof(float)) / normed;
+  for (int64_t token = 0; token < all; token += at_once) {
+    const Heads heads = HeadsOf(shape, std::min(at_once, all - token));
+    const T* const x = qkv + token * shape.width();
+    T* const dx = dqkv + token * shape.width();
+    auto* const of_heads = this->stream_.template ScratchOf<float>(heads.tokens * normed);
+    const dim3 grid(BlocksOf(heads.tokens * normed, kHeadsOfBlock));
+    this->stream_.Launch("norms of queries and keys, statistics", &Stats<T>, grid, dim3(kBlock), heads, x, epsilon, of_heads);
+    // Before dx takes the place of the gradient that they read.
+    SumColumns(this->stream_, "queries' norm's weight backward", heads.tokens * shape.a, shape.d,
+               WeightGradient<T>{heads, 0, shape.a, x, dx, of_heads, dq_gamma});
+    SumColumns(this->stream_, "keys' norm's weight backward", heads.tokens * shape.k, shape.d,
+               WeightGradient<T>{heads, shape.a, shape.k, x, dx, of_heads, dk_gamma});
+    this->stream_.Launch("norms of queries and keys backward", &Backward<T>, grid, dim3(kBlock), heads, x, q_gamma, k_gamma,
+                         static_cast<const float*>(of_heads), dx);
+  }
+}
+
+#define LYNX_INSTANTIATE(T)                                                                                \
+  template void CudaOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*); \
+  template void CudaOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, float*);
+LYNX_INSTANTIATE(float)
+LYNX_INSTANTIATE(Bfloat16)
+#undef LYNX_INSTANTIATE
+
+}  // namespace lynx::cuda
