@@ -76,8 +76,9 @@ struct WhatIfOptions {
 
 struct ExportOptions {
   PlanOptions plan;
-  std::string format;  // an ExportFormat's name
-  std::string folder;  // write the files there; "" = print them
+  std::string format;   // an ExportFormat's name
+  std::string version;  // of the framework; "" = the newest known
+  std::string folder;   // write the files there; "" = print them
 };
 
 struct QueueOptions {

@@ -23,9 +23,10 @@ std::string MissingText(const ExportOptions& options, const ExportedPlan& export
   return text;
 }
 
-std::string Json(const ExportOptions& options, const ExportedPlan& exported) {
+std::string Json(const ExportTarget& target, const ExportedPlan& exported) {
   nlohmann::ordered_json json;
-  json["format"] = options.format;
+  json["format"] = ExportFormatName(target.format);
+  json["targetVersion"] = ExportVersions(target.format)[target.version].name;
   json["files"] = nlohmann::ordered_json::array();
   for (const ExportedFile& file : exported.files) json["files"].push_back({{"name", file.name}, {"text", file.text}});
   json["notExpressed"] = exported.missing;
@@ -55,6 +56,9 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
   }
+  const absl::StatusOr<ExportTarget> target =
+      options.version.empty() ? NewestTarget(format) : FindTarget(format, options.version);
+  if (!target.ok()) return Fail(Annotate(target.status(), "--target-version"));
   if (!options.folder.empty()) {
     const absl::Status known = CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide});
     if (!known.ok()) return Fail(Annotate(known, "--out"));
@@ -65,9 +69,11 @@ int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
   if (!result.ok()) return Fail(result.status());
   if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
   const auto exported =
-      WithWaitingLine("exporting", [&](const auto&) { return ExportPlan(format, *request, std::get<Plan>(*result)); });
+      WithWaitingLine("exporting", [&](const auto&) { return ExportPlan(*target, *request, std::get<Plan>(*result)); });
   if (!exported.ok()) return Fail(exported.status());
-  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) return ShowJson(global.output, Json(options, *exported), "");
+  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) {
+    return ShowJson(global.output, Json(*target, *exported), "");
+  }
   if (!options.folder.empty()) {
     if (const absl::Status written = WriteFiles(options, *exported); !written.ok()) return Fail(written);
   } else {

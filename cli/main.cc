@@ -221,6 +221,8 @@ void AddPlanCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   export_options.plan.target = "any";
   AddPlanInputs(*export_plan, export_options.plan);
   export_plan->add_option("--format", export_options.format, "megatron, deepspeed or torchtitan")->required();
+  export_plan->add_option("--target-version", export_options.version,
+                          "Version of the framework to write for, as docs/export.md lists them; default: the newest");
   export_plan->add_option("--out", export_options.folder, "Write the files into this folder instead of printing them")
       ->check(FileName);
   export_plan->callback([&] { code = ExportJob(global, export_options); });

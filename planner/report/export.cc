@@ -1,10 +1,12 @@
 #include "planner/report/export.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/plan_table.h"
@@ -15,6 +17,12 @@ namespace {
 
 constexpr std::array<const char*, 3> kFormatNames = {"megatron", "deepspeed", "torchtitan"};
 constexpr std::array<const char*, 3> kFrameworks = {"Megatron-LM", "DeepSpeed", "torchtitan"};
+
+constexpr ExportVersion kMegatronVersions[] = {
+    {"0.16", "core_v0.16.1"}, {"0.17", "core_v0.17.1"}, {"0.18", "core_v0.18.2"}, {"0.19", "core_v0.19.0"}};
+constexpr ExportVersion kDeepSpeedVersions[] = {
+    {"0.16", "v0.16.9"}, {"0.17", "v0.17.6"}, {"0.18", "v0.18.9"}, {"0.19", "v0.19.5"}};
+constexpr ExportVersion kTorchtitanVersions[] = {{"0.2.2", "v0.2.2"}, {"main-2026-08-21", "commit b5bcd76c"}};
 
 LayerRecompute KindOf(const LayerGraph& graph, const LayerPolicy& policy) {
   const std::pair<RecomputeMode, LayerRecompute> named[] = {
@@ -158,6 +166,34 @@ bool ParseExportFormat(const std::string& name, ExportFormat& format) {
   return false;
 }
 
+absl::Span<const ExportVersion> ExportVersions(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::kMegatron: return kMegatronVersions;
+    case ExportFormat::kDeepSpeed: return kDeepSpeedVersions;
+    case ExportFormat::kTorchtitan: break;
+  }
+  return kTorchtitanVersions;
+}
+
+ExportTarget NewestTarget(ExportFormat format) { return {format, ExportVersions(format).size() - 1}; }
+
+absl::StatusOr<ExportTarget> FindTarget(ExportFormat format, const std::string& version) {
+  const absl::Span<const ExportVersion> known = ExportVersions(format);
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (version == known[i].name) return ExportTarget{format, i};
+  }
+  const auto name = [](std::string* text, const ExportVersion& one) { absl::StrAppend(text, one.name); };
+  return absl::InvalidArgumentError(absl::StrCat("exports for ", kFrameworks[static_cast<size_t>(format)], " ", version,
+                                                 " are not known; known versions: ", absl::StrJoin(known, ", ", name)));
+}
+
+std::string ExportTargetText(const ExportTarget& target) {
+  const ExportVersion& version = ExportVersions(target.format)[target.version];
+  const char* framework = target.format == ExportFormat::kMegatron ? "Megatron Core"  // Megatron-LM has its version
+                                                                   : kFrameworks[static_cast<size_t>(target.format)];
+  return absl::StrCat(framework, " ", version.name, " (checked with ", version.checked, ")");
+}
+
 RecomputeSummary SummaryOf(const Plan& plan) {
   RecomputeSummary summary;
   summary.windows = Uses(plan, [](Placement p) { return IsRecomputed(p) && p != Placement::kCritical; });
@@ -218,10 +254,15 @@ std::string ScheduleMissing(const ParallelLayout& layout, const std::string& run
                       ", with other memory and time; set parallel.schedule to that and export again");
 }
 
-std::string ExportHeader(const std::string& what, const JobSpec& spec, const Plan& plan, const std::string& mark) {
-  return absl::StrCat(mark, what, " for the job ", spec.name, ", made by lynxctl export.\n", mark, "Plan ",
-                      plan.digest.substr(0, 12), ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch,
-                      " x ", plan.microbatches, ", predicted step ", FormatDuration(plan.step), ".\n");
+std::string ExportComment(const ExportInput& input) {
+  const Plan& plan = input.plan;
+  return absl::StrCat("Written for ", ExportTargetText(input.target), " by lynxctl export; plan ",
+                      plan.digest.substr(0, 12), ": ", LayoutText(plan.layout), ", micro-batch ", plan.micro_batch, " x ",
+                      plan.microbatches, ", predicted step ", FormatDuration(plan.step));
+}
+
+std::string ExportHeader(const std::string& what, const ExportInput& input, const std::string& mark) {
+  return absl::StrCat(mark, what, " for the job ", input.spec.name, ".\n", mark, ExportComment(input), ".\n");
 }
 
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request) {
@@ -245,7 +286,8 @@ absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request)
   return *std::move(best);
 }
 
-absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan) {
+absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRequest& request, const Plan& plan) {
+  const ExportFormat format = target.format;
   const RecomputeSummary summary = SummaryOf(plan);
   std::optional<Plan> instead;
   RecomputeSummary exported = summary;
@@ -262,9 +304,10 @@ absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& 
   const char* framework = kFrameworks[static_cast<size_t>(format)];
   std::vector<std::string> missing = PolicyMissing(framework, plan, summary, instead, exported);
   const Plan& shown = instead ? *instead : plan;
-  ExportedPlan files = format == ExportFormat::kMegatron    ? MegatronFiles(request.spec, shown, exported)
-                       : format == ExportFormat::kDeepSpeed ? DeepSpeedFiles(request.spec, shown, exported)
-                                                            : TorchtitanFiles(request.spec, shown, exported);
+  const ExportInput input{target, request.spec, shown, exported};
+  ExportedPlan files = format == ExportFormat::kMegatron    ? MegatronFiles(input)
+                       : format == ExportFormat::kDeepSpeed ? DeepSpeedFiles(input)
+                                                            : TorchtitanFiles(input);
   missing.insert(missing.end(), files.missing.begin(), files.missing.end());
   files.missing = std::move(missing);
   return files;

@@ -1,5 +1,6 @@
 // Export: a plan as flags and files of another framework, as far as that framework can express it, and a plain list of what
-// it cannot. Flag names and their exclusions are those of the versions in docs/export.md. Pure; thread-safe.
+// it cannot. Names and exclusions of flags differ between a framework's versions: an export is for one of those that are
+// listed here, and its files say for which. docs/export.md says how they were checked. Pure; thread-safe.
 //
 // Frameworks recompute on the critical path, alike in every layer or nearly so. Where the plan's policies are none that the
 // framework has, the same layout is planned again with those that it has, and the fastest that fits is exported; the list
@@ -7,11 +8,13 @@
 #ifndef LYNX_PLANNER_REPORT_EXPORT_H_
 #define LYNX_PLANNER_REPORT_EXPORT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "planner/plan.h"
 
 namespace lynx {
@@ -19,6 +22,27 @@ namespace lynx {
 enum class ExportFormat : uint8_t { kMegatron, kDeepSpeed, kTorchtitan };
 const char* ExportFormatName(ExportFormat format);  // "megatron", "deepspeed", "torchtitan"
 bool ParseExportFormat(const std::string& name, ExportFormat& format);
+
+// A version of a framework that exports are written for.
+struct ExportVersion {
+  const char* name;      // "0.19"; as users give it
+  const char* checked;   // the tag or commit that exports were checked with, "core_v0.19.0"
+};
+// Those of a format, oldest first.
+absl::Span<const ExportVersion> ExportVersions(ExportFormat format);
+
+// A format in one of its versions.
+struct ExportTarget {
+  ExportFormat format = ExportFormat::kMegatron;
+  size_t version = 0;  // in ExportVersions(format)
+
+  bool operator==(const ExportTarget&) const = default;
+};
+ExportTarget NewestTarget(ExportFormat format);
+// InvalidArgument, with all known versions, if `version` is not one of them.
+absl::StatusOr<ExportTarget> FindTarget(ExportFormat format, const std::string& version);
+// "Megatron Core 0.19 (checked with core_v0.19.0)".
+std::string ExportTargetText(const ExportTarget& target);
 
 struct ExportedFile {
   std::string name;  // without folders
@@ -34,7 +58,7 @@ struct ExportedPlan {
 absl::StatusOr<PlanResult> MakePlanFor(ExportFormat format, PlanRequest request);
 
 // InvalidArgument as MakePlan, for the request that pins what the framework has.
-absl::StatusOr<ExportedPlan> ExportPlan(ExportFormat format, const PlanRequest& request, const Plan& plan);
+absl::StatusOr<ExportedPlan> ExportPlan(const ExportTarget& target, const PlanRequest& request, const Plan& plan);
 
 // How the layers of a plan recompute, in words that frameworks have.
 enum class LayerRecompute : uint8_t {

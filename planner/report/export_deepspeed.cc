@@ -41,10 +41,13 @@ class JsonObject {
 
 class DeepSpeed {
  public:
-  DeepSpeed(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute)
-      : spec_(spec), plan_(plan), layout_(plan.layout), recompute_(recompute) {}
+  explicit DeepSpeed(const ExportInput& input)
+      : input_(input), version_(static_cast<DeepSpeedVersion>(input.target.version)), spec_(input.spec), plan_(input.plan),
+        layout_(input.plan.layout), recompute_(input.recompute) {}
 
   ExportedPlan Export() {
+    // JSON has no comments; DeepSpeed does not read keys that it has no use for.
+    config_.Text("comment", ExportComment(input_));
     Batches();
     Parallelism();
     Recomputation();
@@ -67,12 +70,8 @@ class DeepSpeed {
   }
 
   void Parallelism() {
+    const int64_t stage = Zero();
     JsonObject zero;
-    int64_t stage = layout_.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout_.zero) - 1;
-    if (layout_.pp > 1 && stage > 1) {
-      Miss(absl::StrCat("ZeRO-", stage, " beside pipeline parallelism: DeepSpeed's pipeline takes ZeRO-1 at most"));
-      stage = 1;
-    }
     zero.Number("stage", stage);
     if (layout_.dp > 1) zero.Bool("overlap_comm", true);
     config_.Object("zero_optimization", zero);
@@ -80,7 +79,6 @@ class DeepSpeed {
       JsonObject tensor;
       tensor.Number("autotp_size", layout_.tp);
       config_.Object("tensor_parallel", tensor);
-      if (stage > 2) Miss("ZeRO-3 beside tensor parallelism: automatic tensor parallelism takes ZeRO-2 at most");
     }
     if (layout_.tp > 1 && layout_.pp > 1) {
       Miss(absl::StrCat("tensor parallelism beside pipeline parallelism: give PipelineModule a topology with tp ",
@@ -92,6 +90,37 @@ class DeepSpeed {
                         ": the nearest is Ulysses, which the model's code and deepspeed.initialize set up"));
     }
     if (layout_.pp > 1) Pipeline();
+  }
+
+  // The stage of ZeRO that DeepSpeed starts with.
+  int64_t Zero() {
+    int64_t stage = layout_.zero == ZeroStage::kNone ? 0 : static_cast<int64_t>(layout_.zero) - 1;
+    if (layout_.pp > 1 && stage > 1) {
+      Miss(absl::StrCat("ZeRO-", stage, " beside pipeline parallelism: DeepSpeed's pipeline takes ZeRO-1 at most"));
+      stage = 1;
+    }
+    if (layout_.tp > 1 && layout_.pp == 1 && stage > 2) {
+      Miss("ZeRO-3 beside tensor parallelism: up to DeepSpeed 0.19.3 automatic tensor parallelism takes ZeRO-2 at most");
+      stage = 2;
+    }
+    if (plan_.model.dtype == DataType::kBfloat16) Precision(stage);
+    return stage;
+  }
+
+  // Plans count weight gradients in 32 bits.
+  void Precision(int64_t stage) {
+    JsonObject bf16;
+    bf16.Bool("enabled", true);
+    config_.Object("bf16", bf16);
+    // Some of 0.18 and all of 0.19 refuse it without ZeRO; all of 0.16 and some of 0.17 refuse bf16 without it.
+    if (stage == 0 && version_ >= DeepSpeedVersion::k0_18) {
+      Miss("weight gradients in 32 bits: without ZeRO DeepSpeed adds up those of bf16 weights in bf16; "
+           "parallel.zero: optimizer has them in 32 bits");
+      return;
+    }
+    JsonObject types;
+    types.Text("grad_accum_dtype", "fp32");
+    config_.Object("data_types", types);
   }
 
   void Pipeline() {
@@ -133,11 +162,6 @@ class DeepSpeed {
 
   void Training() {
     const TrainSpec& train = spec_.train;
-    if (plan_.model.dtype == DataType::kBfloat16) {
-      JsonObject bf16;
-      bf16.Bool("enabled", true);
-      config_.Object("bf16", bf16);
-    }
     JsonObject optimizer, parameters;
     optimizer.Text("type", "AdamW");
     parameters.Real("lr", train.optimizer.lr);
@@ -149,31 +173,47 @@ class DeepSpeed {
     config_.Object("optimizer", optimizer);
     config_.Real("gradient_clipping", train.optimizer.clip_norm);
     Scheduler();
+    if (train.optimizer.weight_decay > 0) {
+      Miss("weight decay of matrices alone: DeepSpeed decays all that the script hands to deepspeed.initialize; hand over "
+           "norms and biases as a group with weight_decay 0");
+    }
     Miss(absl::StrCat("steps and seed: the training script stops after ", train.steps, " steps and seeds with ",
                       train.seed));
   }
 
+  // DeepSpeed's schedulers warm up for two steps at least, and 0.19.3 and later refuse 0 of them: without warm-up the
+  // learning rate warms up from where it ends.
   void Scheduler() {
     const TrainSpec& train = spec_.train;
-    JsonObject scheduler, parameters;
     const bool cosine = train.schedule == LrSchedule::kCosine, constant = train.schedule == LrSchedule::kConstant;
+    const bool warmup = train.warmup_steps > 0;
+    if (constant && !warmup) return;  // the optimizer's learning rate stays
+    JsonObject scheduler, parameters;
     scheduler.Text("type", cosine ? "WarmupCosineLR" : constant ? "WarmupLR" : "WarmupDecayLR");
     if (!constant) parameters.Number("total_num_steps", train.steps);
     if (cosine) {
-      parameters.Real("warmup_min_ratio", 0);
+      parameters.Real("warmup_min_ratio", warmup ? 0 : 1);
       parameters.Real("cos_min_ratio", train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0);
-      parameters.Text("warmup_type", "linear");
     } else {
       parameters.Real("warmup_min_lr", 0);
       parameters.Real("warmup_max_lr", train.optimizer.lr);
-      parameters.Text("warmup_type", "linear");
-      if (!constant && train.min_lr > 0) {
-        Miss(absl::StrCat("a linear decay that ends at ", RealText(train.min_lr), ": WarmupDecayLR ends at 0"));
-      }
     }
-    parameters.Number("warmup_num_steps", train.warmup_steps);
+    parameters.Text("warmup_type", "linear");
+    parameters.Number("warmup_num_steps", std::max<int64_t>(train.warmup_steps, 2));
     scheduler.Object("params", parameters);
     config_.Object("scheduler", scheduler);
+    SchedulerMissing(cosine, constant);
+  }
+
+  void SchedulerMissing(bool cosine, bool constant) {
+    const TrainSpec& train = spec_.train;
+    Miss("the learning rate of the first step: DeepSpeed's schedulers begin with 0");
+    if (train.warmup_steps == 1) Miss("a warm-up of one step: DeepSpeed's schedulers warm up for two steps at least");
+    if (cosine || constant) return;
+    if (train.warmup_steps == 0) Miss("a linear decay without warm-up: WarmupDecayLR warms up for two steps at least");
+    if (train.min_lr > 0) {
+      Miss(absl::StrCat("a linear decay that ends at ", RealText(train.min_lr), ": WarmupDecayLR ends at 0"));
+    }
   }
 
   void Model() {
@@ -183,6 +223,8 @@ class DeepSpeed {
                       plan_.model.vocab));
   }
 
+  const ExportInput& input_;
+  const DeepSpeedVersion version_;
   const JobSpec& spec_;
   const Plan& plan_;
   const ParallelLayout& layout_;
@@ -193,8 +235,6 @@ class DeepSpeed {
 
 }  // namespace
 
-ExportedPlan DeepSpeedFiles(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute) {
-  return DeepSpeed(spec, plan, recompute).Export();
-}
+ExportedPlan DeepSpeedFiles(const ExportInput& input) { return DeepSpeed(input).Export(); }
 
 }  // namespace lynx

@@ -41,8 +41,9 @@ std::string Quoted(const std::string& text) {
 
 class Megatron {
  public:
-  Megatron(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute)
-      : spec_(spec), plan_(plan), model_(plan.model), layout_(plan.layout), recompute_(recompute) {}
+  explicit Megatron(const ExportInput& input)
+      : input_(input), version_(static_cast<MegatronVersion>(input.target.version)), spec_(input.spec), plan_(input.plan),
+        model_(input.plan.model), layout_(input.plan.layout), recompute_(input.recompute) {}
 
   ExportedPlan Export() {
     Model();
@@ -61,7 +62,7 @@ class Megatron {
 
   std::string Script() const {
     std::string text = absl::StrCat(
-        "#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", spec_, plan_, "# "),
+        "#!/usr/bin/env bash\n", ExportHeader("Megatron-LM arguments", input_, "# "),
         "# Source this file, then: torchrun <nodes and ranks, ", layout_.ranks(),
         " in all> pretrain_gpt.py \"${MEGATRON_ARGS[@]}\"\n\n");
     // Collectives and products are issued in the order in which they stand only with one connection.
@@ -189,7 +190,7 @@ class Megatron {
     args_.Value("--adam-eps", RealText(train.optimizer.eps));
     args_.Value("--weight-decay", RealText(train.optimizer.weight_decay));
     args_.Value("--clip-grad", RealText(train.optimizer.clip_norm));
-    args_.Value("--seed", absl::StrCat(train.seed));
+    args_.Value("--seed", Seed());
     if (spec_.checkpoint.every_steps > 0) {
       args_.Value("--save-interval", spec_.checkpoint.every_steps);
       args_.Value("--save", spec_.checkpoint.directory.empty() ? "\"${CHECKPOINTS:?set it to a folder}\""
@@ -198,10 +199,21 @@ class Megatron {
     }
   }
 
+  // Megatron-LM refuses 0, and NumPy's generator, which takes it with an offset for each stage, what is above 32 bits.
+  int64_t Seed() {
+    constexpr uint64_t kLargest = INT32_MAX;
+    const uint64_t seed = spec_.train.seed;
+    if (seed > 0 && seed <= kLargest) return static_cast<int64_t>(seed);
+    const uint64_t instead = seed % kLargest + 1;
+    Miss(absl::StrCat("the seed ", seed, ": Megatron-LM takes 1 to about 4 billion; ", instead, " takes its place"));
+    return static_cast<int64_t>(instead);
+  }
+
   void Data() {
     args_.Group("data");
     args_.Value("--tokenizer-type", "NullTokenizer");
-    args_.Value("--vocab-size", model_.vocab - 1);  // that tokenizer adds one for the end of a document
+    // The last token ends a document. Up to 0.17 that tokenizer adds it to the size that is given.
+    args_.Value("--vocab-size", version_ < MegatronVersion::k0_18 ? model_.vocab - 1 : model_.vocab);
     args_.Value("--make-vocab-size-divisible-by", 1);
     if (spec_.data.kind == DataKind::kMegatron) {
       args_.Value("--data-path", Quoted(spec_.data.path));
@@ -214,6 +226,8 @@ class Megatron {
     }
   }
 
+  const ExportInput& input_;
+  const MegatronVersion version_;
   const JobSpec& spec_;
   const Plan& plan_;
   const ModelSpec& model_;
@@ -225,8 +239,6 @@ class Megatron {
 
 }  // namespace
 
-ExportedPlan MegatronFiles(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute) {
-  return Megatron(spec, plan, recompute).Export();
-}
+ExportedPlan MegatronFiles(const ExportInput& input) { return Megatron(input).Export(); }
 
 }  // namespace lynx

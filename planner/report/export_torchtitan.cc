@@ -1,113 +1,99 @@
-// torchtitan: a job configuration in TOML. Names: torchtitan/config/job_config.py; see docs/export.md.
+#include "planner/report/export_torchtitan.h"
+
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "common/real_text.h"
-#include "planner/report/export_files.h"
-#include "planner/report/table.h"
 
 namespace lynx {
 namespace {
 
-class Toml {
+class Chooser {
  public:
-  void Section(const std::string& name) { absl::StrAppend(&text_, "\n[", name, "]\n"); }
-  void Raw(const std::string& name, const std::string& value) { absl::StrAppend(&text_, name, " = ", value, "\n"); }
-  // TOML's basic strings escape as JSON's do.
-  void Text(const std::string& name, const std::string& value) { Raw(name, JsonString(value)); }
-  void Number(const std::string& name, int64_t value) { Raw(name, absl::StrCat(value)); }
-  // A real number has a point or an exponent in TOML.
-  void Real(const std::string& name, double value) {
-    const std::string text = RealText(value);
-    Raw(name, text.find_first_of(".e") == std::string::npos ? text + ".0" : text);
-  }
-  const std::string& text() const { return text_; }
+  explicit Chooser(const ExportInput& input)
+      : version_(static_cast<TorchtitanVersion>(input.target.version)), spec_(input.spec), plan_(input.plan),
+        layout_(input.plan.layout), recompute_(input.recompute) {}
 
- private:
-  std::string text_;
-};
-
-class Torchtitan {
- public:
-  Torchtitan(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute)
-      : spec_(spec), plan_(plan), layout_(plan.layout), recompute_(recompute) {}
-
-  ExportedPlan Export() {
+  TorchtitanChoices Choose() {
     Model();
     Training();
-    Parallelism();
-    Recomputation();
-    Checkpoints();
-    ExportedPlan exported;
-    exported.files.push_back(
-        {"torchtitan.toml", ExportHeader("torchtitan job configuration", spec_, plan_, "# ") + toml_.text()});
-    exported.missing = std::move(missing_);
-    return exported;
+    Replicas();
+    if (layout_.pp > 1) Pipeline();
+    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
+      Miss("keeping the results of collectives: a layer that is recomputed repeats its own");
+    }
+    choices_.keep_latest = std::max(2, spec_.checkpoint.keep);
+    if (spec_.checkpoint.every_steps > 0 && spec_.checkpoint.keep < 2) {
+      Miss("keeping the newest checkpoint alone: torchtitan keeps two at least");
+    }
+    return std::move(choices_);
   }
 
  private:
-  void Miss(const std::string& text) { missing_.push_back(text); }
+  void Miss(const std::string& text) { choices_.missing.push_back(text); }
 
   void Model() {
     const ModelSpec& model = plan_.model;
-    toml_.Section("model");
-    toml_.Text("name", "llama3");
-    toml_.Text("flavor", spec_.name);
-    Miss(absl::StrCat("the model's sizes: register the flavor ", spec_.name, " with dim ", model.hidden, ", n_layers ",
-                      model.layers, ", n_heads ", model.heads, ", n_kv_heads ", model.key_heads(), ", feed-forward ",
-                      model.ffn, ", vocab_size ", model.vocab));
     if (model.family == ModelFamily::kGpt) {
       Miss("GPT with LayerNorm, GELU, dropout and learned positions: torchtitan's llama3 stands in for it");
     }
-    if (model.tied_embeddings) Miss("tied embeddings: llama3 has a projection of its own");
+    if (model.tied_embeddings && version_ == TorchtitanVersion::k0_2_2) {
+      Miss("tied embeddings: llama3 has a projection of its own");
+    } else if (model.tied_embeddings && layout_.pp > 1) {
+      Miss("tied embeddings beside pipeline parallelism: torchtitan refuses them; the projection is one of its own");
+    }
+    if (model.attention != AttentionKernel::kFused) {
+      Miss("attention that stores its scores: torchtitan's is fused, and keeps less; model.attention: fused counts with it");
+    }
+    if (version_ != TorchtitanVersion::k0_2_2) {
+      Miss("attention over whole sequences: torchtitan's loaders end it where a document ends");
+    }
+    SequenceParts();
+  }
+
+  // Both refuse to start otherwise.
+  void SequenceParts() {
+    const bool tokens = version_ != TorchtitanVersion::k0_2_2;
+    const int64_t length = tokens ? int64_t{plan_.micro_batch} * plan_.model.seq : plan_.model.seq;
+    const int64_t parts = tokens ? int64_t{layout_.sequence_parallel ? layout_.tp : 1} * (layout_.cp > 1 ? 2 * layout_.cp : 1)
+                                 : int64_t{2} * layout_.tp * layout_.cp;
+    if (length % parts == 0) return;
+    Miss(absl::StrCat(tokens ? "microbatches" : "sequences", " of ", length, " tokens: torchtitan wants a multiple of ",
+                      parts, " in this layout; change model.seq"));
   }
 
   void Training() {
     const TrainSpec& train = spec_.train;
-    toml_.Section("training");
-    toml_.Number("local_batch_size", layout_.pp > 1 ? int64_t{plan_.micro_batch} * plan_.microbatches
-                                                    : int64_t{plan_.micro_batch});
-    toml_.Number("global_batch_size", int64_t{plan_.micro_batch} * plan_.microbatches * layout_.dp);
-    toml_.Number("seq_len", plan_.model.seq);
-    toml_.Number("steps", train.steps);
-    if (train.optimizer.clip_norm > 0) {
-      toml_.Real("max_norm", train.optimizer.clip_norm);
-    } else {
-      Miss("no clipping of gradients: torchtitan always clips; max_norm is left at its default");
-    }
-    toml_.Text("mixed_precision_param", DataTypeName(plan_.model.dtype));
-    if (plan_.model.dtype == DataType::kBfloat16 && !Fsdp() && layout_.tp * layout_.pp > 1) {
+    // It always clips; to a norm without limit, nothing is.
+    choices_.max_norm =
+        train.optimizer.clip_norm > 0 ? train.optimizer.clip_norm : std::numeric_limits<double>::infinity();
+    if (version_ == TorchtitanVersion::k0_2_2 && plan_.model.dtype == DataType::kBfloat16 && !Fsdp() &&
+        layout_.tp * layout_.pp > 1) {
       Miss("bfloat16 without FSDP beside tensor or pipeline parallelism: mixed precision comes with FSDP or DDP");
     }
-    constexpr uint64_t kLargest = INT64_MAX;  // of a whole number in TOML
-    toml_.Number("seed", static_cast<int64_t>(train.seed & kLargest));
-    if (train.seed > kLargest) Miss(absl::StrCat("the seed ", train.seed, ": TOML's numbers end at ", kLargest));
-    Miss(absl::StrCat("the data ", spec_.data.path, ": torchtitan reads Hugging Face datasets; set training.dataset"));
-    toml_.Section("optimizer");
-    toml_.Text("name", "AdamW");
-    toml_.Real("lr", train.optimizer.lr);
-    toml_.Real("beta1", train.optimizer.beta1);
-    toml_.Real("beta2", train.optimizer.beta2);
-    toml_.Real("eps", train.optimizer.eps);
-    toml_.Real("weight_decay", train.optimizer.weight_decay);
-    toml_.Section("lr_scheduler");
-    toml_.Number("warmup_steps", train.warmup_steps);
-    if (train.schedule == LrSchedule::kConstant) {
-      toml_.Real("decay_ratio", 0);
-    } else {
-      toml_.Text("decay_type", LrScheduleName(train.schedule));
-      toml_.Real("min_lr_factor", train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0);
-    }
+    constexpr uint64_t kLargest = INT64_MAX;  // of a whole number in TOML, and of a seed in PyTorch
+    choices_.seed = static_cast<int64_t>(train.seed & kLargest);
+    if (train.seed > kLargest) Miss(absl::StrCat("the seed ", train.seed, ": torchtitan's end at ", kLargest));
+    choices_.min_lr_factor = train.optimizer.lr > 0 ? train.min_lr / train.optimizer.lr : 0;
+    Miss(absl::StrCat("the data ", spec_.data.path, ": torchtitan reads Hugging Face datasets, and its test data stand in "
+                      "for them; set ", version_ == TorchtitanVersion::k0_2_2 ? "training.dataset" : "dataloader",
+                      " and a tokenizer of at most ", plan_.model.vocab, " tokens"));
   }
 
-  void Parallelism() {
-    toml_.Section("parallelism");
-    const bool sharded = Sharded();
-    toml_.Number("data_parallel_replicate_degree", sharded ? 1 : layout_.dp);
-    toml_.Number("data_parallel_shard_degree", sharded ? layout_.dp : 1);
-    if (Fsdp()) toml_.Text("fsdp_reshard_after_forward", layout_.zero == ZeroStage::kWeights ? "always" : "never");
-    if (sharded && layout_.zero == ZeroStage::kNone) {
+  // Up to 0.2.2 DDP works without any other parallelism only, so that replicas are sharded beside others; beside context
+  // parallelism, replicas of its shards are replicated. Later all of it is FSDP, whose shards may be one.
+  bool Sharded() const {
+    const bool ddp_alone = version_ == TorchtitanVersion::k0_2_2 && layout_.tp * layout_.pp > 1 && layout_.cp == 1;
+    return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || ddp_alone);
+  }
+  bool Fsdp() const { return Sharded() || layout_.cp > 1; }
+
+  void Replicas() {
+    choices_.replicas = Sharded() ? 1 : layout_.dp;
+    choices_.shards = Sharded() ? layout_.dp : 1;
+    if (Fsdp()) choices_.reshard = layout_.zero == ZeroStage::kWeights ? "always" : "never";
+    if (Sharded() && layout_.zero == ZeroStage::kNone) {
       Miss("replicas that share nothing beside tensor or pipeline parallelism: torchtitan's DDP stands alone; FSDP that "
            "keeps gathered weights takes its place, and shards gradients and optimizer states");
     }
@@ -117,87 +103,81 @@ class Torchtitan {
     if (layout_.zero == ZeroStage::kOptimizer) {
       Miss("sharding of optimizer states alone: FSDP that keeps gathered weights shards gradients, too");
     }
-    toml_.Number("tensor_parallel_degree", layout_.tp);
-    if (layout_.tp > 1 && !layout_.sequence_parallel) {
+    if (layout_.tp > 1 && !layout_.sequence_parallel && version_ == TorchtitanVersion::k0_2_2) {
       Miss("tensor parallelism without sequence parallelism: torchtitan shards norms with it");
     }
-    toml_.Number("context_parallel_degree", layout_.cp);
-    toml_.Number("pipeline_parallel_degree", layout_.pp);
-    if (layout_.pp > 1) Pipeline();
   }
-
-  // Replicas are sharded where they may not be replicated: DDP works without any other parallelism only; beside context
-  // parallelism, replicas of its shards are.
-  bool Sharded() const {
-    return layout_.dp > 1 && (layout_.zero != ZeroStage::kNone || (layout_.tp * layout_.pp > 1 && layout_.cp == 1));
-  }
-  bool Fsdp() const { return Sharded() || layout_.cp > 1; }
 
   void Pipeline() {
-    toml_.Text("pipeline_parallel_schedule", Schedule());
-    toml_.Number("pipeline_parallel_microbatch_size", plan_.micro_batch);
-    std::vector<std::string> parts;
     const std::vector<const SlicePlan*> slices = SlicesInOrder(plan_);
+    choices_.schedule = Schedule(static_cast<int64_t>(slices.size()));
     for (size_t i = 0; i < slices.size(); ++i) {
-      std::vector<std::string> modules;
-      if (i == 0) modules.push_back("\"tok_embeddings\"");
+      std::vector<std::string>& modules = choices_.modules.emplace_back();
+      if (i == 0) modules.push_back("tok_embeddings");
       for (int32_t layer = slices[i]->first_layer; layer < slices[i]->end_layer; ++layer) {
-        modules.push_back(absl::StrCat("\"layers.", layer, "\""));
+        modules.push_back(absl::StrCat("layers.", layer));
       }
       if (i + 1 == slices.size()) {
-        modules.push_back("\"norm\"");
-        modules.push_back("\"output\"");
+        modules.push_back("norm");
+        modules.push_back(version_ == TorchtitanVersion::k0_2_2 ? "output" : "lm_head");
       }
-      parts.push_back(absl::StrCat("  [", absl::StrJoin(modules, ", "), "],\n"));
     }
-    toml_.Raw("module_fqns_per_model_part", absl::StrCat("[\n", absl::StrJoin(parts, ""), "]"));
+    Microbatches();
   }
 
-  std::string Schedule() {
+  // With one stage a rank 1F1B takes the place of what torchtitan has not; with more, interleaved 1F1B, for 1F1B leaves
+  // all but a rank's first stage out.
+  std::string Schedule(int64_t stages) {
     switch (layout_.schedule) {
       case ScheduleKind::kGpipe: return "GPipe";
       case ScheduleKind::kInterleaved: return "Interleaved1F1B";
       case ScheduleKind::kZeroBubbleV: return "ZBVZeroBubble";
       case ScheduleKind::kZeroBubble:
         Miss(ScheduleMissing(layout_, "torchtitan has it for two chunks a rank (zero-bubble-v), and here runs 1F1B"));
-        return "1F1B";
+        break;
       case ScheduleKind::kChimera:
-      case ScheduleKind::kCustom: Miss(ScheduleMissing(layout_, "torchtitan runs 1F1B")); return "1F1B";
+      case ScheduleKind::kCustom:
+        Miss(ScheduleMissing(layout_, stages > layout_.pp ? "torchtitan runs interleaved 1F1B" : "torchtitan runs 1F1B"));
+        break;
       case ScheduleKind::kAuto:
       case ScheduleKind::kOneForwardOneBackward: break;
     }
-    return "1F1B";
+    return stages > layout_.pp ? "Interleaved1F1B" : "1F1B";
   }
 
-  void Recomputation() {
-    toml_.Section("activation_checkpoint");
-    toml_.Text("mode", recompute_.kind == LayerRecompute::kNothing ? "none" : "full");
-    if (recompute_.kind == LayerRecompute::kLayerButCollective && layout_.tp > 1) {
-      Miss("keeping the results of collectives: a layer that is recomputed repeats its own");
+  // What PyTorch's schedules refuse to start with.
+  void Microbatches() {
+    const int32_t microbatches = plan_.microbatches;
+    const int32_t rounds = std::max(1, microbatches / layout_.pp);
+    const bool single = choices_.schedule == "1F1B" || choices_.schedule == "GPipe";
+    if (single && microbatches < layout_.pp) {
+      Miss(absl::StrCat(microbatches, " microbatches on ", layout_.pp, " stages: PyTorch's ", choices_.schedule,
+                        " wants at least as many as stages; change train.globalBatch"));
+    }
+    if (choices_.schedule == "Interleaved1F1B" && microbatches % rounds != 0) {
+      Miss(absl::StrCat("interleaving of ", microbatches, " microbatches over ", layout_.pp,
+                        " ranks: PyTorch's schedule wants a multiple of ", rounds, "; change train.globalBatch"));
     }
   }
 
-  void Checkpoints() {
-    if (spec_.checkpoint.every_steps == 0) return;
-    toml_.Section("checkpoint");
-    toml_.Raw("enable_checkpoint", "true");
-    toml_.Number("interval", spec_.checkpoint.every_steps);
-    toml_.Number("keep_latest_k", std::max(2, spec_.checkpoint.keep));  // it refuses 1
-    if (!spec_.checkpoint.directory.empty()) toml_.Text("folder", spec_.checkpoint.directory);
-  }
-
+  const TorchtitanVersion version_;
   const JobSpec& spec_;
   const Plan& plan_;
   const ParallelLayout& layout_;
   const RecomputeSummary& recompute_;
-  Toml toml_;
-  std::vector<std::string> missing_;
+  TorchtitanChoices choices_;
 };
 
 }  // namespace
 
-ExportedPlan TorchtitanFiles(const JobSpec& spec, const Plan& plan, const RecomputeSummary& recompute) {
-  return Torchtitan(spec, plan, recompute).Export();
+TorchtitanChoices TorchtitanChoicesFor(const ExportInput& input) { return Chooser(input).Choose(); }
+
+ExportedPlan TorchtitanFiles(const ExportInput& input) {
+  TorchtitanChoices choices = TorchtitanChoicesFor(input);
+  if (static_cast<TorchtitanVersion>(input.target.version) == TorchtitanVersion::k0_2_2) {
+    return TorchtitanTomlFiles(input, std::move(choices));
+  }
+  return TorchtitanPythonFiles(input, std::move(choices));
 }
 
 }  // namespace lynx

@@ -9,7 +9,8 @@ import unittest
 
 BIN = pathlib.Path(os.environ.get("LYNX_BIN", pathlib.Path(__file__).resolve().parents[2] / "build" / "bin"))
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "gpt-bytes.yaml"
-FILES = {"megatron": "megatron_args.sh", "deepspeed": "ds_config.json", "torchtitan": "torchtitan.toml"}
+FILES = {"megatron": "megatron_args.sh", "deepspeed": "ds_config.json", "torchtitan": "torchtitan_config.py"}
+NEWEST = {"megatron": "0.19", "deepspeed": "0.19", "torchtitan": "main-2026-08-21"}
 # With less, no framework's own policies fit.
 ROOM = ("--set", "resources.activationMemoryPerRank=64MiB")
 
@@ -59,20 +60,35 @@ class ExportTest(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result)
             answer = json.loads(result.stdout)
             self.assertEqual(answer["format"], name)
+            self.assertEqual(answer["targetVersion"], NEWEST[name])
             self.assertEqual([f["name"] for f in answer["files"]], [file])
             self.assertEqual(answer["files"][0]["text"], export("--format", name).stdout)
             self.assertTrue(answer["notExpressed"])
         json.loads(export("--format", "deepspeed").stdout)
 
-    def test_toml_reads_back(self):
+    def test_torchtitan_files_read_back(self):
+        compile(export("--format", "torchtitan").stdout, "torchtitan_config.py", "exec")
+        answer = json.loads(export("--format", "torchtitan", "--target-version", "0.2.2", "-o", "json").stdout)
+        self.assertEqual([f["name"] for f in answer["files"]], ["torchtitan.toml", "lynx_torchtitan_model.py"])
+        compile(answer["files"][1]["text"], "lynx_torchtitan_model.py", "exec")
         try:
             import tomllib
         except ImportError:
             self.skipTest("this Python has no tomllib")
-        config = tomllib.loads(export("--format", "torchtitan").stdout)
+        config = tomllib.loads(answer["files"][0]["text"])
         self.assertEqual(config["parallelism"]["pipeline_parallel_degree"], 2)
         self.assertEqual(config["parallelism"]["module_fqns_per_model_part"][0][0], "tok_embeddings")
         self.assertEqual(config["parallelism"]["module_fqns_per_model_part"][-1][-1], "output")
+
+    def test_versions(self):
+        def vocabulary(*arguments):
+            words = export("--format", "megatron", *arguments).stdout.split()
+            return int(words[words.index("--vocab-size") + 1])
+
+        self.assertEqual(vocabulary(), vocabulary("--target-version", "0.19"))
+        self.assertEqual(vocabulary("--target-version", "0.17"), vocabulary() - 1)
+        self.refused(2, ["--format", "deepspeed", "--target-version", "9"], "--target-version", "exports for DeepSpeed 9",
+                     "known versions: 0.16, 0.17, 0.18, 0.19")
 
     def refused(self, code, arguments, *words):
         result = export(*arguments)

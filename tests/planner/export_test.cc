@@ -1,15 +1,14 @@
 #include "planner/report/export.h"
 
-#include <numeric>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "planner/report/export_files.h"
 #include "tests/golden/golden.h"
+#include "tests/planner/export_cases.h"
 #include "tests/planner/report_fixtures.h"
 
 namespace lynx {
@@ -20,78 +19,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// A job and a plan by hand: four layers a stage, nothing recomputed.
-struct Case {
-  JobSpec spec;
-  Plan plan;
-
-  explicit Case(ParallelLayout layout = {}, std::vector<int32_t> layers = {}) {
-    if (layers.empty()) layers.assign(static_cast<size_t>(PipelineOf(layout).pieces()), 4);
-    spec.name = "job";
-    spec.data = {DataKind::kMegatron, "/data/corpus_text"};
-    spec.train.steps = 1000;
-    spec.train.warmup_steps = 20;
-    spec.train.min_lr = 3e-5;
-    const int32_t all = std::accumulate(layers.begin(), layers.end(), 0);
-    spec.model = {.layers = all, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 1000, .dropout = 0.1,
-                  .dropout_masks = DropoutMasks::kStored};
-    plan.model = spec.model;
-    plan.layout = layout;
-    plan.micro_batch = 2;
-    plan.microbatches = 8;
-    plan.mode = RecomputeMode::kNone;
-    plan.step = Nanos(1'000'000'000);
-    plan.digest = "0123456789abcdef";
-    for (const StageContext& context : PipelineContexts(plan.model, layout, 2, 8, layers)) {
-      StagePlan& stage = plan.stages.emplace_back();
-      for (const StageSlice& slice : context.slices) {
-        stage.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, {}});
-      }
-    }
-    Recompute(RecomputeMode::kNone);
-  }
-
-  // The first `layers` of each stage, all if 0; the others store everything.
-  Case& Recompute(RecomputeMode mode, int32_t layers = 0) {
-    const LayerGraph& graph = plan.ContextOf(0).graph();
-    for (StagePlan& stage : plan.stages) {
-      for (SlicePlan& slice : stage.slices) {
-        const int32_t count = slice.layers();
-        slice.policy = NamedPolicy(graph, RecomputeMode::kNone, count);
-        const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers[0];
-        for (int32_t i = 0; i < (layers == 0 ? count : std::min(layers, count)); ++i) slice.policy.layers[i] = policy;
-      }
-    }
-    return *this;
-  }
-
-  Case& Model(void (*change)(ModelSpec&)) {
-    change(spec.model);
-    plan.model = spec.model;
-    return Recompute(RecomputeMode::kNone);
-  }
-
-  ExportedPlan Export(ExportFormat format) const {
-    const auto exported = ExportPlan(format, {.spec = spec}, plan);
-    EXPECT_TRUE(exported.ok()) << exported.status();
-    return exported.value_or(ExportedPlan{});
-  }
-  std::string Text(ExportFormat format) const { return Export(format).files.front().text; }
-};
-
-// Words of the argument array.
-std::vector<std::string> Arguments(const Case& one) {
-  std::string text = one.Text(ExportFormat::kMegatron);
-  text = text.substr(text.find("MEGATRON_ARGS=(") + 15);
-  std::istringstream lines(text);
-  std::vector<std::string> words;
-  for (std::string line; std::getline(lines, line);) {
-    line.erase(0, line.find_first_not_of(' '));
-    if (line.empty() || line[0] == '#' || line[0] == ')') continue;
-    words.push_back(line);
-  }
-  return words;
-}
+constexpr ExportTarget kM{ExportFormat::kMegatron, 3};      // 0.19
+constexpr ExportTarget kD{ExportFormat::kDeepSpeed, 3};     // 0.19
+constexpr ExportTarget kT{ExportFormat::kTorchtitan, 0};    // 0.2.2
+constexpr ExportTarget kMain{ExportFormat::kTorchtitan, 1};
 
 struct FlagCase {
   std::string name;
@@ -112,18 +43,6 @@ TEST_P(MegatronFlag, StandsExactlyWhenNeeded) {
     EXPECT_THAT(Arguments(flag.without), Not(Contains(testing::StartsWith(name))));
   }
 }
-
-Case Llama() {
-  return Case({.tp = 2}).Model([](ModelSpec& m) {
-    m.family = ModelFamily::kLlama;
-    m.kv_heads = 4;
-    m.dropout = 0;
-    m.attention = AttentionKernel::kFused;
-    m.dtype = DataType::kBfloat16;
-    m.tied_embeddings = true;
-  });
-}
-Case WithZero(ZeroStage zero) { return Case({.dp = 4, .zero = zero}); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, MegatronFlag,
@@ -201,11 +120,11 @@ TEST(ExportMegatron, BlocksThatSomeStagesAreTooShortFor) {
 
 TEST(ExportMegatron, OneConnectionOnlyForTensorOrContextParallelism) {
   const std::string line = "export CUDA_DEVICE_MAX_CONNECTIONS=1";
-  EXPECT_THAT(Case({.tp = 2}).Text(ExportFormat::kMegatron), HasSubstr(line));
-  EXPECT_THAT(Case({.cp = 2}).Text(ExportFormat::kMegatron), HasSubstr(line));
-  EXPECT_THAT(Case({.pp = 2, .dp = 2}).Text(ExportFormat::kMegatron), Not(HasSubstr(line)));
+  EXPECT_THAT(Case({.tp = 2}).Text(kM), HasSubstr(line));
+  EXPECT_THAT(Case({.cp = 2}).Text(kM), HasSubstr(line));
+  EXPECT_THAT(Case({.pp = 2, .dp = 2}).Text(kM), Not(HasSubstr(line)));
   const Case sharded({.tp = 2, .dp = 2, .zero = ZeroStage::kWeights});
-  EXPECT_THAT(sharded.Text(ExportFormat::kMegatron), Not(HasSubstr(line))) << "Megatron-FSDP refuses to start with it";
+  EXPECT_THAT(sharded.Text(kM), Not(HasSubstr(line))) << "Megatron-FSDP refuses to start with it";
 }
 
 TEST(ExportMegatron, QuotesPathsForTheShell) {
@@ -216,7 +135,7 @@ TEST(ExportMegatron, QuotesPathsForTheShell) {
 
 struct MissingCase {
   std::string name;
-  ExportFormat format;
+  ExportTarget target;
   Case with, without;
   std::string sentence;  // a part of it
 };
@@ -226,8 +145,8 @@ class Missing : public testing::TestWithParam<MissingCase> {};
 
 TEST_P(Missing, IsSaidExactlyWhenSo) {
   const MissingCase& missing = GetParam();
-  EXPECT_THAT(missing.with.Export(missing.format).missing, Contains(HasSubstr(missing.sentence)));
-  EXPECT_THAT(missing.without.Export(missing.format).missing, Not(Contains(HasSubstr(missing.sentence))));
+  EXPECT_THAT(missing.with.Export(missing.target).missing, Contains(HasSubstr(missing.sentence)));
+  EXPECT_THAT(missing.without.Export(missing.target).missing, Not(Contains(HasSubstr(missing.sentence))));
 }
 
 Case Regenerated() {
@@ -266,9 +185,51 @@ Case FewMicrobatches() {
   return one;
 }
 
-constexpr auto kM = ExportFormat::kMegatron;
-constexpr auto kD = ExportFormat::kDeepSpeed;
-constexpr auto kT = ExportFormat::kTorchtitan;
+
+Case Undecayed() {
+  Case one;
+  one.spec.train.optimizer.weight_decay = 0;
+  return one;
+}
+Case OneCheckpoint() {
+  Case one = Checkpointed();
+  one.spec.checkpoint.keep = 1;
+  return one;
+}
+Case Tied(ParallelLayout layout) {
+  return Case(layout).Model([](ModelSpec& m) { m.tied_embeddings = true; });
+}
+Case Sequence(int32_t length) {
+  Case one;
+  one.spec.model.seq = one.plan.model.seq = length;
+  return one;
+}
+Case OddTokens() {
+  Case one({.tp = 4, .sequence_parallel = true});
+  one.spec.model.seq = one.plan.model.seq = 33;  // twice that in a microbatch
+  return one;
+}
+Case Microbatches(ParallelLayout layout, int32_t count) {
+  Case one(layout);
+  one.plan.microbatches = count;
+  return one;
+}
+Case Linear(int64_t warmup) {
+  Case one = LinearTo(0);
+  one.spec.train.warmup_steps = warmup;
+  return one;
+}
+Case ConstantRate() {
+  Case one;
+  one.spec.train.schedule = LrSchedule::kConstant;
+  one.spec.train.warmup_steps = 0;
+  return one;
+}
+Case Seeded(uint64_t seed) {
+  Case one;
+  one.spec.train.seed = seed;
+  return one;
+}
 
 INSTANTIATE_TEST_SUITE_P(
     All, Missing,
@@ -312,7 +273,27 @@ INSTANTIATE_TEST_SUITE_P(
         MissingCase{"TorchtitanPrecision", kT, Bfloat16({.pp = 2}), Bfloat16({.dp = 2}), "bfloat16 without FSDP"},
         MissingCase{"TorchtitanZeroBubble", kT, Case({.pp = 2, .schedule = ScheduleKind::kZeroBubble}),
                     Case({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}), "the schedule zero-bubble"},
-        MissingCase{"TorchtitanClipping", kT, Unclipped(), Case(), "no clipping"},
+        MissingCase{"TorchtitanAttention", kT, Case(), Llama(), "attention that stores its scores"},
+        MissingCase{"TorchtitanOddSequence", kT, Sequence(33), Case(), "sequences of 33 tokens"},
+        MissingCase{"TorchtitanFewMicrobatches", kT, Microbatches({.pp = 2}, 1), Case({.pp = 2}), "at least as many as stages"},
+        MissingCase{"TorchtitanRounds", kT, FewMicrobatches(), Case({.pp = 2}), "multiple of 3"},
+        MissingCase{"TorchtitanDecay", kT, Case(), Undecayed(), "weight decay of matrices alone"},
+        MissingCase{"TorchtitanCheckpoints", kT, OneCheckpoint(), Checkpointed(), "keeps two at least"},
+        MissingCase{"TorchtitanMainTied", kMain, Tied({.pp = 2}), Tied({}), "tied embeddings beside pipeline parallelism"},
+        MissingCase{"TorchtitanMainContext", kMain, Case({.cp = 2}), Case({.cp = 2, .zero = ZeroStage::kWeights}),
+                    "context parallelism that shares no states"},
+        MissingCase{"TorchtitanMainTokens", kMain, OddTokens(), Case({.tp = 2, .sequence_parallel = true}),
+                    "microbatches of 66 tokens"},
+        MissingCase{"DeepSpeedGradients", kD, Bfloat16({.dp = 2}), Bfloat16({.dp = 2, .zero = ZeroStage::kOptimizer}),
+                    "weight gradients in 32 bits"},
+        MissingCase{"DeepSpeedZero3AndTensor", kD, Case({.tp = 2, .dp = 2, .zero = ZeroStage::kWeights}),
+                    Case({.dp = 2, .zero = ZeroStage::kWeights}), "ZeRO-3 beside tensor parallelism"},
+        MissingCase{"DeepSpeedFirstStep", kD, Case(), ConstantRate(), "the learning rate of the first step"},
+        MissingCase{"DeepSpeedLinearNoWarmup", kD, Linear(0), Linear(20), "a linear decay without warm-up"},
+        MissingCase{"DeepSpeedOneWarmup", kD, Linear(1), Linear(2), "a warm-up of one step"},
+        MissingCase{"DeepSpeedDecay", kD, Case(), Undecayed(), "weight decay of matrices alone"},
+        MissingCase{"MegatronSeed", kM, Seeded(0), Seeded(1), "the seed 0"},
+        MissingCase{"MegatronLargeSeed", kM, Seeded(uint64_t{1} << 40), Seeded(INT32_MAX), "the seed 1099511627776"},
         MissingCase{"TorchtitanChimera", kT, Case({.pp = 2, .schedule = ScheduleKind::kChimera}), Case({.pp = 2}),
                     "the schedule chimera"}),
     [](const auto& info) { return info.param.name; });
@@ -362,6 +343,10 @@ TEST(ExportDeepSpeed, SchedulersOfTheThreeKinds) {
 }
 
 TEST(ExportTorchtitan, Golden) {
+  ExpectGolden("export_torchtitan_model.txt", Llama().Export(kT).files.at(1).text);
+  ExpectGolden("export_torchtitan_config.txt", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
+                                                  .Recompute(RecomputeMode::kFull)
+                                                  .Text(kMain));
   ExpectGolden("export_torchtitan.toml", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
                                              .Recompute(RecomputeMode::kFull)
                                              .Text(kT));
@@ -388,6 +373,101 @@ TEST(ExportTorchtitan, ModesAndDegrees) {
   EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kZeroBubbleV}).Text(kT), HasSubstr("\"ZBVZeroBubble\""));
 }
 
+TEST(ExportMegatron, VocabularyOfNullTokenizerByVersion) {
+  const auto vocabulary = [](const char* version) {
+    for (const std::string& line : Arguments(Case(), TargetOf(ExportFormat::kMegatron, version))) {
+      if (line.starts_with("--vocab-size ")) return line.substr(13);
+    }
+    return std::string();
+  };
+  EXPECT_EQ(vocabulary("0.16"), "999") << "the tokenizer adds one";
+  EXPECT_EQ(vocabulary("0.17"), "999");
+  EXPECT_EQ(vocabulary("0.18"), "1000");
+  EXPECT_EQ(vocabulary("0.19"), "1000");
+}
+
+TEST(ExportMegatron, SeedsThatItRefusesAreReplaced) {
+  EXPECT_THAT(Arguments(Seeded(0)), Contains("--seed 1"));
+  EXPECT_THAT(Arguments(Seeded(INT32_MAX)), Contains("--seed 2147483647"));
+  EXPECT_THAT(Arguments(Seeded(uint64_t{INT32_MAX} + 4)), Contains("--seed 5"));
+}
+
+TEST(ExportDeepSpeed, NothingWarmsUpWhereTheJobDoesNot) {
+  Case one;
+  one.spec.train.warmup_steps = 0;
+  const auto config = [&](LrSchedule schedule) {
+    one.spec.train.schedule = schedule;
+    return nlohmann::json::parse(one.Text(kD));
+  };
+  const auto cosine = config(LrSchedule::kCosine)["scheduler"]["params"];
+  EXPECT_EQ(cosine["warmup_min_ratio"], 1);
+  EXPECT_EQ(cosine["warmup_num_steps"], 2) << "0 and 1 are taken for 2, or refused";
+  EXPECT_EQ(config(LrSchedule::kLinear)["scheduler"]["params"]["warmup_num_steps"], 2);
+  EXPECT_FALSE(config(LrSchedule::kConstant).contains("scheduler"));
+}
+
+TEST(ExportDeepSpeed, GradientsIn32BitsWhereTheVersionTakesThem) {
+  const auto types = [](const char* version, ZeroStage zero) {
+    const auto config =
+        nlohmann::json::parse(Bfloat16({.dp = 2, .zero = zero}).Text(TargetOf(ExportFormat::kDeepSpeed, version)));
+    return config.contains("data_types") ? config["data_types"]["grad_accum_dtype"].get<std::string>() : "";
+  };
+  for (const char* version : {"0.16", "0.17", "0.18", "0.19"}) {
+    EXPECT_EQ(types(version, ZeroStage::kOptimizer), "fp32");
+    EXPECT_EQ(types(version, ZeroStage::kWeights), "fp32");
+  }
+  EXPECT_EQ(types("0.16", ZeroStage::kNone), "fp32");
+  EXPECT_EQ(types("0.17", ZeroStage::kNone), "fp32");
+  EXPECT_EQ(types("0.18", ZeroStage::kNone), "");
+  EXPECT_EQ(types("0.19", ZeroStage::kNone), "");
+  EXPECT_FALSE(nlohmann::json::parse(WithZero(ZeroStage::kOptimizer).Text(kD)).contains("data_types"));
+}
+
+TEST(ExportDeepSpeed, ZeroThatStartsBesideTensorParallelism) {
+  const Case one({.tp = 2, .dp = 2, .zero = ZeroStage::kWeights});
+  EXPECT_EQ(nlohmann::json::parse(one.Text(kD))["zero_optimization"]["stage"], 2);
+}
+
+TEST(ExportTorchtitan, GradientsAreNotClippedWhereTheJobDoesNot) {
+  EXPECT_THAT(Unclipped().Text(kT), HasSubstr("max_norm = inf\n"));
+  EXPECT_THAT(Unclipped().Text(kMain), HasSubstr("max_norm=float(\"inf\")"));
+}
+
+TEST(ExportTorchtitan, SchedulesRunAllStagesOfARank) {
+  EXPECT_THAT(Case({.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kCustom}).Text(kT),
+              HasSubstr("\"Interleaved1F1B\""));
+  EXPECT_THAT(Case({.pp = 2, .schedule = ScheduleKind::kCustom}).Text(kT), HasSubstr("\"1F1B\""));
+}
+
+// Its FSDP takes part in everything, so that replicas may stand beside other parallelism; and it may leave norms whole.
+TEST(ExportTorchtitan, MainHasReplicasBesideOthers) {
+  const std::string text = Case({.tp = 2, .dp = 4}).Text(kMain);
+  EXPECT_THAT(text, HasSubstr("data_parallel_replicate_degree=4,\n            data_parallel_shard_degree=1,\n"));
+  EXPECT_THAT(text, HasSubstr("enable_sequence_parallel=False"));
+  EXPECT_THAT(text, Not(HasSubstr("fsdp_reshard_after_forward")));
+  EXPECT_THAT(text, HasSubstr("num_tokens_per_train_step=2048,\n"));  // 2 x 8 sequences of 32 on 4 replicas
+  EXPECT_THAT(text, Not(HasSubstr("disable_cuda_graphs")));
+  EXPECT_THAT(Case({.pp = 2}).Text(kMain), HasSubstr("disable_cuda_graphs=True"));
+}
+
+TEST(ExportVersions, AreFoundByNameOrListed) {
+  EXPECT_EQ(TargetOf(ExportFormat::kMegatron, "0.17"), (ExportTarget{ExportFormat::kMegatron, 1}));
+  EXPECT_EQ(NewestTarget(ExportFormat::kDeepSpeed), TargetOf(ExportFormat::kDeepSpeed, "0.19"));
+  const auto unknown = FindTarget(ExportFormat::kMegatron, "0.20");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("known versions: 0.16, 0.17, 0.18, 0.19"));
+}
+
+TEST(ExportVersions, FilesSayForWhichTheyAre) {
+  for (const ExportFormat format : {ExportFormat::kMegatron, ExportFormat::kDeepSpeed, ExportFormat::kTorchtitan}) {
+    for (size_t i = 0; i < ExportVersions(format).size(); ++i) {
+      for (const ExportedFile& file : Case().Export(ExportTarget{format, i}).files) {
+        EXPECT_THAT(file.text, HasSubstr(absl::StrCat("Written for ", ExportTargetText({format, i})))) << file.name;
+      }
+    }
+  }
+}
+
 TEST(Export, NumbersHaveAllTheirDigits) {
   Case job;
   job.spec.train.optimizer.lr = 3.0517578125e-05;
@@ -401,14 +481,14 @@ TEST(Export, NumbersHaveAllTheirDigits) {
 }
 
 TEST(Export, FormatsHaveNames) {
-  for (const ExportFormat format : {kM, kD, kT}) {
-    ExportFormat parsed = kM;
+  for (const ExportFormat format : {ExportFormat::kMegatron, ExportFormat::kDeepSpeed, ExportFormat::kTorchtitan}) {
+    ExportFormat parsed = ExportFormat::kMegatron;
     EXPECT_TRUE(ParseExportFormat(ExportFormatName(format), parsed));
     EXPECT_EQ(parsed, format);
   }
-  ExportFormat unchanged = kD;
+  ExportFormat unchanged = ExportFormat::kDeepSpeed;
   EXPECT_FALSE(ParseExportFormat("Megatron", unchanged));
-  EXPECT_EQ(unchanged, kD);
+  EXPECT_EQ(unchanged, ExportFormat::kDeepSpeed);
 }
 
 TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
@@ -437,8 +517,8 @@ TEST(SummaryOf, TellsWhatFrameworksHaveWordsFor) {
 TEST(Export, PutsTheBestThatFitsInPlaceOfWindows) {
   const auto fixture = SmallStep(kKiB * 1600);
   ASSERT_TRUE(SummaryOf(fixture->plan).windows);
-  for (const ExportFormat format : {kM, kD, kT}) {
-    const auto exported = ExportPlan(format, fixture->request, fixture->plan);
+  for (const ExportTarget& target : {kM, kD, kT, kMain}) {
+    const auto exported = ExportPlan(target, fixture->request, fixture->plan);
     ASSERT_TRUE(exported.ok()) << exported.status();
     EXPECT_THAT(exported->missing, Contains(HasSubstr("windows: Lynx hides")));
     EXPECT_THAT(exported->missing, Contains(testing::ContainsRegex("predicted step .* instead of .* \\(\\+")));
@@ -469,17 +549,17 @@ TEST(MakePlanFor, ChoosesAmongTheFrameworksSchedules) {
     EXPECT_TRUE(result.ok() && std::holds_alternative<Plan>(*result)) << result.status();
     return std::get<Plan>(*result);
   };
-  EXPECT_EQ(planned(kD).layout.schedule, ScheduleKind::kOneForwardOneBackward);
-  EXPECT_THAT(planned(kM).layout.schedule,
+  EXPECT_EQ(planned(ExportFormat::kDeepSpeed).layout.schedule, ScheduleKind::kOneForwardOneBackward);
+  EXPECT_THAT(planned(ExportFormat::kMegatron).layout.schedule,
               testing::AnyOf(ScheduleKind::kOneForwardOneBackward, ScheduleKind::kInterleaved));
-  EXPECT_LE(planned(kM).step, planned(kD).step) << "it may choose among more";
-  EXPECT_LE(planned(kT).step, planned(kM).step);
+  EXPECT_LE(planned(ExportFormat::kMegatron).step, planned(ExportFormat::kDeepSpeed).step) << "it may choose among more";
+  EXPECT_LE(planned(ExportFormat::kTorchtitan).step, planned(ExportFormat::kMegatron).step);
   request.spec.parallel.schedule = ScheduleKind::kChimera;
-  EXPECT_EQ(planned(kM).layout.schedule, ScheduleKind::kChimera) << "what the job says stands";
+  EXPECT_EQ(planned(ExportFormat::kMegatron).layout.schedule, ScheduleKind::kChimera) << "what the job says stands";
   request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .virtual_stages = 2};
-  EXPECT_EQ(planned(kM).layout.schedule, ScheduleKind::kInterleaved) << "1F1B has no virtual stages";
+  EXPECT_EQ(planned(ExportFormat::kMegatron).layout.schedule, ScheduleKind::kInterleaved) << "1F1B has no virtual stages";
   request.spec.parallel = {.tp = 8, .pp = 2, .dp = 1};
-  EXPECT_EQ(MakePlanFor(kM, request).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MakePlanFor(ExportFormat::kMegatron, request).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Export, SaysWhenNothingThatTheFrameworkHasFits) {

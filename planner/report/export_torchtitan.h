@@ -1,0 +1,39 @@
+// What torchtitan's configuration says of a plan, in the values that it has for it; the same for its TOML files and its
+// configuration in Python. See export.h. Pure; thread-safe.
+#ifndef LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
+#define LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/report/export_files.h"
+
+namespace lynx {
+
+// Lynx's Llama: rotary positions without scaling, and the epsilon of its norms.
+inline constexpr double kRopeBase = 10000;
+inline constexpr double kNormEpsilon = 1e-5;
+
+struct TorchtitanChoices {
+  int64_t replicas = 1;
+  int64_t shards = 1;
+  std::string reshard;                            // fsdp_reshard_after_forward; "" = nothing is sharded
+  std::string schedule;                           // "" without pipeline parallelism
+  std::vector<std::vector<std::string>> modules;  // of each (virtual) stage, in the order of the model; as schedule
+  double max_norm = 0;                            // infinite: no clipping
+  int64_t seed = 0;
+  double min_lr_factor = 0;
+  int32_t keep_latest = 2;
+  std::vector<std::string> missing;
+};
+TorchtitanChoices TorchtitanChoicesFor(const ExportInput& input);
+
+// torchtitan.toml and the Python module that registers the model: 0.2.2.
+ExportedPlan TorchtitanTomlFiles(const ExportInput& input, TorchtitanChoices choices);
+// A Python module whose function makes a Trainer.Config: kMain.
+ExportedPlan TorchtitanPythonFiles(const ExportInput& input, TorchtitanChoices choices);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_EXPORT_TORCHTITAN_H_
