@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "common/digest.h"
 #include "common/status.h"
 #include "planner/infeasible.h"
 #include "planner/lowered.h"
@@ -48,10 +47,7 @@ absl::StatusOr<PlanResult> FastestOrWhyNot(const PlanRequest& request) {
     std::optional<Plan> plan = PlanSearch(request, candidates, caches).Fastest();
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
-    if (!lacking) {
-      plan->digest = Sha256Hex(PlanText(*plan));
-      return PlanResult(*std::move(plan));
-    }
+    if (!lacking) return FinishedPlan(*std::move(plan));
     if (!first_lacking) first_lacking = std::move(lacking);
     std::erase(candidates, Candidate{plan->layout, plan->micro_batch, plan->microbatches});
   }
