@@ -92,7 +92,8 @@ struct Infeasible {
 using PlanResult = std::variant<Plan, Infeasible>;
 
 // InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result.
+// divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result, and so is
+// FinishedPlan's.
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
 
 // Shapes whose op times MakePlan would like measured: one per (tp, micro_batch); CostModel derives sequence parallelism's.
@@ -100,6 +101,9 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
 
 // Canonical text: the digest's input. Human-readable.
 std::string PlanText(const Plan& plan);
+// The plan with its digest: what MakePlan ends with. Internal, naming stage, action and rule, if the programs are not
+// valid (ValidatePrograms): the planner is mistaken then, and the plan is not handed out.
+absl::StatusOr<Plan> FinishedPlan(Plan plan);
 // FailedPrecondition unless the plan is whole: slices that are the layout's and cover the model (in a bidirectional
 // pipeline both its copies alike), its digest, programs that are valid
 // (ValidatePrograms), arenas, peaks and states that are what the memory model gives, and arenas within the limit.

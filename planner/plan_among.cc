@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/digest.h"
 #include "common/status.h"
 #include "planner/plan_search.h"
 
@@ -32,15 +31,15 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
   return std::nullopt;
 }
 
-std::optional<Plan> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,
-                                          PlanCaches& caches, const PlanAmongOptions& options) {
+absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,
+                                                          PlanCaches& caches, const PlanAmongOptions& options) {
   for (int searches = 0; searches < kMaxSearches && !candidates.empty(); ++searches) {
     PlanSearch search(request, candidates, caches);
     std::optional<Plan> plan = options.to_beat ? search.FastestBelow(*options.to_beat) : search.Fastest();
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);
     if (!lacking) {
-      plan->digest = Sha256Hex(PlanText(*plan));
+      LYNX_ASSIGN_OR_RETURN(plan, FinishedPlan(*std::move(plan)));
       return plan;
     }
     if (options.lacking_host != nullptr && !*options.lacking_host) *options.lacking_host = std::move(lacking);
@@ -62,7 +61,7 @@ absl::StatusOr<std::optional<Plan>> PlanAmong(const PlanRequest& request, std::v
     failure.Update(answer.status());
     return answer;
   };
-  std::optional<Plan> plan = FastestWithHostMemory(observed, std::move(candidates), caches, options);
+  absl::StatusOr<std::optional<Plan>> plan = FastestWithHostMemory(observed, std::move(candidates), caches, options);
   LYNX_RETURN_IF_ERROR(failure);
   return plan;
 }

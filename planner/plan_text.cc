@@ -101,6 +101,17 @@ absl::Status CheckShape(const Plan& plan) {
   return CheckSlices(plan);
 }
 
+// All ranks' programs, each alone and between ranks.
+absl::Status CheckPrograms(const Plan& plan) {
+  std::vector<Program> programs;
+  std::vector<StageContext> contexts;
+  for (int32_t stage = 0; stage < plan.layout.pp; ++stage) {
+    programs.push_back(plan.stages[stage].program);
+    contexts.push_back(plan.ContextOf(stage));
+  }
+  return ValidatePrograms(programs, contexts);
+}
+
 absl::Status CheckMemory(const Plan& plan, int32_t index) {
   const StagePlan& stage = plan.stages[index];
   const StageContext context = plan.ContextOf(index);
@@ -196,19 +207,22 @@ std::string PlanText(const Plan& plan) {
   return text;
 }
 
+absl::StatusOr<Plan> FinishedPlan(Plan plan) {
+  if (const absl::Status valid = CheckPrograms(plan); !valid.ok()) {
+    return absl::InternalError(absl::StrCat("the planner made an invalid plan, ", LayoutText(plan.layout), ": ",
+                                            valid.message(), "; this is a mistake in Lynx: report it with the job file"));
+  }
+  plan.digest = Sha256Hex(PlanText(plan));
+  return plan;
+}
+
 absl::Status CheckPlan(const Plan& plan) {
   LYNX_RETURN_IF_ERROR(CheckShape(plan));
   if (const std::string digest = Sha256Hex(PlanText(plan)); digest != plan.digest) {
     return absl::FailedPreconditionError(
         absl::StrCat("plan: its digest is ", digest, ", but it states ", plan.digest));
   }
-  std::vector<Program> programs;
-  std::vector<StageContext> contexts;
-  for (int32_t stage = 0; stage < plan.layout.pp; ++stage) {
-    programs.push_back(plan.stages[stage].program);
-    contexts.push_back(plan.ContextOf(stage));
-  }
-  LYNX_RETURN_IF_ERROR(ValidatePrograms(programs, contexts));
+  LYNX_RETURN_IF_ERROR(CheckPrograms(plan));
   for (int32_t stage = 0; stage < plan.layout.pp; ++stage) LYNX_RETURN_IF_ERROR(CheckMemory(plan, stage));
   return absl::OkStatus();
 }

@@ -118,6 +118,21 @@ void Apply(std::string suggestion, PlanRequest& request) {
   }
 }
 
+// MakePlan ends with FinishedPlan, which alone gives a plan its digest.
+TEST(Plan, IsFinishedOnlyIfItsProgramsAreValid) {
+  const Plan plan = PlanOf(SmallRequest());
+  Plan again = plan;
+  again.digest.clear();
+  const absl::StatusOr<Plan> finished = FinishedPlan(again);
+  ASSERT_TRUE(finished.ok()) << finished.status();
+  EXPECT_EQ(finished->digest, plan.digest);
+  again.stages.back().program.pop_back();
+  const absl::Status refused = FinishedPlan(again).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the planner made an invalid plan"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("report it"));
+}
+
 TEST(Plan, AmpleMemoryStoresEverything) {
   PlanRequest request = SmallRequest();
   request.spec.resources.activation_memory_per_rank = kGiB;
