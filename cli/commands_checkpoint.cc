@@ -38,27 +38,11 @@ bool NamesOne(const FoundCheckpoints& found, const std::string& path) {
 
 std::string ShapeText(const std::vector<int64_t>& shape) { return absl::StrCat("(", absl::StrJoin(shape, ", "), ")"); }
 
-// What a model has beyond its family's plain layers: ", rope theta 500000, llama3 scaling by 8, norm epsilon 1e-06".
-std::string FeaturesText(const ModelSpec& m) {
-  const ModelSpec plain;
-  const RotarySpec& r = m.rotary;
-  std::string text;
-  if (m.head_dim != 0) absl::StrAppend(&text, ", heads of ", m.head_dim);
-  if (m.qkv_bias) absl::StrAppend(&text, ", biases of queries, keys and values");
-  if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
-  if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
-  if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
-  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", RopeScalingName(r.scaling), " scaling by ", r.factor);
-  if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
-  if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
-  return text;
-}
-
 std::string ModelText(const ModelSpec& m) {
   return absl::StrCat(
       ModelFamilyName(m.family), ", ", m.layers, " layers, hidden ", m.hidden, ", ", m.heads, " heads",
       m.key_heads() == m.heads ? "" : absl::StrCat(" (", m.key_heads(), " of keys and values)"), ", ffn ", m.ffn,
-      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "", FeaturesText(m));
+      ", seq ", m.seq, ", vocab ", m.vocab, m.tied_embeddings ? ", tied embeddings" : "", ModelFeaturesText(m));
 }
 
 std::string DataText(const DataFingerprint& data) { return data.bytes == Bytes(0) ? "none" : FingerprintText(data); }

@@ -2,8 +2,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/commands.h"
 #include "planner/layer_graph.h"
+#include "planner/model_families.h"
 #include "planner/model_presets.h"
 
 namespace lynx {
@@ -45,10 +47,47 @@ Listing PresetListing() {
   return listing;
 }
 
+std::vector<std::string> LackingOf(const FamilyTraits& family) {
+  std::vector<std::string> names;
+  for (const PlanOnlyFeature feature : FeaturesOf(family.plan_only)) names.push_back(PlanOnlyFeatureName(feature));
+  return names;
+}
+
+std::string FamilyJson() {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const FamilyTraits& family : ModelFamilies()) {
+    const bool weights = family.weights != WeightNames::kNone;
+    list.push_back({{"modelType", family.model_type},
+                    {"models", family.models},
+                    {"layersOf", ModelFamilyName(family.base)},
+                    {"planned", true},
+                    {"trained", family.plan_only == 0},
+                    {"imported", weights},
+                    {"exported", weights},
+                    {"lacking", LackingOf(family)}});
+  }
+  return list.dump(2) + "\n";
+}
+
+Listing FamilyListing() {
+  Listing listing;
+  listing.columns = {{"MODEL_TYPE", "model_type"}, {"MODELS", "models"},     {"PLANNED", "planned"}, {"TRAINED", "trained"},
+                     {"IMPORTED", "imported"},     {"EXPORTED", "exported"}, {"THE ENGINE LACKS", "lacking"}};
+  for (const FamilyTraits& family : ModelFamilies()) {
+    const std::string trained = family.plan_only == 0 ? "yes" : "no";
+    const std::string weights = family.weights == WeightNames::kNone ? "no" : "yes";
+    listing.names.push_back(family.model_type);
+    listing.rows.push_back(
+        {family.model_type, family.models, "yes", trained, weights, weights, absl::StrJoin(LackingOf(family), " ")});
+  }
+  return listing;
+}
+
 }  // namespace
 
-int Models(const GlobalOptions& global) {
-  return ShowListing(global.output, PresetJson(), PresetListing());
+int Models(const GlobalOptions& global, bool families) {
+  return families ? ShowListing(global.output, FamilyJson(), FamilyListing())
+                  : ShowListing(global.output, PresetJson(), PresetListing());
 }
 
 }  // namespace lynx

@@ -268,7 +268,9 @@ void AddCompareCommands(CLI::App& app, const GlobalOptions& global, int& code) {
 
 void AddModelCommands(CLI::App& app, const GlobalOptions& global, int& code) {
   auto* models = app.add_subcommand("models", "List the models that a job file can name as model.preset");
-  models->callback([&] { code = Models(global); });
+  static bool families = false;
+  models->add_flag("--families", families, "The families whose config.json a job file can name as model.config, and what is done with each");
+  models->callback([&] { code = Models(global, families); });
 }
 
 void AddCheckpointCommands(CLI::App& app, const GlobalOptions& global, int& code) {

@@ -218,4 +218,19 @@ std::string PlanOnlyText(PlanOnlyFeatures set) {
   });
 }
 
+std::string ModelFeaturesText(const ModelSpec& m) {
+  const ModelSpec plain;
+  const RotarySpec& r = m.rotary;
+  std::string text;
+  if (m.head_dim != 0) absl::StrAppend(&text, ", heads of ", m.head_dim);
+  if (m.qkv_bias) absl::StrAppend(&text, ", biases of queries, keys and values");
+  if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
+  if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
+  if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
+  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", RopeScalingName(r.scaling), " scaling by ", r.factor);
+  if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
+  if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
+  return text;
+}
+
 }  // namespace lynx

@@ -60,6 +60,8 @@ const char* PlanOnlyFeatureText(PlanOnlyFeature feature);
 std::vector<PlanOnlyFeature> FeaturesOf(PlanOnlyFeatures set);
 // "gated-gelu (a feed-forward gate that passes through GELU), ..."
 std::string PlanOnlyText(PlanOnlyFeatures set);
+// What a model has beyond its family's plain layers, for people: ", rope theta 500000, llama3 scaling by 8, norm epsilon 1e-06".
+std::string ModelFeaturesText(const ModelSpec& model);
 
 }  // namespace lynx
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/units.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 namespace {
@@ -105,6 +106,20 @@ std::string Prediction(const Plan& plan) {
     absl::StrAppend(&text, ", ", PercentText(figures.hidden.value, recomputed.value), " of recomputation hidden");
   }
   absl::StrAppend(&text, plan.measured_profile ? " (measured profile)" : " (stated profile)", "\n");
+  return text;
+}
+
+// What of the model the plan leaves out, or counts as something else.
+std::string ModelNotes(const ModelSpec& model) {
+  std::string text;
+  if (model.plan_only != 0) {
+    absl::StrAppend(&text, "note: planned as the nearest layers of ", ModelFamilyName(model.family),
+                    "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
+  }
+  if (model.window != 0 && model.seq > model.window) {
+    absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ", model.seq,
+                    "; the engine trains sequences of at most ", model.window, " tokens\n");
+  }
   return text;
 }
 
@@ -211,8 +226,7 @@ std::string PlanTable(const Plan& plan) {
     absl::StrAppend(&text, "what each stage exposes of a microbatch, by the model, and how little it could:\n",
                     TextOf(proofs), "\n");
   }
-  text += Prediction(plan);
-  return text;
+  return absl::StrCat(text, ModelNotes(plan.model), Prediction(plan));
 }
 
 }  // namespace lynx

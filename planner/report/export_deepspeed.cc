@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/real_text.h"
+#include "planner/model_families.h"
 #include "planner/report/export_files.h"
 #include "planner/report/table.h"
 
@@ -220,7 +221,7 @@ class DeepSpeed {
     Miss(absl::StrCat("the model: the training script builds ", ModelFamilyName(plan_.model.family), " with ",
                       plan_.model.layers, " layers, hidden ", plan_.model.hidden, ", ", plan_.model.heads,
                       " heads, feed-forward ", plan_.model.ffn, ", sequence ", plan_.model.seq, ", vocabulary ",
-                      plan_.model.vocab));
+                      plan_.model.vocab, ModelFeaturesText(plan_.model)));
   }
 
   const ExportInput& input_;

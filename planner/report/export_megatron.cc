@@ -1,7 +1,10 @@
 // Megatron-LM: one array of arguments for pretrain_gpt.py. Names and exclusions: megatron/training/arguments.py and
 // megatron/core/transformer/transformer_config.py; see docs/export.md.
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "common/real_text.h"
+#include "planner/model_families.h"
 #include "planner/report/export_files.h"
 
 namespace lynx {
@@ -89,9 +92,18 @@ class Megatron {
     args_.Value("--max-position-embeddings", model_.seq);
     args_.Value("--position-embedding-type", llama ? "rope" : "learned_absolute");
     args_.Value("--normalization", llama ? "RMSNorm" : "LayerNorm");
+    args_.Value("--norm-epsilon", RealText(model_.norm_epsilon));
+    if (model_.head_dim != 0) args_.Value("--kv-channels", model_.head_dim);
     if (llama) {
       args_.Flag("--swiglu");
       args_.Flag("--disable-bias-linear");
+      if (model_.qkv_bias) args_.Flag("--add-qkv-bias");
+      if (model_.qk_norm) args_.Flag("--qk-layernorm");
+      Rotary();
+    }
+    if (model_.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model_.plan_only)));
+    if (model_.window != 0 && model_.seq > model_.window) {
+      Miss(absl::StrCat("attention within a window of ", model_.window, " positions: the plan counts attention to all of them"));
     }
     if (!model_.tied_embeddings) args_.Flag("--untie-embeddings-and-output-weights");
     args_.Value("--attention-dropout", RealText(model_.dropout));
@@ -104,6 +116,29 @@ class Megatron {
     if (model_.dropout > 0 && model_.dropout_masks == DropoutMasks::kRegenerated) {
       Miss("dropout masks drawn again in the backward pass: Megatron-LM keeps a byte for each element, which this "
            "plan's memory does not count; model.dropoutMasks: stored does");
+    }
+  }
+
+  void Rotary() {
+    const RotarySpec& rotary = model_.rotary;
+    const auto whole = [](double value) { return value == std::floor(value) && value < 1e15; };
+    if (whole(rotary.theta)) {
+      args_.Value("--rotary-base", static_cast<int64_t>(rotary.theta));
+    } else {
+      Miss(absl::StrCat("rotary base ", RealText(rotary.theta), ": Megatron-LM takes whole numbers only"));
+    }
+    if (rotary.dims != 0) args_.Value("--rotary-percent", RealText(static_cast<double>(rotary.dims) / model_.head_size()));
+    const bool as_llama3 = rotary.low_freq_factor == 1 && rotary.high_freq_factor == 4 && rotary.original_seq == 8192;
+    const bool without_effect = rotary.scaling == RopeScaling::kDynamic && model_.seq <= rotary.original_seq;
+    if (rotary.scaling == RopeScaling::kNone || without_effect) return;
+    if (rotary.scaling == RopeScaling::kLlama3 && as_llama3) {
+      args_.Flag("--use-rope-scaling");
+      args_.Value("--rope-scaling-factor", RealText(rotary.factor));
+    } else if (rotary.scaling == RopeScaling::kLinear && whole(rotary.factor)) {
+      args_.Value("--rotary-seq-len-interpolation-factor", static_cast<int64_t>(rotary.factor));
+    } else {
+      Miss(absl::StrCat(RopeScalingName(rotary.scaling), " scaling of rotary positions by ", RealText(rotary.factor),
+                        ": Megatron-LM's arguments have linear scaling by whole numbers, and Llama 3.1's with its own frequencies"));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/model_families.h"
 
 namespace lynx {
 namespace {
@@ -49,7 +50,30 @@ class Chooser {
     if (version_ != TorchtitanVersion::k0_2_2) {
       Miss("attention over whole sequences: torchtitan's loaders end it where a document ends");
     }
+    Features();
     SequenceParts();
+  }
+
+  // What llama3 has not, or has in one version only.
+  void Features() {
+    const ModelSpec& model = plan_.model;
+    const bool toml = version_ == TorchtitanVersion::k0_2_2;
+    const RopeScaling scaling = model.rotary.scaling;
+    if (model.qkv_bias) Miss("biases of the query, key and value projections: torchtitan's llama3 has none");
+    if (model.qk_norm && toml) Miss("norms of queries and keys: llama3 has none");
+    if (model.head_dim != 0 && toml) {
+      Miss(absl::StrCat("heads of ", model.head_dim, " elements: llama3 divides the hidden size by the heads"));
+    }
+    if (model.rotary.dims != 0) {
+      Miss(absl::StrCat("rotary positions of ", model.rotary.dims, " elements of a head: torchtitan turns all of them"));
+    }
+    if (scaling != RopeScaling::kNone && scaling != RopeScaling::kLlama3) {
+      Miss(absl::StrCat(RopeScalingName(scaling), " scaling of rotary positions: written without"));
+    }
+    if (model.window != 0 && model.seq > model.window) {
+      Miss(absl::StrCat("attention within a window of ", model.window, " positions: the plan counts attention to all of them"));
+    }
+    if (model.plan_only != 0) Miss(absl::StrCat("layers as the model has them: ", PlanOnlyText(model.plan_only)));
   }
 
   // Both refuse to start otherwise.

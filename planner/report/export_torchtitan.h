@@ -11,10 +11,6 @@
 
 namespace lynx {
 
-// Lynx's Llama: rotary positions without scaling, and the epsilon of its norms.
-inline constexpr double kRopeBase = 10000;
-inline constexpr double kNormEpsilon = 1e-5;
-
 struct TorchtitanChoices {
   int64_t replicas = 1;
   int64_t shards = 1;

@@ -91,17 +91,24 @@ class Writer {
   }
 
  private:
-  static PythonCall Norm(int64_t size) {
+  PythonCall Norm(int64_t size) const {
     PythonCall norm("RMSNorm.Config");
-    norm.Number("normalized_shape", size).Real("eps", kNormEpsilon).Raw("param_init", "SCALE");
+    norm.Number("normalized_shape", size).Real("eps", model_.norm_epsilon).Raw("param_init", "SCALE");
     return norm;
   }
 
   std::string Layer() const {
     PythonCall rope("ComplexRoPE.Config");
-    rope.Number("dim", model_.hidden / model_.heads).Number("max_context_length", model_.seq).Real("theta", kRopeBase);
+    const RotarySpec& rotary = model_.rotary;
+    rope.Number("dim", model_.head_size()).Number("max_context_length", model_.seq).Real("theta", rotary.theta);
+    if (rotary.scaling == RopeScaling::kLlama3) {
+      rope.Text("scaling", "llama").Real("scaling_factor", rotary.factor).Real("low_freq_factor", rotary.low_freq_factor);
+      rope.Real("high_freq_factor", rotary.high_freq_factor).Number("original_max_position_embeddings", rotary.original_seq);
+    }
     PythonCall attention("make_gqa_config");
     attention.Number("dim", model_.hidden).Number("n_heads", model_.heads).Number("n_kv_heads", model_.key_heads());
+    if (model_.head_dim != 0) attention.Number("head_dim", model_.head_dim);
+    if (model_.qk_norm) attention.Call("qk_norm", Norm(model_.head_size()));
     attention.Raw("wqkv_param_init", "MATRIX").Raw("wo_param_init", "MATRIX").Bool("fuse_qkv", true);
     attention.Raw("inner_attention", "get_attention_config(\"flex\")").Call("rope", rope);
     PythonCall feed_forward("make_ffn_config");

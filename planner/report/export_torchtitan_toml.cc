@@ -121,6 +121,15 @@ class Writer {
   Toml toml_;
 };
 
+// With the end of its line. llama3 scales always: a factor of 1 changes nothing.
+std::string RopeScalingArgs(const RotarySpec& rotary) {
+  if (rotary.scaling != RopeScaling::kLlama3) return "RoPEScalingArgs(scaling_factor=1.0),  # none\n";
+  return absl::StrCat("RoPEScalingArgs(\n        scaling_factor=", RealText(rotary.factor),
+                      ",\n        low_freq_factor=", RealText(rotary.low_freq_factor),
+                      ",\n        high_freq_factor=", RealText(rotary.high_freq_factor),
+                      ",\n        original_max_position_embeddings=", rotary.original_seq, ",\n    ),\n");
+}
+
 // The feed-forward's size is the multiple of `multiple_of` at or above ffn_dim_multiplier * 8/3 * dim.
 std::string ModelModule(const ExportInput& input) {
   const ModelSpec& model = input.plan.model;
@@ -137,9 +146,9 @@ std::string ModelModule(const ExportInput& input) {
       "    vocab_size=", model.vocab, ",\n"
       "    multiple_of=", model.ffn, ",  # the feed-forward's size, with a small multiplier\n"
       "    ffn_dim_multiplier=", RealText(model.ffn / (4.0 * model.hidden)), ",\n"
-      "    norm_eps=", RealText(kNormEpsilon), ",\n"
-      "    rope_theta=", RealText(kRopeBase), ",\n"
-      "    rope_scaling_args=RoPEScalingArgs(scaling_factor=1.0),  # none\n)\n");
+      "    norm_eps=", RealText(model.norm_epsilon), ",\n"
+      "    rope_theta=", RealText(model.rotary.theta), ",\n"
+      "    rope_scaling_args=", RopeScalingArgs(model.rotary), ")\n");
 }
 
 }  // namespace

@@ -63,6 +63,16 @@ std::vector<NamedCase> DozenPlans() {
       plans.push_back({absl::StrCat(LrScheduleName(schedule), "-", warmup), one});
     }
   }
+  plans.push_back({"llama3", Llama().Model([](ModelSpec& m) {
+                     m.norm_epsilon = 1e-6;
+                     m.rotary = {.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192};
+                   })});
+  plans.push_back({"qwen2", Llama().Model([](ModelSpec& m) {
+                     m.qkv_bias = true;
+                     m.rotary = {.theta = 1e6, .scaling = RopeScaling::kLinear, .factor = 2};
+                   })});
+  plans.push_back({"qwen3", Llama().Model([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; })});
+  plans.push_back({"phi3", Llama().Model([](ModelSpec& m) { m.rotary.dims = m.head_size() / 2; })});
   plans.push_back({"bfloat16-replicas", Case({.dp = 2}).Model([](ModelSpec& m) { m.dtype = DataType::kBfloat16; })});
   return plans;
 }
@@ -95,7 +105,8 @@ void ForAllFiles(ExportFormat format, Check check) {
 //   0.19  @5be9626709af2722333bf54797c954c09edeada3 (core_v0.19.0)
 const std::set<std::string> kMegatronFlags = {
     "--bf16", "--disable-bias-linear", "--group-query-attention", "--mock-data", "--no-gradient-accumulation-fusion",
-    "--overlap-grad-reduce", "--overlap-param-gather", "--sequence-parallel", "--swiglu",
+    "--overlap-grad-reduce", "--overlap-param-gather", "--sequence-parallel", "--swiglu", "--add-qkv-bias", "--qk-layernorm",
+    "--use-rope-scaling",
     "--untie-embeddings-and-output-weights", "--use-distributed-optimizer", "--use-megatron-fsdp",
     "--use-tp-pp-dp-mapping"};
 // Empty: any value.
@@ -118,7 +129,10 @@ const std::map<std::string, std::set<std::string>> kMegatronValues = {
     {"--recompute-modules", {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"}},
     {"--recompute-num-layers", {}}, {"--save", {}}, {"--save-interval", {}}, {"--seed", {}}, {"--seq-length", {}},
     {"--split", {}}, {"--tensor-model-parallel-size", {}}, {"--tokenizer-type", {"NullTokenizer"}},
-    {"--train-iters", {}}, {"--vocab-size", {}}, {"--weight-decay", {}}};
+    {"--train-iters", {}}, {"--vocab-size", {}}, {"--weight-decay", {}},
+    // layernorm_epsilon, kv_channels of megatron/core/transformer/transformer_config.py; the others of arguments.py
+    {"--norm-epsilon", {}}, {"--kv-channels", {}}, {"--rotary-base", {}}, {"--rotary-percent", {}}, {"--rope-scaling-factor", {}},
+    {"--rotary-seq-len-interpolation-factor", {}}};
 
 TEST(ExportNames, MegatronHasAllFlags) {
   ForAllFiles(ExportFormat::kMegatron, [](size_t, const ExportedFile& file) {
@@ -203,14 +217,15 @@ const std::map<std::string, std::set<std::string>> kTorchtitanToml = {
 const std::map<std::string, std::set<std::string>> kTorchtitanModel = {
     {"TransformerModelArgs", {"dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "multiple_of",
                               "ffn_dim_multiplier", "norm_eps", "rope_theta", "rope_scaling_args"}},
-    {"RoPEScalingArgs", {"scaling_factor"}}};
+    {"RoPEScalingArgs", {"scaling_factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}};
 
 // pytorch/torchtitan @b5bcd76c66d0acb1a08b176d9639425bc55e0b2a (main, 2026-08-21): torchtitan/trainer.py,
 // torchtitan/config/configs.py, torchtitan/components/{loss,checkpointer/base,data/loader,optimizer/*}.py,
 // torchtitan/models/common/{config_utils,nn_modules,rope,decoder,linear,embedding}.py, torchtitan/protocols/model_spec.py.
 const std::map<std::string, std::set<std::string>> kTorchtitanPython = {
     {"RMSNorm.Config", {"normalized_shape", "eps", "param_init"}},
-    {"ComplexRoPE.Config", {"dim", "max_context_length", "theta", "scaling"}},
+    {"ComplexRoPE.Config", {"dim", "max_context_length", "theta", "scaling", "scaling_factor", "low_freq_factor",
+                            "high_freq_factor", "original_max_position_embeddings"}},
     {"make_gqa_config", {"dim", "n_heads", "n_kv_heads", "wqkv_param_init", "wo_param_init", "inner_attention", "rope",
                          "head_dim", "fuse_qkv", "qk_norm"}},
     {"make_ffn_config", {"dim", "hidden_dim", "w1_param_init", "w2w3_param_init"}},
