@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Megatron-LM arguments for the job job, made by lynxctl export.
-# Plan 0123456789ab: tp2 pp2 dp2 zero-optimizer, micro-batch 2 x 8, predicted step 1.00 s.
+# Megatron-LM arguments for the job job.
+# Written for Megatron Core 0.19 (checked with core_v0.19.0) by lynxctl export; plan 0123456789ab: tp2 pp2 dp2 zero-optimizer, micro-batch 2 x 8, predicted step 1.00 s.
 # Source this file, then: torchrun <nodes and ranks, 8 in all> pretrain_gpt.py "${MEGATRON_ARGS[@]}"
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -51,7 +51,7 @@ MEGATRON_ARGS=(
 
   # data
   --tokenizer-type NullTokenizer
-  --vocab-size 999
+  --vocab-size 1000
   --make-vocab-size-divisible-by 1
   --data-path '/data/corpus_text'
   --split 100,0,0
