@@ -15,6 +15,7 @@ MEGATRON_ARGS=(
   --max-position-embeddings 32
   --position-embedding-type learned_absolute
   --normalization LayerNorm
+  --norm-epsilon 1e-05
   --untie-embeddings-and-output-weights
   --attention-dropout 0.1
   --hidden-dropout 0.1

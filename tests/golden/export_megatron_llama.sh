@@ -17,8 +17,10 @@ MEGATRON_ARGS=(
   --max-position-embeddings 32
   --position-embedding-type rope
   --normalization RMSNorm
+  --norm-epsilon 1e-05
   --swiglu
   --disable-bias-linear
+  --rotary-base 10000
   --attention-dropout 0
   --hidden-dropout 0
   --attention-backend flash

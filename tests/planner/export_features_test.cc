@@ -57,10 +57,10 @@ TEST(ExportFeatures, TorchtitanHasPositionsAndNorms) {
     m.rotary = {.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192};
   });
   const std::string module = llama3.Export(TargetOf(ExportFormat::kTorchtitan, "0.2.2")).files.back().text;
-  EXPECT_THAT(module, AllOf(HasSubstr("norm_eps=1e-06,"), HasSubstr("rope_theta=500000,"), HasSubstr("scaling_factor=8,"),
+  EXPECT_THAT(module, AllOf(HasSubstr("norm_eps=1e-06,"), HasSubstr("rope_theta=5e+05,"), HasSubstr("scaling_factor=8,"),
                             HasSubstr("original_max_position_embeddings=8192,")));
   const std::string python = llama3.Text(ExportFormat::kTorchtitan);
-  EXPECT_THAT(python, AllOf(HasSubstr("eps=1e-06,"), HasSubstr("theta=500000,"), HasSubstr("scaling=\"llama\",")));
+  EXPECT_THAT(python, AllOf(HasSubstr("eps=1e-06,"), HasSubstr("theta=5e+05,"), HasSubstr("scaling=\"llama\",")));
   const std::string qwen3 = With([](ModelSpec& m) { m.qk_norm = true, m.head_dim = 128; }).Text(ExportFormat::kTorchtitan);
   EXPECT_THAT(qwen3, AllOf(HasSubstr("head_dim=128,"), HasSubstr("qk_norm=RMSNorm.Config(")));
 }

@@ -14,6 +14,28 @@ inline int64_t Pick(std::mt19937_64& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
 }
 
+// What only some models of a family have.
+inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
+  model.norm_epsilon = Pick(random, 0, 1) == 0 ? 1e-6 : 1e-5;
+  model.plan_only = static_cast<PlanOnlyFeatures>(Pick(random, 0, 3)) << 5;
+  if (model.family != ModelFamily::kLlama) return;
+  model.head_dim = 2 * static_cast<int32_t>(Pick(random, 0, 4));
+  model.qkv_bias = Pick(random, 0, 1) == 0;
+  model.qk_norm = Pick(random, 0, 1) == 0;
+  model.window = static_cast<int32_t>(Pick(random, 0, 600));
+  model.rotary = {.theta = static_cast<double>(Pick(random, 2, 1'000'000)), .dims = Pick(random, 0, 1) == 0 ? 0 : 2};
+  model.rotary.scaling = static_cast<RopeScaling>(Pick(random, 0, 4));
+  if (model.rotary.scaling == RopeScaling::kNone) return;
+  model.rotary.factor = 1.5;
+  if (model.rotary.scaling != RopeScaling::kLinear) model.rotary.original_seq = 128;
+  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.high_freq_factor = 3;
+  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.low_freq_factor = 0.5;
+  if (model.rotary.scaling != RopeScaling::kYarn) return;
+  model.rotary.beta_fast = 16;
+  model.rotary.beta_slow = 2;
+  model.rotary.attention_factor = 0.75;
+}
+
 // What stands beside sizes: families, modes, policies.
 inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   const auto pick = [&](auto last) { return static_cast<decltype(last)>(Pick(random, 0, static_cast<int64_t>(last))); };
@@ -24,6 +46,7 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   model.dropout_masks = pick(DropoutMasks::kStored);
   model.tied_embeddings = Pick(random, 0, 1) == 0;
   if (model.family == ModelFamily::kLlama) model.dropout = 0;
+  RandomFeatures(random, model);
   spec.parallel.cp = static_cast<int32_t>(Pick(random, 0, 1));
   spec.parallel.sequence_parallel = pick(Choice::kOff);
   spec.parallel.zero = pick(ZeroStage::kWeights);
@@ -46,29 +69,6 @@ inline void RandomModes(std::mt19937_64& random, JobSpec& spec) {
   if (Pick(random, 0, 1) == 0) spec.recompute_options.forbidden = {RecomputeMode::kFull, RecomputeMode::kBalanced};
 }
 
-// A Llama with some of what only such models have.
-inline void RandomFeatures(std::mt19937_64& random, ModelSpec& model) {
-  model.family = ModelFamily::kLlama;
-  model.dropout = 0;
-  model.head_dim = 2 * static_cast<int32_t>(Pick(random, 0, 4));
-  model.qkv_bias = Pick(random, 0, 1) == 0;
-  model.qk_norm = Pick(random, 0, 1) == 0;
-  model.norm_epsilon = Pick(random, 0, 1) == 0 ? 1e-6 : 1e-5;
-  model.window = static_cast<int32_t>(Pick(random, 0, 600));
-  model.plan_only = static_cast<PlanOnlyFeatures>(Pick(random, 0, 3)) << 5;
-  model.rotary = {.theta = static_cast<double>(Pick(random, 2, 1'000'000)), .dims = Pick(random, 0, 1) == 0 ? 0 : 2};
-  model.rotary.scaling = static_cast<RopeScaling>(Pick(random, 0, 4));
-  if (model.rotary.scaling == RopeScaling::kNone) return;
-  model.rotary.factor = 1.5;
-  if (model.rotary.scaling != RopeScaling::kLinear) model.rotary.original_seq = 128;
-  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.high_freq_factor = 3;
-  if (model.rotary.scaling == RopeScaling::kLlama3) model.rotary.low_freq_factor = 0.5;
-  if (model.rotary.scaling != RopeScaling::kYarn) return;
-  model.rotary.beta_fast = 16;
-  model.rotary.beta_slow = 2;
-  model.rotary.attention_factor = 0.75;
-}
-
 // Normalized and valid.
 inline JobSpec RandomSpec(std::mt19937_64& random) {
   JobSpec spec;
@@ -83,7 +83,6 @@ inline JobSpec RandomSpec(std::mt19937_64& random) {
   spec.model.seq = static_cast<int32_t>(Pick(random, 1, 512));
   spec.model.vocab = static_cast<int32_t>(Pick(random, 256, 70'000));
   spec.model.dropout = static_cast<double>(Pick(random, 0, 99)) / 100;
-  if (Pick(random, 0, 1) == 0) RandomFeatures(random, spec.model);
   spec.data.kind = Pick(random, 0, 1) == 0 ? DataKind::kText : DataKind::kMegatron;
   spec.data.path = "/data/text " + std::to_string(Pick(random, 0, 99));
   spec.train.micro_batch = static_cast<int32_t>(Pick(random, 1, 8));
