@@ -22,6 +22,14 @@ RankConfig SomeConfig() {
   config.rank = 2;
   config.spec.name = "gpt-bytes";
   config.spec.model = {4, 64, 4, 256, 32, 256, 0.1};
+  config.spec.model.head_dim = 24;
+  config.spec.model.qkv_bias = true;
+  config.spec.model.qk_norm = true;
+  config.spec.model.norm_epsilon = 1e-6;
+  config.spec.model.rotary = {.theta = 5e5, .dims = 12, .scaling = RopeScaling::kYarn, .factor = 2.5, .original_seq = 7,
+                              .low_freq_factor = 0.5, .high_freq_factor = 3, .beta_fast = 16, .beta_slow = 2, .attention_factor = 0.75};
+  config.spec.model.window = 5;
+  config.spec.model.plan_only = PlanOnlyFeatures{1} << 3;
   config.spec.data = {DataKind::kMegatron, "/data/corpus \"quoted\" \xc3\xa9"};
   config.spec.train.steps = 1'000'000'000'000;
   config.spec.train.global_batch = 8;
@@ -136,7 +144,7 @@ TEST(RankConfigTest, WrongTypesAndRangesNameTheField) {
   ExpectRejected(Changed("125000000", "-1"), "pacing_bytes_per_second");
   ExpectRejected(Changed("\"copies_limit_bytes\": 7340032", "\"copies_limit_bytes\": -1"), "copies_limit_bytes");
   ExpectRejected(Changed("_patience_ns\": 77", "_patience_ns\": -1"), "last_checkpoint_patience_ns");
-  ExpectRejected(Changed("\"format\": 7", "\"format\": 1"), "format");
+  ExpectRejected(Changed("\"format\": 8", "\"format\": 1"), "format");
   for (const char* job : {"", "..//job", "a job", "j\\u00fcb"}) {
     ExpectRejected(Changed("\"job\": \"job-12\"", absl::StrCat("\"job\": \"", job, "\"")), "job");
   }
