@@ -145,9 +145,11 @@ absl::StatusOr<ModelOfWeights> ReadModelOf(const std::string& folder, int32_t se
   LYNX_ASSIGN_OR_RETURN(const std::string text, ReadHuggingFaceConfig(folder));
   LYNX_ASSIGN_OR_RETURN(ModelOfWeights read, ParseModelConfigOfWeights(text, absl::StrCat(folder, "/config.json")));
   ModelSpec& model = read.model;
-  if (seq > model.seq) {
+  // Dynamic scaling is for sequences that are longer than what config.json names.
+  const double stretch = model.rotary.scaling == RopeScaling::kDynamic ? model.rotary.factor : 1;
+  if (seq > model.seq * stretch) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--seq ", seq, ": the model was made for at most ", model.seq, " tokens"));
+        absl::StrCat("--seq ", seq, ": the model was made for at most ", model.seq * stretch, " tokens"));
   }
   if (seq > 0) model.seq = seq;
   return read;

@@ -163,7 +163,7 @@ Config LlamaConfig(const ModelSpec& model, const FamilyTraits& family) {
   if (family.weights == WeightNames::kPhi3) {
     config.erase("head_dim");  // that class has none
     config["partial_rotary_factor"] = static_cast<double>(model.rotary.dims == 0 ? model.head_size() : model.rotary.dims) / model.head_size();
-    config["original_max_position_embeddings"] = model.seq;
+    config["original_max_position_embeddings"] = PositionsOf(model);
   } else if (!family.qkv_bias) {
     config["attention_bias"] = false;
     config["mlp_bias"] = false;
