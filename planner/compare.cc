@@ -126,7 +126,7 @@ Rejected FastestFamilies(const PlanRequest& request, const std::vector<Family>& 
     if (MayTake(request, family, fastest.slowest(), caches)) {
       Tell(tell, absl::StrCat("layouts with ", family.name()));
       absl::StatusOr<std::optional<Plan>> made =
-          PlanAmong(request, std::move(candidates), caches, {.to_beat = fastest.slowest() + Nanos(1)});
+          PlanAmong(request, std::move(candidates), caches, {.to_beat = fastest.slowest() + Nanos(1), .effort = SearchEffort::kGlance});
       if (made.ok() && *made) {
         fastest.Add(family, **std::move(made));
         continue;

@@ -80,14 +80,14 @@ class LayoutPlanner {
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }
+  // Beyond so many actions in simulated programs, only what promises most is simulated. At first a million.
+  void SetManyActions(int64_t actions) { many_actions_ = actions; }
 
   // The plan, with the arenas of the whole step. nullopt if one of them exceeds its limit (the search looks at peaks
   // of few microbatches only), or what HEU sends to the host its share; the planner then asks less of that stage next time.
   std::optional<Plan> Assemble(Draft draft);
 
  private:
-  // Beyond so many actions in simulated programs, only what promises most is simulated.
-  static constexpr int64_t kManyActions = 1'000'000;
 
   int32_t stages() const { return candidate_.layout.pp; }
   // What each piece of the model gets where the ranks have so many layers.
@@ -111,7 +111,7 @@ class LayoutPlanner {
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
                                             const std::vector<Nanos>& exposed) const;
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
-  bool MaySimulateMore() const { return simulated_actions_ < kManyActions; }
+  bool MaySimulateMore() const { return simulated_actions_ < many_actions_; }
 
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);
@@ -143,6 +143,7 @@ class LayoutPlanner {
   StageFits fits_;
   const int64_t delay_permille_;  // see LayerFloor
   int64_t simulated_actions_ = 0;
+  int64_t many_actions_ = 1'000'000;
   struct KnownStep {
     std::vector<int32_t> layers;
     std::vector<std::vector<StagePolicy>> policies;

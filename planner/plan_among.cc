@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "planner/plan_search.h"
 
 namespace lynx {
 namespace {
@@ -34,7 +33,7 @@ std::optional<Infeasible> LackingHostMemory(const ClusterTopology& cluster, cons
 absl::StatusOr<std::optional<Plan>> FastestWithHostMemory(const PlanRequest& request, std::vector<Candidate> candidates,
                                                           PlanCaches& caches, const PlanAmongOptions& options) {
   for (int searches = 0; searches < kMaxSearches && !candidates.empty(); ++searches) {
-    PlanSearch search(request, candidates, caches);
+    PlanSearch search(request, candidates, caches, options.effort);
     std::optional<Plan> plan = options.to_beat ? search.FastestBelow(*options.to_beat) : search.Fastest();
     if (!plan) break;
     std::optional<Infeasible> lacking = LackingHostMemory(request.cluster, *plan);

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "planner/plan.h"
 #include "planner/plan_caches.h"
+#include "planner/plan_search.h"
 #include "planner/search.h"
 
 namespace lynx {
@@ -16,6 +17,7 @@ namespace lynx {
 struct PlanAmongOptions {
   // Only a plan that promises to take less, of candidates that seem to fit; nullopt: whatever fits.
   std::optional<Nanos> to_beat = {};
+  SearchEffort effort = SearchEffort::kWhole;
   // Unless null: what the fastest lacks of the host's memory, where that is why there is no plan.
   std::optional<Infeasible>* lacking_host = nullptr;
 };

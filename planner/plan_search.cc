@@ -16,11 +16,16 @@ constexpr int kAssemblyTries = 8;
 // How far a bound may be above the best guess, and a guess above another one that turns out slower.
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
-// Until so many actions have been simulated, every guess is worth a simulation that may beat the best.
-constexpr int64_t kFewActions = 200'000;
+// What each effort may simulate. Until `few` actions have been simulated, every guess is worth a simulation that may beat the
+// best; tier 4 takes up no further candidate after `most`; `of_candidate`: see LayoutPlanner::SetManyActions.
+struct Budget {
+  int64_t few, most, of_candidate;
+};
+constexpr Budget BudgetOf(SearchEffort effort) {
+  if (effort == SearchEffort::kGlance) return {100'000, 200'000, 100'000};
+  return {200'000, 3'000'000, 1'000'000};
+}
 constexpr int64_t kMostGuesses = 256;
-// Tier 4 takes up no further candidate after so many actions in simulated programs.
-constexpr int64_t kMostActions = 3'000'000;
 // Candidates that seem not to fit: so many are tried before the request counts as infeasible.
 constexpr int kMostDoubtful = 16;
 // So many candidates are assembled at most, once there is a plan.
@@ -30,8 +35,9 @@ Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent;
 
 }  // namespace
 
-PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches)
-    : request_(request), candidates_(candidates), caches_(caches), planners_(candidates.size()) {
+PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                       SearchEffort effort)
+    : request_(request), candidates_(candidates), caches_(caches), effort_(effort), planners_(candidates.size()) {
   counts_.candidates = static_cast<int64_t>(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
     queue_.push({CandidateBound(request, candidates[i], caches).Quick(), Tier::kQuick, i});
@@ -78,6 +84,7 @@ void PlanSearch::Bound(size_t index) {
 
 void PlanSearch::Guess(size_t index) {
   auto planner = std::make_unique<LayoutPlanner>(request_, candidates_[index], caches_);
+  planner->SetManyActions(BudgetOf(effort_).of_candidate);
   const StepGuess guess = planner->Guess();
   ++counts_.guessed;
   if (!guess.fits) {
@@ -107,8 +114,8 @@ void PlanSearch::Simulate(Guessed& guessed, Found& found) {
 }
 
 // A guess above it promises no step below the one to beat, when few actions more may be simulated.
-Nanos PlanSearch::MostPromising(const Found& found) {
-  if (found.beat() == kForever || found.actions <= kFewActions) return kForever;
+Nanos PlanSearch::MostPromising(const Found& found) const {
+  if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
   const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
   if (found.least_ratio == std::numeric_limits<double>::max()) return allowed;  // nothing is known of guesses yet
   return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
@@ -117,7 +124,7 @@ Nanos PlanSearch::MostPromising(const Found& found) {
 // Tier 4 over the candidates that have not been assembled yet.
 PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
   Found found{.to_beat = to_beat};
-  for (size_t i = 0; found.beat() == kForever || found.actions <= kMostActions; ++i) {
+  for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
     const Nanos most = MostPromising(found);
     if (i == guessed_.size() && !GuessNext(most)) break;
     if (guessed_[i].step > most) break;

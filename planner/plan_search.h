@@ -36,10 +36,17 @@ struct SearchCounts {
   int64_t candidates = 0, bounded = 0, guessed = 0, simulated = 0;
 };
 
+// How many actions may stand in simulated programs. Where all programs are small, neither limit is reached.
+enum class SearchEffort : uint8_t {
+  kWhole,
+  kGlance,  // enough to set some sizes beside others: of large programs only what promises most is simulated
+};
+
 class PlanSearch {
  public:
   // The arguments outlive it.
-  PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches);
+  PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+             SearchEffort effort = SearchEffort::kWhole);
 
   // Without digest. nullopt: nothing fits into memory.
   std::optional<Plan> Fastest();
@@ -84,7 +91,7 @@ class PlanSearch {
   void Bound(size_t index);
   void Guess(size_t index);
   void Simulate(Guessed& guessed, Found& found);
-  static Nanos MostPromising(const Found& found);
+  Nanos MostPromising(const Found& found) const;
   Found FastestDraft(Nanos to_beat);
   Found FirstDraft();
   void SimulateDoubtful(Found& found);
@@ -95,6 +102,7 @@ class PlanSearch {
   const PlanRequest& request_;
   const std::vector<Candidate>& candidates_;
   PlanCaches& caches_;
+  const SearchEffort effort_;
   std::priority_queue<Entry> queue_;
   std::vector<std::unique_ptr<LayoutPlanner>> planners_;  // of guesses in the queue, by candidate
   Nanos best_guess_{std::numeric_limits<int64_t>::max()};
