@@ -130,8 +130,12 @@ void ReadDtype(ConfigReader& config, ModelSpec& model) {
 }
 
 // What a family that is not in the table is taken for.
-constexpr FamilyTraits kUnknown{.model_type = "", .model_class = "", .models = "", .base = ModelFamily::kLlama,
-                                .weights = WeightNames::kNone, .plan_only = Bit(PlanOnlyFeature::kUnknownFamily)};
+constexpr FamilyTraits kUnknown{.model_type = "",
+                                .model_class = "",
+                                .models = "",
+                                .base = ModelFamily::kLlama,
+                                .weights = WeightNames::kNone,
+                                .plan_only = Bit(PlanOnlyFeature::kUnknownFamily)};
 
 void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   model.layers = config.Count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
@@ -140,8 +144,9 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
   model.vocab = config.Count({"vocab_size"});
   // 0: what Normalize makes of it, 4 times the hidden size for GPT.
-  model.ffn = model.family == ModelFamily::kGpt ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
-                                                : config.Count({"intermediate_size"});
+  model.ffn = model.family == ModelFamily::kGpt
+                  ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
+                  : config.Count({"intermediate_size"});
   model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), model.heads);
   const bool one_by_default = std::string(family.model_type) == "gpt_bigcode";
   if (config.Flag("multi_query", one_by_default)) model.kv_heads = 1;
@@ -154,9 +159,10 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
 // Activation, biases and norms.
 void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
   const bool gpt = model.family == ModelFamily::kGpt;
-  const std::string otherwise = gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
-  const std::string activation =
-      config.Word(config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
+  const std::string otherwise =
+      gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
+  const std::string activation = config.Word(
+      config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
   const bool tanh_gelu = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
   if (gpt && !tanh_gelu) {
     model.plan_only |= Bit(activation == "gelu" ? PlanOnlyFeature::kExactGelu : PlanOnlyFeature::kOtherActivation);
@@ -164,8 +170,8 @@ void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& mod
     const bool gelu = activation.rfind("gelu", 0) == 0;
     model.plan_only |= Bit(gelu ? PlanOnlyFeature::kGatedGelu : PlanOnlyFeature::kOtherActivation);
   }
-  model.norm_epsilon =
-      config.Positive(config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}), family.norm_epsilon);
+  model.norm_epsilon = config.Positive(
+      config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}), family.norm_epsilon);
   model.qkv_bias = !gpt && family.qkv_bias;
   model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
   for (const char* biases : {"attention_bias", "mlp_bias"}) {
@@ -178,7 +184,8 @@ void ReadDropout(ConfigReader& config, ModelSpec& model) {
   if (model.family == ModelFamily::kLlama) {
     for (const char* field : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
       if (config.Rate(field, 0) != 0) {
-        config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
+        config.Fail(
+            absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
       }
     }
     return;
@@ -199,13 +206,15 @@ void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
   if (config.Flag("scale_attn_by_inverse_layer_idx", false) || !config.Flag("scale_attn_weights", true)) {
     model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
   }
-  if (config.Flag("add_cross_attention", false)) config.Fail("add_cross_attention is true: cross-attention is not planned here");
+  if (config.Flag("add_cross_attention", false))
+    config.Fail("add_cross_attention is true: cross-attention is not planned here");
 }
 
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
 // `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
-void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions, ModelSpec& model, ConfigReader& config) {
+void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions, ModelSpec& model,
+                     ConfigReader& config) {
   RotarySpec& rotary = model.rotary;
   const std::string type = scaling.Word(scaling.FirstOf({"rope_type", "type"}), "default");
   if (type == "default" || type == "mrope") return;
@@ -215,7 +224,8 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions
   }
   if (!scaling.Has("factor")) config.Fail(absl::StrCat(where, ".factor: missing; scaling ", type, " needs it"));
   rotary.factor = scaling.Positive("factor", 1);
-  if (rotary.factor < 1) config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
+  if (rotary.factor < 1)
+    config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
   if (rotary.scaling == RopeScaling::kLinear) return;
   const char* const original = "original_max_position_embeddings";
   if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
@@ -231,7 +241,8 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions
   rotary.beta_slow = scaling.Positive("beta_slow", 1);
   rotary.attention_factor = scaling.Positive("attention_factor", 0);
   if (rotary.attention_factor == 0 && scaling.Has("mscale") && scaling.Has("mscale_all_dim")) {
-    rotary.attention_factor = YarnScale(rotary.factor, scaling.Positive("mscale", 1)) / YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
+    rotary.attention_factor = YarnScale(rotary.factor, scaling.Positive("mscale", 1)) /
+                              YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
   }
   if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
 }
@@ -268,8 +279,8 @@ absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const s
   if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
   if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
   if (why.empty()) return config.status();
-  return absl::InvalidArgumentError(
-      absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why, " cannot be planned by this version"));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why,
+                                                 " cannot be planned by this version"));
 }
 
 struct ReadConfig {
@@ -289,7 +300,8 @@ absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file
   }
   ConfigReader config(json, file);
   if (!config.Has("model_type")) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": model_type: missing; it names the model's family, such as \"llama\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": model_type: missing; it names the model's family, such as \"llama\""));
   }
   const std::string type = config.Word("model_type", "");
   LYNX_RETURN_IF_ERROR(config.status());
@@ -327,8 +339,9 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::s
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
   LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
   if (read.model.plan_only != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
-                                                   PlanOnlyText(read.model.plan_only)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
+        PlanOnlyText(read.model.plan_only)));
   }
   LYNX_CHECK(read.family != nullptr && read.family->weights != WeightNames::kNone);
   JobSpec spec;

@@ -1,7 +1,7 @@
-// Reads a model from a Hugging Face `config.json`: any family of planner/model_families.h, and any other whose shape can be
-// read, which is then planned as the nearest layers. What of a model the engine lacks is said in ModelSpec::plan_only, never
-// dropped. Fields that change a layer's shape, ops or parameters are checked; the rest (token ids, initial ranges, caches,
-// versions) is ignored.
+// Reads a model from a Hugging Face `config.json`: any family of planner/model_families.h, and any other whose shape
+// can be read, which is then planned as the nearest layers. What of a model the engine lacks is said in
+// ModelSpec::plan_only, never dropped. Fields that change a layer's shape, ops or parameters are checked; the rest
+// (token ids, initial ranges, caches, versions) is ignored.
 //
 // `file` is for errors: InvalidArgument with file, field, value and what would be right. Pure; thread-safe.
 #ifndef LYNX_CLI_MODEL_CONFIG_H_
@@ -15,16 +15,16 @@
 
 namespace lynx {
 
-// Not normalized. seq is the most positions that the model was made for; float16 is planned as bfloat16, which has as many bits.
-// Attention is fused, but for gpt2.
+// Not normalized. seq is the most positions that the model was made for; float16 is planned as bfloat16, which has as
+// many bits. Attention is fused, but for gpt2.
 absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file);
 
 struct ModelOfWeights {
-  ModelSpec model;               // normalized, in float32
-  const FamilyTraits* family;    // how its weights are named
+  ModelSpec model;             // normalized, in float32
+  const FamilyTraits* family;  // how its weights are named
 };
-// The same for weights to train on with. Models that the engine lacks something for, and families whose weights have no names
-// here, are refused.
+// The same for weights to train on with. Models that the engine lacks something for, and families whose weights have
+// no names here, are refused.
 absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file);
 
 }  // namespace lynx

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,70 +55,68 @@ constexpr auto kGpt = ModelFamily::kGpt;
 constexpr auto kLlama = ModelFamily::kLlama;
 
 // Defaults: https://huggingface.co/docs/transformers/model_doc/NAME of each.
-std::vector<FamilyTraits> Trained() {
-  return {
-      {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,
-       .tied = true, .norm_epsilon = 1e-5},
-      {.model_type = "gpt_bigcode", .model_class = "GPTBigCodeForCausalLM", .models = "StarCoder: GPT with one key and value head",
-       .base = kGpt, .weights = WeightNames::kGptBigCode, .tied = true, .norm_epsilon = 1e-5},
-      {.model_type = "llama", .model_class = "LlamaForCausalLM", .models = "Llama 2, 3, 3.1, 3.2 and 3.3; SmolLM2", .base = kLlama,
-       .weights = WeightNames::kLlama},
-      {.model_type = "mistral", .model_class = "MistralForCausalLM",
-       .models = "Mistral v0.1 (sequences within its window), v0.3, Nemo", .base = kLlama, .weights = WeightNames::kLlama,
-       .window = WindowField::kAlways, .absent_window = 4096},
-      {.model_type = "qwen2", .model_class = "Qwen2ForCausalLM", .models = "Qwen2 and 2.5", .base = kLlama,
-       .weights = WeightNames::kLlama, .qkv_bias = true, .window = WindowField::kIfUsed, .absent_window = 4096},
-      {.model_type = "qwen3", .model_class = "Qwen3ForCausalLM", .models = "Qwen3 (dense)", .base = kLlama,
-       .weights = WeightNames::kLlama, .qk_norm = true, .head_dim = 128, .window = WindowField::kIfUsed, .absent_window = 4096},
-      {.model_type = "phi3", .model_class = "Phi3ForCausalLM", .models = "Phi-3 (4k) and Phi-4", .base = kLlama,
-       .weights = WeightNames::kPhi3, .norm_epsilon = 1e-5, .window = WindowField::kAlways},
-  };
-}
+// clang-format off
+constexpr FamilyTraits kTrained[] = {
+    {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,
+     .tied = true, .norm_epsilon = 1e-5},
+    {.model_type = "gpt_bigcode", .model_class = "GPTBigCodeForCausalLM", .models = "StarCoder: GPT with one key and value head",
+     .base = kGpt, .weights = WeightNames::kGptBigCode, .tied = true, .norm_epsilon = 1e-5},
+    {.model_type = "llama", .model_class = "LlamaForCausalLM", .models = "Llama 2, 3, 3.1, 3.2 and 3.3; SmolLM2", .base = kLlama,
+     .weights = WeightNames::kLlama},
+    {.model_type = "mistral", .model_class = "MistralForCausalLM",
+     .models = "Mistral v0.1 (sequences within its window), v0.3, Nemo", .base = kLlama, .weights = WeightNames::kLlama,
+     .window = WindowField::kAlways, .absent_window = 4096},
+    {.model_type = "qwen2", .model_class = "Qwen2ForCausalLM", .models = "Qwen2 and 2.5", .base = kLlama,
+     .weights = WeightNames::kLlama, .qkv_bias = true, .window = WindowField::kIfUsed, .absent_window = 4096},
+    {.model_type = "qwen3", .model_class = "Qwen3ForCausalLM", .models = "Qwen3 (dense)", .base = kLlama,
+     .weights = WeightNames::kLlama, .qk_norm = true, .head_dim = 128, .window = WindowField::kIfUsed, .absent_window = 4096},
+    {.model_type = "phi3", .model_class = "Phi3ForCausalLM", .models = "Phi-3 (4k) and Phi-4", .base = kLlama,
+     .weights = WeightNames::kPhi3, .norm_epsilon = 1e-5, .window = WindowField::kAlways},
+};
 
-std::vector<FamilyTraits> PlannedOnly() {
-  constexpr auto kNoNames = WeightNames::kNone;
-  return {
-      {.model_type = "gemma", .model_class = "GemmaForCausalLM", .models = "Gemma", .base = kLlama, .weights = kNoNames, .tied = true,
-       .head_dim = 256, .plan_only = Set(kGatedGelu, kNormOffset, kMultipliers)},
-      {.model_type = "gemma2", .model_class = "Gemma2ForCausalLM", .models = "Gemma 2", .base = kLlama, .weights = kNoNames, .tied = true,
-       .head_dim = 256, .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kSoftCapping, kMultipliers, kLocalLayers)},
-      {.model_type = "gemma3_text", .model_class = "Gemma3ForCausalLM", .models = "Gemma 3", .base = kLlama, .weights = kNoNames,
-       .qk_norm = true, .tied = true, .rope_theta = 1e6, .head_dim = 256,
-       .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kMultipliers, kLocalLayers)},
-      {.model_type = "phi", .model_class = "PhiForCausalLM", .models = "Phi-1.5 and Phi-2", .base = kGpt, .weights = kNoNames,
-       .norm_epsilon = 1e-5, .rotary_share = 0.5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
-      {.model_type = "gpt_neox", .model_class = "GPTNeoXForCausalLM", .models = "GPT-NeoX and Pythia", .base = kGpt, .weights = kNoNames,
-       .norm_epsilon = 1e-5, .rotary_share = 0.25, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
-      {.model_type = "gptj", .model_class = "GPTJForCausalLM", .models = "GPT-J", .base = kGpt, .weights = kNoNames, .norm_epsilon = 1e-5,
-       .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
-      {.model_type = "codegen", .model_class = "CodeGenForCausalLM", .models = "CodeGen", .base = kGpt, .weights = kNoNames,
-       .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
-      {.model_type = "gpt_neo", .model_class = "GPTNeoForCausalLM", .models = "GPT-Neo", .base = kGpt, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kLocalLayers, kMultipliers)},
-      {.model_type = "starcoder2", .model_class = "Starcoder2ForCausalLM", .models = "StarCoder 2", .base = kGpt, .weights = kNoNames,
-       .tied = true, .norm_epsilon = 1e-5, .plan_only = Set(kRotaryWithLayerNorm)},
-      {.model_type = "falcon", .model_class = "FalconForCausalLM", .models = "Falcon", .base = kGpt, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
-      {.model_type = "opt", .model_class = "OPTForCausalLM", .models = "OPT", .base = kGpt, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
-      {.model_type = "bloom", .model_class = "BloomForCausalLM", .models = "BLOOM", .base = kGpt, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
-      {.model_type = "mpt", .model_class = "MptForCausalLM", .models = "MPT", .base = kGpt, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
-      {.model_type = "olmo", .model_class = "OlmoForCausalLM", .models = "OLMo", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
-       .plan_only = Set(kLayerNorm)},
-      {.model_type = "olmo2", .model_class = "Olmo2ForCausalLM", .models = "OLMo 2", .base = kLlama, .weights = kNoNames, .qk_norm = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kPostNorms, kWholeQueryNorm)},
-      {.model_type = "granite", .model_class = "GraniteForCausalLM", .models = "Granite 3", .base = kLlama, .weights = kNoNames,
-       .plan_only = Set(kMultipliers)},
-      {.model_type = "smollm3", .model_class = "SmolLM3ForCausalLM", .models = "SmolLM3", .base = kLlama, .weights = kNoNames, .tied = true,
-       .rope_theta = 2e6, .plan_only = Set(kSkippedRotary)},
-      {.model_type = "stablelm", .model_class = "StableLmForCausalLM", .models = "StableLM", .base = kLlama, .weights = kNoNames,
-       .norm_epsilon = 1e-5, .rotary_share = 0.25, .plan_only = Set(kLayerNorm)},
-      {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
-       .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
-  };
-}
+constexpr auto kNoNames = WeightNames::kNone;
+constexpr FamilyTraits kPlannedOnly[] = {
+    {.model_type = "gemma", .model_class = "GemmaForCausalLM", .models = "Gemma", .base = kLlama, .weights = kNoNames, .tied = true,
+     .head_dim = 256, .plan_only = Set(kGatedGelu, kNormOffset, kMultipliers)},
+    {.model_type = "gemma2", .model_class = "Gemma2ForCausalLM", .models = "Gemma 2", .base = kLlama, .weights = kNoNames, .tied = true,
+     .head_dim = 256, .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kSoftCapping, kMultipliers, kLocalLayers)},
+    {.model_type = "gemma3_text", .model_class = "Gemma3ForCausalLM", .models = "Gemma 3", .base = kLlama, .weights = kNoNames,
+     .qk_norm = true, .tied = true, .rope_theta = 1e6, .head_dim = 256,
+     .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kMultipliers, kLocalLayers)},
+    {.model_type = "phi", .model_class = "PhiForCausalLM", .models = "Phi-1.5 and Phi-2", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gpt_neox", .model_class = "GPTNeoXForCausalLM", .models = "GPT-NeoX and Pythia", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.25, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gptj", .model_class = "GPTJForCausalLM", .models = "GPT-J", .base = kGpt, .weights = kNoNames, .norm_epsilon = 1e-5,
+     .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "codegen", .model_class = "CodeGenForCausalLM", .models = "CodeGen", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gpt_neo", .model_class = "GPTNeoForCausalLM", .models = "GPT-Neo", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kLocalLayers, kMultipliers)},
+    {.model_type = "starcoder2", .model_class = "Starcoder2ForCausalLM", .models = "StarCoder 2", .base = kGpt, .weights = kNoNames,
+     .tied = true, .norm_epsilon = 1e-5, .plan_only = Set(kRotaryWithLayerNorm)},
+    {.model_type = "falcon", .model_class = "FalconForCausalLM", .models = "Falcon", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "opt", .model_class = "OPTForCausalLM", .models = "OPT", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "bloom", .model_class = "BloomForCausalLM", .models = "BLOOM", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "mpt", .model_class = "MptForCausalLM", .models = "MPT", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "olmo", .model_class = "OlmoForCausalLM", .models = "OLMo", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
+     .plan_only = Set(kLayerNorm)},
+    {.model_type = "olmo2", .model_class = "Olmo2ForCausalLM", .models = "OLMo 2", .base = kLlama, .weights = kNoNames, .qk_norm = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kPostNorms, kWholeQueryNorm)},
+    {.model_type = "granite", .model_class = "GraniteForCausalLM", .models = "Granite 3", .base = kLlama, .weights = kNoNames,
+     .plan_only = Set(kMultipliers)},
+    {.model_type = "smollm3", .model_class = "SmolLM3ForCausalLM", .models = "SmolLM3", .base = kLlama, .weights = kNoNames, .tied = true,
+     .rope_theta = 2e6, .plan_only = Set(kSkippedRotary)},
+    {.model_type = "stablelm", .model_class = "StableLmForCausalLM", .models = "StableLM", .base = kLlama, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.25, .plan_only = Set(kLayerNorm)},
+    {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
+};
+// clang-format on
 
 struct NotPlanned {
   const char* model_type;
@@ -151,9 +150,8 @@ absl::Status NotExported(const std::string& what) {
 
 const std::vector<FamilyTraits>& ModelFamilies() {
   static const auto& families = *new std::vector<FamilyTraits>([] {
-    std::vector<FamilyTraits> all = Trained();
-    const std::vector<FamilyTraits> planned = PlannedOnly();
-    all.insert(all.end(), planned.begin(), planned.end());
+    std::vector<FamilyTraits> all(std::begin(kTrained), std::end(kTrained));
+    all.insert(all.end(), std::begin(kPlannedOnly), std::end(kPlannedOnly));
     return all;
   }());
   return families;

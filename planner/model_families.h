@@ -1,8 +1,9 @@
-// The families of models that people have, one row each: what their layers are made of, in terms of ModelSpec, and what the
-// engine lacks for them. Reading a config.json, planning, training, importing, exporting and docs/models.md follow this table.
+// The families of models that people have, one row each: what their layers are made of, in terms of ModelSpec, and
+// what the engine lacks for them. Reading a config.json, planning, training, importing, exporting and docs/models.md
+// follow this table.
 //
-// A family is named by the `model_type` of its config.json (Hugging Face's transformers). Defaults are those of transformers'
-// configuration classes: what an absent field of config.json means. Pure; thread-safe.
+// A family is named by the `model_type` of its config.json (Hugging Face's transformers). Defaults are those of
+// transformers' configuration classes: what an absent field of config.json means. Pure; thread-safe.
 #ifndef LYNX_PLANNER_MODEL_FAMILIES_H_
 #define LYNX_PLANNER_MODEL_FAMILIES_H_
 
@@ -15,9 +16,9 @@
 
 namespace lynx {
 
-// How a Hugging Face folder keeps weights. kNone: this program knows no names for them. kGpt2: query, key and value in one
-// tensor, matrices as (in, out). kGptBigCode: the same names, matrices as (out, in). kLlama: a tensor each for query, key, value,
-// gate and up. kPhi3: one for the first three, one for the other two.
+// How a Hugging Face folder keeps weights. kNone: this program knows no names for them. kGpt2: query, key and value
+// in one tensor, matrices as (in, out). kGptBigCode: the same names, matrices as (out, in). kLlama: a tensor each for
+// query, key, value, gate and up. kPhi3: one for the first three, one for the other two.
 enum class WeightNames : uint8_t { kNone, kGpt2, kGptBigCode, kLlama, kPhi3 };
 
 // Whether `sliding_window` of config.json counts. kIfUsed: only with `use_sliding_window`.
@@ -48,8 +49,8 @@ const FamilyTraits* FindModelFamily(const std::string& model_type);
 // Families that cannot even be planned, and why: "an encoder". Empty where that is not known of it.
 std::string WhyNotPlanned(const std::string& model_type);
 
-// The family as which a model's weights are exported: the first whose layers have all that the model's have, and nothing else.
-// InvalidArgument naming the field where no family has it.
+// The family as which a model's weights are exported: the first whose layers have all that the model's have, and
+// nothing else. InvalidArgument naming the field where no family has it.
 absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model);
 
 const char* PlanOnlyFeatureName(PlanOnlyFeature feature);  // "gated-gelu", ...
@@ -60,7 +61,8 @@ const char* PlanOnlyFeatureText(PlanOnlyFeature feature);
 std::vector<PlanOnlyFeature> FeaturesOf(PlanOnlyFeatures set);
 // "gated-gelu (a feed-forward gate that passes through GELU), ..."
 std::string PlanOnlyText(PlanOnlyFeatures set);
-// What a model has beyond its family's plain layers, for people: ", rope theta 500000, llama3 scaling by 8, norm epsilon 1e-06".
+// What a model has beyond its family's plain layers, for people: ", rope theta 500000, llama3 scaling by 8, norm
+// epsilon 1e-06".
 std::string ModelFeaturesText(const ModelSpec& model);
 
 }  // namespace lynx

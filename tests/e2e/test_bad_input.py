@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import socket
@@ -10,6 +11,8 @@ import time
 import unittest
 
 from cluster import BIN, ClusterTest, run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class WithoutServerTest(unittest.TestCase):
@@ -109,14 +112,16 @@ class BadJobTest(ClusterTest):
 
     def test_token_beyond_the_vocabulary(self):
         """It is met after some steps, and a restart would meet it again."""
-        text = bytearray(self.corpus.read_bytes())
-        middle = len(text) // 2
-        text[middle] = 200
-        bad = self.directory / "bad.txt"
-        bad.write_bytes(text)
-        path = self.job_file(data=bad, steps=4000)
-        path.write_text(path.read_text().replace("vocab: 256", "vocab: 128"))
-        page = self.failed(path, f"{bad}: token 200 at position {middle} is outside the vocabulary of 128", "step ", "no restart helps")
+        tokens = list(self.corpus.read_bytes())
+        middle = len(tokens) // 2
+        tokens[middle] = 300
+        ids, prefix = self.directory / "ids.txt", self.directory / "bad"
+        ids.write_text(" ".join(map(str, tokens)) + "\n")
+        subprocess.run([str(ROOT / "scripts" / "prepare_tokens.py"), "--ids", "--out", str(prefix), str(ids)], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+        path = self.job_file(data=prefix, steps=4000)
+        path.write_text(path.read_text().replace("kind: text", "kind: megatron"))
+        page = self.failed(path, f"{prefix}.bin: token 300 at position {middle} is outside the vocabulary of 256", "step ", "no restart helps")
         self.assertEqual(self.event_kinds(page).count("restarting"), 0, "trying again would not mend it")
         self.assertGreater(int(page["progress"]["stepsDone"]), 0)
 

@@ -14,7 +14,15 @@ namespace {
 using testing::HasSubstr;
 
 ModelSpec Llama() {
-  return {.layers = 2, .hidden = 32, .heads = 4, .ffn = 96, .seq = 16, .vocab = 67, .dropout = 0, .family = ModelFamily::kLlama, .kv_heads = 2};
+  return {.layers = 2,
+          .hidden = 32,
+          .heads = 4,
+          .ffn = 96,
+          .seq = 16,
+          .vocab = 67,
+          .dropout = 0,
+          .family = ModelFamily::kLlama,
+          .kv_heads = 2};
 }
 
 std::string TypeOf(const ModelSpec& model) {
@@ -29,7 +37,8 @@ TEST(ModelFamilies, RowsAreWhole) {
     EXPECT_TRUE(types.insert(family.model_type).second) << family.model_type;
     EXPECT_EQ(FindModelFamily(family.model_type), &family);
     EXPECT_EQ(WhyNotPlanned(family.model_type), "") << family.model_type;
-    EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM")) << family.model_type;
+    EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM"))
+        << family.model_type;
     // What the engine trains it also imports and exports, and the other way round.
     EXPECT_EQ(family.plan_only == 0, family.weights != WeightNames::kNone) << family.model_type;
     EXPECT_FALSE(planned_only && family.plan_only == 0) << "trained ones come first";
@@ -74,7 +83,9 @@ TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
 TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   ModelSpec model = Llama();
   model.qk_norm = model.qkv_bias = true;
-  EXPECT_THAT(TypeOf(model), HasSubstr("a model with both model.qkNorm and model.qkvBias cannot be written as a Hugging Face folder"));
+  EXPECT_THAT(
+      TypeOf(model),
+      HasSubstr("a model with both model.qkNorm and model.qkvBias cannot be written as a Hugging Face folder"));
   model.qkv_bias = false, model.rotary.dims = 4;
   EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.qkNorm"));
   model = Llama();

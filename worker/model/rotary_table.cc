@@ -52,7 +52,8 @@ RotaryTable RotaryTableOf(const ModelSpec& model) {
   table.pairs = dims / 2;
   LYNX_CHECK(table.pairs <= RotaryTable::kMaxPairs);
   const double turning = dims;
-  const double base = rotary.scaling == RopeScaling::kDynamic ? DynamicBase(rotary, turning, model.seq) : rotary.theta;
+  const double base =
+      rotary.scaling == RopeScaling::kDynamic ? DynamicBase(rotary, turning, model.seq) : rotary.theta;
   for (int64_t i = 0; i < table.pairs; ++i) {
     const auto pair = static_cast<double>(i);
     double slope = std::pow(base, -2.0 * pair / turning);

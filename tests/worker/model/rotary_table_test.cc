@@ -1,4 +1,5 @@
-// Frequencies of rotary positions: numbers from the formulas of docs and papers, computed by another program in double.
+// Frequencies of rotary positions: numbers from the formulas of docs and papers, computed by another program in
+// double.
 #include "worker/model/rotary_table.h"
 
 #include <gtest/gtest.h>
@@ -9,11 +10,21 @@ namespace lynx {
 namespace {
 
 ModelSpec Model(const RotarySpec& rotary, int32_t head_dim, int32_t seq = 8192) {
-  return {.layers = 1, .hidden = 64, .heads = 1, .ffn = 64, .seq = seq, .vocab = 8, .dropout = 0, .family = ModelFamily::kLlama,
-          .head_dim = head_dim, .rotary = rotary};
+  return {.layers = 1,
+          .hidden = 64,
+          .heads = 1,
+          .ffn = 64,
+          .seq = seq,
+          .vocab = 8,
+          .dropout = 0,
+          .family = ModelFamily::kLlama,
+          .head_dim = head_dim,
+          .rotary = rotary};
 }
 
-void ExpectSlope(const RotaryTable& table, size_t pair, double want) { EXPECT_NEAR(table.slopes[pair], want, 1e-12 * want) << pair; }
+void ExpectSlope(const RotaryTable& table, size_t pair, double want) {
+  EXPECT_NEAR(table.slopes[pair], want, 1e-12 * want) << pair;
+}
 
 TEST(RotaryTable, PlainPairsTurnByPowersOfTheBase) {
   const RotaryTable table = RotaryTableOf(Model({}, 0));
@@ -67,7 +78,8 @@ TEST(RotaryTable, YarnMixesBetweenTwoPairs) {
   ExpectSlope(table, 40, 4.445698525097307e-05);
   ExpectSlope(table, 63, 3.102344401879299e-07);
   EXPECT_NEAR(table.scale, 1.138629436111989, 1e-14);
-  RotarySpec given{.theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768, .attention_factor = 0.75};
+  RotarySpec given{
+      .theta = 1e6, .scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 32768, .attention_factor = 0.75};
   EXPECT_EQ(RotaryTableOf(Model(given, 128)).scale, 0.75);
 }
 

@@ -1,5 +1,5 @@
-// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), token by token and head by head.
-// See rms_norm_row.h.
+// Root mean square normalisation of each head of queries and keys (Henry et al. 2020), token by token and head by
+// head. See rms_norm_row.h.
 #include <algorithm>
 
 #include "worker/backend/cpu/cpu_ops.h"
@@ -50,9 +50,10 @@ void CpuOps<T>::QkNormBackward(const AttentionShape& shape, const T* qkv, const 
   Backward(shape, qkv, q_gamma, k_gamma, epsilon, dqkv, dq_gamma, dk_gamma);
 }
 
-#define LYNX_INSTANTIATE(T)                                                                              \
-  template void CpuOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*); \
-  template void CpuOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, float*);
+#define LYNX_INSTANTIATE(T)                                                                                       \
+  template void CpuOps<T>::QkNormForward(const AttentionShape&, const T*, const T*, const T*, float, T*);         \
+  template void CpuOps<T>::QkNormBackward(const AttentionShape&, const T*, const T*, const T*, float, T*, float*, \
+                                          float*);
 LYNX_INSTANTIATE(float)
 LYNX_INSTANTIATE(Bfloat16)
 #undef LYNX_INSTANTIATE

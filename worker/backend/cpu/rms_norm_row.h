@@ -1,5 +1,5 @@
-// Root mean square normalisation (Zhang and Sennrich 2019) of one row of h elements, in loops that the compiler vectorises
-// where an LYNX_SIMD function calls them.
+// Root mean square normalisation (Zhang and Sennrich 2019) of one row of h elements, in loops that the compiler
+// vectorises where an LYNX_SIMD function calls them.
 //   x^ = x rstd,   y = x^ gamma
 //   dx = rstd (g - x^ mean(g x^)),   g = dy gamma
 // Pure; thread-safe.
