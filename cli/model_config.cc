@@ -147,7 +147,10 @@ void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& mode
   model.ffn = model.family == ModelFamily::kGpt
                   ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
                   : config.Count({"intermediate_size"});
-  model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), model.heads);
+  // transformers reads null as the number of heads, and an absent field as the class's own number.
+  const bool null = config.HasNull("num_key_value_heads");
+  const int32_t absent = family.key_heads == 0 || null ? model.heads : family.key_heads;
+  model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), absent);
   const bool one_by_default = std::string(family.model_type) == "gpt_bigcode";
   if (config.Flag("multi_query", one_by_default)) model.kv_heads = 1;
   if (model.kv_heads == model.heads) model.kv_heads = 0;

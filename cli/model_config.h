@@ -15,8 +15,8 @@
 
 namespace lynx {
 
-// Not normalized. seq is the most positions that the model was made for; float16 is planned as bfloat16, which has as
-// many bits. Attention is fused, but for gpt2.
+// The model is not normalized. Its seq is the most positions that it was made for. float16 is planned as bfloat16, which
+// has as many bits. Attention is fused for every family but gpt2.
 absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file);
 
 struct ModelOfWeights {

@@ -31,7 +31,7 @@ class WaitingLine {
 
  private:
   void Draw();
-  // Of the lock's holder.
+  // The line as it is now. The caller holds the lock.
   std::string Text() const;
 
   const std::string verb_;

@@ -37,6 +37,7 @@ struct FamilyTraits {
   double rope_theta = 10000;
   double rotary_share = 1;  // of a head's elements
   int32_t head_dim = 0;     // 0 = hidden / heads
+  int32_t key_heads = 0;    // 0 = as many as heads
   WindowField window = WindowField::kNone;
   int32_t absent_window = 0;       // what `sliding_window` means where it is absent
   PlanOnlyFeatures plan_only = 0;  // what the engine lacks for every model of the family

@@ -9,7 +9,7 @@
 namespace lynx {
 namespace {
 
-// Of a request that names what goes to the host: so many candidates are planned before it counts as infeasible.
+// A request that names what goes to the host counts as infeasible after so many candidates that lack host memory.
 constexpr int kMaxSearches = 8;
 
 // The stage that its nodes' memory has no room for, if any: of a policy that the request names.

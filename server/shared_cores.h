@@ -20,12 +20,12 @@ struct CoreUse {
   int64_t limit_permille = 0;  // as in NodeCores
 };
 
-// Of the node's device with that index; a node that does not say its machine counts as a machine of its own.
+// What the node's device with that index takes. A node that does not say its machine counts as a machine of its own.
 CoreUse CoreUseOf(const AgentState& node, int32_t device);
 
-// Of the devices in the order of the cluster: only where they outnumber what they share. Devices whose cores overlap,
-// directly or by way of others, share all of these cores, and each can use as many at a time as the one that has
-// most.
+// The groups of devices, numbered in the order of the cluster, that outnumber what they share. Devices whose cores
+// overlap, directly or by way of others, share all of these cores, and each can use as many at a time as the one that
+// has most.
 std::vector<SharedCores> SharedCoresOf(const std::vector<CoreUse>& devices);
 
 }  // namespace lynx

@@ -92,6 +92,9 @@ TEST(ModelConfig, ReadsMistral) {
   EXPECT_EQ(model.head_dim, 64);
   EXPECT_EQ(model.rotary.theta, 1e6);
   EXPECT_EQ(model.attention, AttentionKernel::kFused);
+  // An absent field is the class's own default there, which is not the number of heads; null is.
+  EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
+  EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
 }
 
 TEST(ModelConfig, ReadsLlama3) {

@@ -20,7 +20,7 @@
 
 namespace lynx {
 
-// Of a model that has passed ValidateJobSpec and CheckEngineRuns; no pairs where its positions are learned.
+// The model has passed ValidateJobSpec and CheckEngineRuns. The table has no pairs where positions are learned.
 RotaryTable RotaryTableOf(const ModelSpec& model);
 
 }  // namespace lynx

@@ -30,7 +30,7 @@ LYNX_SIMD void AdvanceAngles(int64_t count, double scale, const double* step_cos
 // Cosines and sines of consecutive pairs' angles at one position.
 class Angles {
  public:
-  // Of the pairs [first, first + count), at position 0; they turn by `sign` times the angle.
+  // The pairs are [first, first + count), and stand at position 0. They turn by `sign` times the angle.
   Angles(const RotaryTable& rotary, int64_t first, int64_t count, double sign) : count_(count), scale_(rotary.scale) {
     for (int64_t i = 0; i < count; ++i) {
       const double angle = rotary.slopes[static_cast<size_t>(first + i)];
