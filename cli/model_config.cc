@@ -216,12 +216,14 @@ void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
 double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
 // `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
-void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions, ModelSpec& model,
+void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTraits& family, ModelSpec& model,
                      ConfigReader& config) {
   RotarySpec& rotary = model.rotary;
   const std::string type = scaling.Word(scaling.FirstOf({"rope_type", "type"}), "default");
   if (type == "default" || type == "mrope") return;
-  if (!ParseRopeScaling(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
+  // transformers reads every scaling of a Phi-3 as longrope, and files of its first versions say "su" or "yarn" for it.
+  const bool long_rope = family.weights == WeightNames::kPhi3;
+  if (long_rope || !ParseRopeScaling(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
     model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
     return;
   }
@@ -234,7 +236,8 @@ void ReadRopeScaling(ConfigReader& scaling, const char* where, int32_t positions
   if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
     config.Fail(absl::StrCat(where, ".", original, ": missing; scaling llama3 needs it"));
   }
-  rotary.original_seq = scaling.Count(original, positions);
+  // transformers does not look at that field for dynamic scaling.
+  rotary.original_seq = rotary.scaling == RopeScaling::kDynamic ? model.seq : scaling.Count(original, model.seq);
   if (rotary.scaling == RopeScaling::kLlama3) {
     rotary.low_freq_factor = scaling.Positive("low_freq_factor", 1);
     rotary.high_freq_factor = scaling.Positive("high_freq_factor", 4);
@@ -262,7 +265,7 @@ void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReade
   const int32_t head = model.heads == 0 ? 0 : model.head_size();
   model.rotary.dims = of_head == 1 ? 0 : static_cast<int32_t>(head * of_head);
   if (of_head > 1) config.Fail(absl::StrCat("partial_rotary_factor is ", of_head, ": must be at most 1"));
-  ReadRopeScaling(scaling, where, model.seq, model, config);
+  ReadRopeScaling(scaling, where, family, model, config);
   config.Keep(scaling.status());
 }
 

@@ -183,6 +183,10 @@ absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
     return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.", model.qk_norm ? "qkNorm" : "qkvBias"));
   }
   if (model.rotary.dims != 0 && model.head_dim != 0) return NotExported("both model.rope.dims and model.headDim");
+  if (model.rotary.dims != 0 && model.rotary.scaling != RopeScaling::kNone) {
+    return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ",
+                                    RopeScalingName(model.rotary.scaling)));
+  }
   if (model.rotary.dims != 0) return FindModelFamily("phi3");
   if (model.qk_norm) return FindModelFamily("qwen3");
   if (model.qkv_bias) return FindModelFamily("qwen2");

@@ -116,6 +116,8 @@ TEST(ModelConfig, ReadsOtherScalings) {
   EXPECT_EQ(scaled(R"({"type": "linear", "factor": 2.5})").rotary, (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
   EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
             (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
+  // transformers bases it on max_position_embeddings, whatever the object says.
+  EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq, 4096);
   EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
             (RotarySpec{.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 2048, .beta_fast = 16}));
   // DeepSeek's way to say the factor of cosines and sines: here both are 1, which leaves nothing.
@@ -140,6 +142,11 @@ TEST(ModelConfig, ReadsPhi3AndStarCoder) {
   const ModelSpec phi = Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
   EXPECT_EQ(phi.rotary.dims, 96);  // of 128
   EXPECT_EQ(phi.window, 2047);
+  // What transformers reads as longrope in this family: never trained as yarn.
+  const ModelSpec long_phi = Read(Replaced(Replaced(kLlama, "\"llama\"", "\"phi3\""), "\"rope_scaling\": null",
+                                           R"("rope_scaling": {"type": "yarn", "factor": 4.0})"));
+  EXPECT_EQ(long_phi.plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
+  EXPECT_EQ(long_phi.rotary.scaling, RopeScaling::kNone);
   const ModelSpec bigcode = Read(Replaced(Replaced(kGpt2, "\"gpt2\"", "\"gpt_bigcode\""), "gelu_new", "gelu_pytorch_tanh"));
   EXPECT_EQ(bigcode.kv_heads, 1) << "multi_query is true where it is absent";
   EXPECT_EQ(bigcode.plan_only, PlanOnlyFeatures{0});

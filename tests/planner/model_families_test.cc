@@ -91,6 +91,8 @@ TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
   model = Llama();
   model.rotary.dims = 4, model.head_dim = 6;
   EXPECT_THAT(TypeOf(model), HasSubstr("both model.rope.dims and model.headDim"));
+  model.head_dim = 0, model.rotary.scaling = RopeScaling::kLinear, model.rotary.factor = 2;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.rope.scaling linear"));
   model = Llama();
   model.plan_only = Bit(PlanOnlyFeature::kSoftCapping);
   EXPECT_THAT(TypeOf(model), HasSubstr("soft-capping (caps on scores or logits)"));

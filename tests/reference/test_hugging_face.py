@@ -335,7 +335,7 @@ class HuggingFaceTest(unittest.TestCase):
             shown = self.ctl("import", first, "--format", "hf", "--out", run / "again")
             self.assertEqual(shown.stdout.strip(), str(run / "again" / "step-00000000"))
             self.ctl("verify", run / "again")
-            if model == "phi3":  # dynamic scaling: config.json names the positions before it, and the job's may be more
+            if model == "qwen3":  # dynamic scaling: config.json names the positions before it, and the job's may be more
                 longer = self.ctl("import", first, "--out", run / "longer", "--seq", 8)
                 self.assertIn("seq 8", self.ctl("inspect", longer.stdout.strip()).stdout)
                 self.assertIn("at most 8 tokens", self.ctl("import", first, "--out", run / "x", "--seq", 9, code=2).stderr)

@@ -1,6 +1,7 @@
 #include "worker/checkpoint/hugging_face_names.h"
 
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -126,9 +127,13 @@ Config RopeScalingConfig(const ModelSpec& model) {
   return scaling;
 }
 
-// transformers bases dynamic scaling on max_position_embeddings, and takes a longer sequence for what it is.
-int32_t PositionsOf(const ModelSpec& model) {
-  return model.rotary.scaling == RopeScaling::kDynamic ? model.rotary.original_seq : model.seq;
+// transformers bases dynamic scaling on max_position_embeddings, and takes a longer sequence for what it is. Some of its
+// versions compute yarn's factor as max_position_embeddings over the original number, whatever `factor` says.
+int64_t PositionsOf(const ModelSpec& model) {
+  const RotarySpec& rotary = model.rotary;
+  if (rotary.scaling == RopeScaling::kDynamic) return rotary.original_seq;
+  if (rotary.scaling == RopeScaling::kYarn) return std::llround(rotary.factor * rotary.original_seq);
+  return model.seq;
 }
 
 Config GptConfig(const ModelSpec& model, const FamilyTraits& family) {

@@ -16,6 +16,7 @@
 #include "tests/worker/checkpoint/hugging_face_folder.h"
 #include "tests/worker/test_folder.h"
 #include "worker/checkpoint/hugging_face_files.h"
+#include "worker/checkpoint/hugging_face_names.h"
 #include "worker/checkpoint/offline.h"
 #include "worker/checkpoint/safetensors_file.h"
 
@@ -251,6 +252,16 @@ TEST_F(HuggingFaceImport, ConfigMustBeThereAndNoPointer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("/weights/config.json is a git-lfs pointer"));
   ASSERT_TRUE(disk_.RemoveTree(In("config.json")).ok());
   EXPECT_TRUE(absl::IsNotFound(ReadHuggingFaceConfig(kIn, disk_).status()));
+}
+
+// Some versions of transformers take the factor from `factor`, others from the positions: both must find the same.
+TEST(HuggingFaceConfig, NamesThePositionsThatYarnStretchesTo) {
+  ModelSpec model;
+  model.family = ModelFamily::kLlama, model.hidden = 32, model.heads = 4;
+  model.rotary = {.scaling = RopeScaling::kYarn, .factor = 2.5, .original_seq = 10};
+  const std::string config = HuggingFaceConfigText(model, *ExportFamilyOf(model).value());
+  EXPECT_THAT(config, HasSubstr("\"max_position_embeddings\": 25,"));
+  EXPECT_THAT(config, HasSubstr("\"original_max_position_embeddings\": 10"));
 }
 
 // Whatever fails on the disk: an error and no checkpoint, or a whole one of the right weights.

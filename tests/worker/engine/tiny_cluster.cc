@@ -144,9 +144,9 @@ ModelSpec SpecOf(TinyModel model) {
     spec.qk_norm = true;
     spec.head_dim = 6;
     spec.tied_embeddings = true;
-    spec.rotary.theta = 1000;
+    spec.rotary = {.theta = 1000, .scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4};
   }
-  if (model == TinyModel::kPhi3) spec.rotary = {.theta = 100, .dims = 2, .scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4};
+  if (model == TinyModel::kPhi3) spec.rotary = {.theta = 100, .dims = 2};
   if (model == TinyModel::kTiedGpt || model == TinyModel::kTiedLlama) {
     spec.tied_embeddings = true;
     spec.attention = AttentionKernel::kFused;
