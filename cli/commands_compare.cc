@@ -10,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/plan_request.h"
 #include "cli/plan_rows.h"
+#include "cli/run_tasks.h"
 #include "cli/waiting_line.h"
 #include "common/status.h"
 #include "planner/compare.h"
@@ -126,7 +127,7 @@ int Compare(const GlobalOptions& global, const PlanOptions& options) {
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<PolicyComparison> comparison =
-      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(*request, tell); });
+      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(*request, {tell, RunOnAllCores}); });
   if (!comparison.ok()) return FailPlanning(comparison.status());
   std::vector<PlanRow> rows = PolicyRows(*request, *comparison);
   const std::vector<PlanRow> partitions = PartitionRows(*request, *comparison);
@@ -146,7 +147,7 @@ int Explain(const GlobalOptions& global, const PlanOptions& options) {
   const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options);
   if (!request.ok()) return Fail(request.status());
   const absl::StatusOr<Explanation> explanation =
-      WithWaitingLine("explaining", [&](const TellPart& tell) { return ExplainPlan(*request, tell); });
+      WithWaitingLine("explaining", [&](const TellPart& tell) { return ExplainPlan(*request, {tell, RunOnAllCores}); });
   if (!explanation.ok()) return FailPlanning(explanation.status());
   const PlanTitles titles = {"", "THROUGHPUT", "LAYOUT"};
   std::vector<PlanRow> rows = AlternativeRows("layout", *request, *explanation, explanation->rejected);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/output_file.h"
+#include "cli/run_tasks.h"
 #include "cli/waiting_line.h"
 #include "report/job_report.h"
 #include "report/traced_job.h"
@@ -43,7 +44,7 @@ std::optional<PolicyComparison> CompareFor(const TracedJob& traced) {
   request.spec.parallel.cp = layout.cp;
   request.spec.train.micro_batch = traced.plan.micro_batch;
   absl::StatusOr<PolicyComparison> comparison =
-      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(request, tell); });
+      WithWaitingLine("comparing", [&](const TellPart& tell) { return ComparePolicies(request, {tell, RunOnAllCores}); });
   if (!comparison.ok()) return std::nullopt;
   return *std::move(comparison);
 }

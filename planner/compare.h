@@ -3,6 +3,7 @@
 #ifndef LYNX_PLANNER_COMPARE_H_
 #define LYNX_PLANNER_COMPARE_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,7 +15,20 @@
 namespace lynx {
 
 // Told before each part of the work which one it is ("layouts with tp 8, pp 16"), for whoever waits. May be empty.
+// Thread-safe, where parts run at once.
 using TellPart = std::function<void(const std::string& part)>;
+
+// Runs tasks that do not touch one another, all at once if it likes, and returns when all are done. Empty: one after the
+// other. What comes out does not depend on it. A request with an exact solver, which is not thread-safe, does not use it.
+using RunTasks = std::function<void(const std::vector<std::function<void()>>& tasks)>;
+
+struct CompareOptions {
+  TellPart tell = {};
+  RunTasks run = {};
+  // Once the programs of rejected plans have so many actions together, which takes thousands of devices, ExplainPlan makes
+  // no more of them.
+  int64_t rejected_actions = 4'000'000;
+};
 
 struct ComparedPolicy {
   RecomputeMode mode = RecomputeMode::kAuto;
@@ -39,7 +53,7 @@ struct PolicyComparison {
 
 // Plans the request, then each policy in that plan's layout and micro-batch. InvalidArgument as MakePlan.
 // FailedPrecondition with the reason and the smallest change that fits where not even the request's own mode fits.
-absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const TellPart& tell = {});
+absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options = {});
 
 // A request with one thing changed, and what became of it.
 struct Alternative {
@@ -58,9 +72,10 @@ struct Explanation {
 
 // As ComparePolicies. `rejected` holds the other tensor- and pipeline-parallel sizes that the request allows, at most
 // kMaxRejected, the fastest first and those that do not fit last. What seems not to fit by estimates is planned only
-// where fewer others do.
+// where fewer others do. Between them stand sizes for which only a bound is given: see CompareOptions. Of a sensitivity
+// the request's own plan is shown where it fits the changed request too and is the faster one.
 inline constexpr size_t kMaxRejected = 12;
-absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const TellPart& tell = {});
+absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options = {});
 
 }  // namespace lynx
 

@@ -78,8 +78,8 @@ std::string LackingText(const Shortfall& shortfall, const std::string& how) {
                       "without gaps");
 }
 
-Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates,
-                             PlanCaches& caches) {
+Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                             Suggesting suggesting) {
   std::optional<Shortfall> least;
   Candidate closest;
   for (const Candidate& candidate : Closest(request, candidates, caches)) {
@@ -92,7 +92,7 @@ Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candi
           .needed = NeededOf(*least),
           .limit = std::max(least->limit, Bytes(0)),
           .reason = Reason(request, closest, *least),
-          .suggestion = SmallestChange(request, closest, *least)};
+          .suggestion = suggesting == Suggesting::kChange ? SmallestChange(request, closest, *least) : ""};
 }
 
 }  // namespace lynx

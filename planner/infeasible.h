@@ -3,6 +3,7 @@
 #ifndef LYNX_PLANNER_INFEASIBLE_H_
 #define LYNX_PLANNER_INFEASIBLE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,12 @@ Bytes NeededOf(const Shortfall& shortfall);
 // to fit, and only arenas laid out for the whole step did not: says that.
 std::string LackingText(const Shortfall& shortfall, const std::string& how);
 
+// Whether to look for the smallest change that fits, which takes plans of its own.
+enum class Suggesting : uint8_t { kChange, kNothing };
+
 // `candidates`, of the request and not empty, are all known not to fit.
-Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches);
+Infeasible ExplainInfeasible(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                             Suggesting suggesting = Suggesting::kChange);
 
 }  // namespace lynx
 

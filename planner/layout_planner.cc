@@ -340,7 +340,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
     if (!best || MaySimulateMore()) consider(mode);
   }
   // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
-  if (MayDoWithoutWindows()) consider(RecomputeMode::kNoOverlap);
+  if (MayDoWithoutWindows() && (!best || MayTryVariants())) consider(RecomputeMode::kNoOverlap);
   return best;
 }
 
@@ -376,7 +376,7 @@ std::optional<Draft> LayoutPlanner::ByOtherPartition(const Draft& draft) {
 std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
   const bool worth_it = std::any_of(draft.simulation.stages.begin(), draft.simulation.stages.end(),
                                     [](const StageTimes& times) { return times.recompute_exposed.value > 0; });
-  if (!worth_it) return std::nullopt;
+  if (!worth_it || !MayTryVariants()) return std::nullopt;
   std::vector<Nanos> stalls;
   for (int32_t stage = 0; stage < stages(); ++stage) {
     const Program& program = draft.programs[stage];

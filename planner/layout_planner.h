@@ -80,8 +80,14 @@ class LayoutPlanner {
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }
-  // Beyond so many actions in simulated programs, only what promises most is simulated. At first a million.
-  void SetManyActions(int64_t actions) { many_actions_ = actions; }
+  struct Limits {
+    // Beyond so many actions in simulated programs, only what promises most is simulated.
+    int64_t many_actions = 1'000'000;
+    // Then also what often turns out faster than it promises is left out: HEU without windows, or with stalls as windows.
+    bool strict = false;
+  };
+  void SetLimits(const Limits& limits) { limits_ = limits; }
+  bool MayTryVariants() const { return MaySimulateMore() || !limits_.strict; }
 
   // The plan, with the arenas of the whole step. nullopt if one of them exceeds its limit (the search looks at peaks
   // of few microbatches only), or what HEU sends to the host its share; the planner then asks less of that stage next time.
@@ -111,8 +117,6 @@ class LayoutPlanner {
   std::vector<StagePassTimes> GuessedPasses(const std::vector<int32_t>& layers,
                                             const std::vector<Nanos>& exposed) const;
   Nanos GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const;
-  bool MaySimulateMore() const { return simulated_actions_ < many_actions_; }
-
   std::optional<Draft> BestBlock(Nanos to_beat);
   std::optional<Draft> BestUniform(Nanos to_beat);
   // N of kUniform beyond which there is no use.
@@ -121,6 +125,7 @@ class LayoutPlanner {
   bool Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat);
   // Whether every stage of the partition that balances busy times has room for everything: nothing is faster then.
   bool StoresEverythingInBalance();
+  bool MaySimulateMore() const { return simulated_actions_ < limits_.many_actions; }
   // Whether the request's mode may come to the best policy without overlap.
   bool MayDoWithoutWindows() const;
   std::optional<Draft> BestOfStored(Nanos to_beat);
@@ -143,7 +148,7 @@ class LayoutPlanner {
   StageFits fits_;
   const int64_t delay_permille_;  // see LayerFloor
   int64_t simulated_actions_ = 0;
-  int64_t many_actions_ = 1'000'000;
+  Limits limits_;
   struct KnownStep {
     std::vector<int32_t> layers;
     std::vector<std::vector<StagePolicy>> policies;

@@ -17,13 +17,14 @@ constexpr int kAssemblyTries = 8;
 constexpr int64_t kBoundAllowancePercent = 8;
 constexpr int64_t kGuessAllowancePercent = 3;
 // What each effort may simulate. Until `few` actions have been simulated, every guess is worth a simulation that may beat the
-// best; tier 4 takes up no further candidate after `most`; `of_candidate`: see LayoutPlanner::SetManyActions.
+// best; tier 4 takes up no further candidate after `most`; `of_candidate`: see LayoutPlanner::Limits.
 struct Budget {
-  int64_t few, most, of_candidate;
+  int64_t few, most;
+  LayoutPlanner::Limits of_candidate;
 };
 constexpr Budget BudgetOf(SearchEffort effort) {
-  if (effort == SearchEffort::kGlance) return {100'000, 200'000, 100'000};
-  return {200'000, 3'000'000, 1'000'000};
+  if (effort == SearchEffort::kGlance) return {100'000, 200'000, {.many_actions = 100'000, .strict = true}};
+  return {200'000, 3'000'000, {}};
 }
 constexpr int64_t kMostGuesses = 256;
 // Candidates that seem not to fit: so many are tried before the request counts as infeasible.
@@ -84,7 +85,7 @@ void PlanSearch::Bound(size_t index) {
 
 void PlanSearch::Guess(size_t index) {
   auto planner = std::make_unique<LayoutPlanner>(request_, candidates_[index], caches_);
-  planner->SetManyActions(BudgetOf(effort_).of_candidate);
+  planner->SetLimits(BudgetOf(effort_).of_candidate);
   const StepGuess guess = planner->Guess();
   ++counts_.guessed;
   if (!guess.fits) {
@@ -193,7 +194,7 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   bool at_once = true;
   const bool offloading = draft.offloading;
   std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
-  if (at_once) return plan;
+  if (at_once || (plan && !planner.MayTryVariants())) return plan;
   // What did not fit into the host's memory may have cost more than doing without it.
   if (offloading) {
     if (std::optional<Draft> stored = planner.AfreshWithoutHost(plan ? plan->step : kForever)) {

@@ -93,7 +93,7 @@ Bytes StageFits::Fixed(RecomputeMode mode, int32_t stage) {
   auto [it, inserted] = fixed_.try_emplace(FixedKey(mode, stage));
   if (inserted) {
     const int32_t layers = pipeline_.chunks * kFewLayers;
-    const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers));
+    const Bytes peak = Peak(stage, PoliciesOf(RecomputeMode::kNone, stage, layers), std::nullopt);
     it->second = peak - EstimateNamed(RecomputeMode::kNone, stage, layers).bytes - LayerInputs(stage, layers);
   }
   return it->second;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "common/check.h"
+#include "planner/arena_layout.h"
 #include "planner/layout_schedule.h"
 #include "planner/lower.h"
 #include "planner/memory_model.h"
@@ -18,6 +19,7 @@ constexpr int kExactTries = 3;
 constexpr int kBudgetTries = 24;
 // A share of the limit that is not worth another try.
 constexpr int64_t kNextToNothing = 256;
+constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
 
 constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
                                     RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
@@ -180,11 +182,13 @@ std::optional<Bytes> StageFits::Limit(int32_t stage, int32_t layers) const {
   return limit;
 }
 
-Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies) {
+Bytes StageFits::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   // What chains hold of a microbatch depends on what runs beside them.
-  if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) return Probe(stage, policies, false).live_peak;
+  if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
+    return Probe(stage, policies, Probed::kLiveness).live_peak;
+  }
   if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
-    return lowers_peaks_ ? PeakOfProgram(stage, policies) : PeakOfSlots(stage, policies);
+    return lowers_peaks_ ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
   }
   const SliceEnds ends = PartsOf(stage, 1).front().ends;
   return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
@@ -215,15 +219,17 @@ Bytes StageFits::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& poli
   return peak;
 }
 
-Bytes StageFits::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies) {
+// Most arenas are within their limit at the first try, or cannot be: only the others are worth the search for a small one.
+Bytes StageFits::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
   std::vector<LayerPolicy> all;
   for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
-  auto [it, inserted] = lowered_peaks_.try_emplace({stage, std::move(all)});
-  if (inserted) it->second = Probe(stage, policies, true).arena;
+  auto [it, inserted] = lowered_peaks_.try_emplace({stage, limit.value_or(Bytes(0)), std::move(all)});
+  if (inserted) it->second = Probe(stage, policies, Probed::kArena, limit).arena;
   return it->second;
 }
 
-MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena) {
+MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
+                            std::optional<Bytes> limit) {
   int32_t layers = 0;
   for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
   StageContext context = Context(stage, layers);
@@ -234,8 +240,12 @@ MemoryPlan StageFits::Probe(int32_t stage, const std::vector<StagePolicy>& polic
   context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
   const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
   const Program program = LowerStage(context, slots[static_cast<size_t>(stage)], policies);
-  absl::StatusOr<MemoryPlan> memory = arena ? PlanMemory(program, context) : FoldLiveness(program, context);
+  absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
   LYNX_CHECK(memory.ok());
+  if (probed == Probed::kArena) {
+    const bool hopeless = limit && memory->live_peak > *limit;
+    LayOut(program, hopeless ? kUnlimited : limit.value_or(Bytes(0)), *memory);
+  }
   return *std::move(memory);
 }
 
@@ -340,8 +350,8 @@ OffloadSolution StageFits::BestOfPart(RecomputeMode mode, int32_t stage, const P
 
 std::optional<StageFits::Fit> StageFits::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
   Fit fit{.policies = PoliciesOf(mode, stage, layers)};
-  fit.peak = Peak(stage, fit.policies);
   const std::optional<Bytes> limit = Limit(stage, layers);
+  fit.peak = Peak(stage, fit.policies, limit);
   if (limit && fit.peak > *limit) return std::nullopt;
   fit.exposed = EstimateNamed(mode, stage, layers).exposed;
   return fit;
@@ -363,7 +373,7 @@ std::optional<StageFits::Fit> StageFits::FitBudget(RecomputeMode mode, int32_t s
     auto [policies, estimate] = BestOfHeu(mode, stage, layers, budget);
     const auto [exposed, bytes] = estimate;
     const bool again = last_fitting == policies;
-    const Bytes peak = Peak(stage, policies);
+    const Bytes peak = Peak(stage, policies, limit);
     const Bytes spare = limit - peak;
     fixed_[FixedKey(mode, stage)] = peak - bytes - LayerInputs(stage, layers);
     if (spare.value >= 0) {
@@ -437,7 +447,7 @@ std::optional<StageFits::ExactFit> StageFits::FitExact(const StageSolver& solver
     // Less memory later exposes no less, so the first bound stays true.
     if (i == 0) exact.bound = std::min(bound, exact.known);
     if (fit.exposed >= exact.known) return exact;
-    fit.peak = Peak(stage, fit.policies);
+    fit.peak = Peak(stage, fit.policies, limit);
     if (fit.peak <= *limit) {
       exact.fit = std::move(fit);
       return exact;
@@ -482,7 +492,7 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
   Bytes least(std::numeric_limits<int64_t>::max());
   for (RecomputeMode mode : modes) {
     least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
-                                     : Probe(stage, PoliciesOf(mode, stage, layers), true).arena);
+                                     : Probe(stage, PoliciesOf(mode, stage, layers), Probed::kArena).arena);
   }
   if (!heuristic) return least;
   const RecomputeMode mode = by_heu ? RecomputeMode::kAuto : wanted;
@@ -491,7 +501,7 @@ Bytes StageFits::LeastArena(int32_t stage, int32_t layers, bool estimate) {
     offloading_ = offloading;
     const Bytes bytes = LeastOfHeu(mode, stage, layers);
     least = std::min(least, estimate ? bytes + rest
-                                     : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, true).arena);
+                                     : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, Probed::kArena).arena);
   }
   return least;
 }

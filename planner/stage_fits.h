@@ -137,12 +137,16 @@ class StageFits {
   StageContext Context(int32_t stage, int32_t layers) const;
   // Microbatches whose activations a virtual stage of the rank holds at most, on average over its virtual stages.
   int32_t InFlightOf(int32_t stage) const { return in_flight_[static_cast<size_t>(stage)]; }
-  Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies);
+  // Of a program of few microbatches, within the limit or above it; nullopt: no limit.
+  Bytes Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
   // By sums over the slots of the schedule, or by lowering.
   Bytes PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies);
-  Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies);
-  // Of a program of few microbatches: liveness only, or the arena.
-  MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, bool arena);
+  Bytes PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit);
+  enum class Probed : uint8_t { kLiveness, kArena };
+  // Lowers a program of few microbatches. The arena is as small as the search makes it, or with a limit small enough to
+  // be within it; an arena above its limit says no more than that.
+  MemoryPlan Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
+                   std::optional<Bytes> limit = std::nullopt);
   // Without offloading.
   RecomputeProblem Problem(RecomputeMode mode, int32_t stage, const Part& part) const;
   const StageHeu& Heu(RecomputeMode mode, int32_t stage, const Part& part);
@@ -195,7 +199,7 @@ class StageFits {
   std::vector<Bytes> reserves_;                                 // per stage: taken off the limit
   int32_t named_layers_;
   bool lowers_peaks_ = false;
-  std::map<std::pair<int32_t, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;
+  std::map<std::tuple<int32_t, Bytes, std::vector<LayerPolicy>>, Bytes> lowered_peaks_;  // by stage, limit, policies
   bool offloading_ = false;
   // Per stage: what each virtual stage may offload to, in a partition of even stages; 0: the stage cannot, or may
   // not.

@@ -67,6 +67,15 @@ class AdviceTest(unittest.TestCase):
         self.assertRegex(text, "the scores of unfused attention over model.seq 131072 take [0-9.]+ GiB of it in each layer")
         self.assertTrue(self.fits("h100.yaml", *long, "model.attention=fused"))
 
+    def test_more_memory_never_brings_less(self):
+        """With a GiB more, the search alone finds a plan that is 0.4% slower."""
+        result = subprocess.run([str(BIN / "lynxctl"), "explain", "-f", str(ROOT / "examples" / "gpt-6.7b.yaml"),
+                                 "--cluster", str(ROOT / "examples" / "clusters" / "a100-40gb-pcie.yaml")],
+                                capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        row = next(line for line in result.stdout.splitlines() if line.startswith("1 GiB more memory per device"))
+        self.assertGreaterEqual(float(re.search(r" ([0-9.]+)x ", row)[1]), 1, row)
+
     def test_what_is_impossible_is_said_before_memory(self):
         self.write(LLAMA_13B, 8)
         for changes, expected in ((("parallel.tp=2", "parallel.pp=3"), "resources.ranks is 8, which is not a multiple of parallel.tp * parallel.pp = 2 * 3 = 6"),

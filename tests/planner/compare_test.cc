@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -124,6 +126,87 @@ TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
   EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
 }
 
+// The rows of an explanation, to compare.
+std::vector<std::string> RowsOf(const Explanation& explanation) {
+  std::vector<std::string> rows{explanation.plan.digest};
+  for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.sensitivities}) {
+    for (const Alternative& row : *part) rows.push_back(row.change + " " + (row.plan ? row.plan->digest : row.reason));
+  }
+  return rows;
+}
+
+TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> one_by_one = ExplainPlan(request);
+  ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
+  const absl::StatusOr<Explanation> backwards =
+      ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
+                    for (size_t i = tasks.size(); i-- > 0;) tasks[i]();
+                  }});
+  const absl::StatusOr<Explanation> at_once =
+      ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
+                    std::vector<std::jthread> threads;
+                    for (const std::function<void()>& task : tasks) threads.emplace_back(task);
+                  }});
+  ASSERT_TRUE(backwards.ok() && at_once.ok());
+  EXPECT_EQ(RowsOf(*backwards), RowsOf(*one_by_one));
+  EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
+}
+
+// An exact solver may count on one call at a time.
+TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
+  PlanRequest request = TightRequest();
+  request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("unused")); };
+  bool ran = false;
+  EXPECT_TRUE(ComparePolicies(request, {.run = [&](const auto&) { ran = true; }}).ok());
+  EXPECT_FALSE(ran);
+}
+
+TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> whole = ExplainPlan(request);
+  const absl::StatusOr<Explanation> short_one = ExplainPlan(request, {.rejected_actions = 1});
+  ASSERT_TRUE(whole.ok() && short_one.ok());
+  EXPECT_EQ(std::ranges::count_if(short_one->rejected, [](const Alternative& row) { return row.plan.has_value(); }), 1);
+  EXPECT_GT(std::ranges::count_if(short_one->rejected,
+                                  [](const Alternative& row) { return row.reason.starts_with("not planned: no plan takes less than "); }),
+            0);
+  EXPECT_EQ(short_one->rejected.size(), whole->rejected.size());
+}
+
+TEST(Explain, MoreMemoryAndMoreNodesNeverBringLess) {
+  for (int64_t kib = 600; kib < 3000; kib += 150) {
+    PlanRequest request = TightRequest();
+    request.spec.parallel = {};
+    request.spec.resources.activation_memory_per_rank = kKiB * kib;
+    const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+    if (!explanation.ok()) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const Alternative& row = explanation->sensitivities.at(i);
+      ASSERT_TRUE(row.plan.has_value()) << row.reason;
+      EXPECT_LE(row.plan->step, explanation->plan.step) << row.change << " at " << kib << " KiB";
+    }
+  }
+}
+
+TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  request.spec.resources.activation_memory_per_rank = kKiB * 700;
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  int lacking = 0;
+  for (const Alternative& row : explanation->rejected) {
+    if (row.plan) continue;
+    EXPECT_THAT(row.reason, HasSubstr(" more"));
+    EXPECT_THAT(row.reason, ::testing::Not(HasSubstr("the smallest change that fits")));
+    ++lacking;
+  }
+  EXPECT_GT(lacking, 0);
+}
+
 // Most layouts cannot be among those that are shown, and are not planned. What is shown is as if all were.
 TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   PlanRequest request = TightRequest();
@@ -132,7 +215,7 @@ TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
   request.spec.resources = {.min_ranks = 1, .max_ranks = 16, .activation_memory_per_rank = kMiB * 2};
   request.cluster = UniformCluster(4, 4, StatedCpuProfile());
   std::set<std::string> told;
-  const absl::StatusOr<Explanation> explanation = ExplainPlan(request, [&](const std::string& part) { told.insert(part); });
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request, {.tell = [&](const std::string& part) { told.insert(part); }});
   ASSERT_TRUE(explanation.ok()) << explanation.status();
 
   std::vector<std::pair<Nanos, std::string>> others;
