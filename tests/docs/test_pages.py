@@ -11,7 +11,8 @@ from pages import LANGUAGES, ROOT, anchors_of, blocks_of, difference, links_of, 
 
 
 # Figures that pages quote: where they begin and end, and the record that has them.
-QUOTED = (("docs/sizing.md", "| nodes |", "[Measured]", "docs/measurements/scale.md"),
+QUOTED = (("README.md", "Lynx is 1.17 times", "([record]", "docs/measurements/overlap.md"),
+          ("docs/sizing.md", "| nodes |", "[Measured]", "docs/measurements/scale.md"),
           ("docs/from-slurm.md", "a trivial job begins", "The verbs in one go", "docs/measurements/scale.md"))
 # Programs of bench/ that another one starts.
 STARTED_BY = {"submit_lynx": "bench/beside_slurm.py", "submit_slurm": "bench/beside_slurm.py", "pytorch_train.py": "bench/throughput/main.cc"}
