@@ -76,8 +76,8 @@ class Scale {
           const bool begins = rank.peers != nullptr;
           state.ranks.push_back({.key = rank.key, .phase = begins ? RankPhase::kExited : RankPhase::kListening, .host = "10.0.0.1", .port = 1});
           if (!begins) continue;
-          state.messages.push_back({.key = rank.key, .sequence = 1, .body = RankStarted{}});
-          state.messages.push_back({.key = rank.key, .sequence = 2, .body = RankFinished{rank.spec->train.steps}});
+          state.messages.push_back({.key = rank.key, .sequence = 1, .report = RankReady{}});
+          state.messages.push_back({.key = rank.key, .sequence = 2, .report = RankDone{rank.spec->train.steps}});
         }
         Step(kind, WorkerReported{stream, "10.0.0.1", std::move(state)});
       }

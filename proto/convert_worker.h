@@ -1,5 +1,5 @@
-// Conversion between protocol messages and the worker's domain types, for the worker daemon: what a rank process is told
-// and what it reports. As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
+// Conversion between protocol messages and the worker's domain types, for the worker daemon: what a rank process is
+// told. As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_WORKER_H_
 #define LYNX_PROTO_CONVERT_WORKER_H_
 
@@ -8,14 +8,8 @@
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
 #include "worker/rank_config.h"
-#include "worker/rank_report.h"
 
 namespace lynx {
-
-// Sets the `report` of the message; job, generation, rank and sequence are the caller's.
-void SetReport(const RankReport& report, v1::RankReport& message);
-// The report alone. Loss and gradient norm may be infinite or NaN: a run that diverges says so.
-absl::StatusOr<RankReport> ReportOf(const v1::RankReport& message, const std::string& path = "report");
 
 // Everything but `threads` and `pacing_bytes_per_second`, which are the daemon's own. `peers` may be empty (bind and
 // wait) or complete. `checkpoint_directory` may be empty: the daemon puts its default. The program is parsed and its

@@ -6,16 +6,15 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "worker/rank_report.h"
 
 namespace lynx {
 namespace {
 
-constexpr int32_t kSignalled = 128;
-
 // As a fault in the program ends a process; a kill, and a request to end, come from elsewhere.
 bool IsCrash(int32_t exit_code) {
   constexpr std::array kSignals = {SIGSEGV, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP};
-  return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == kSignalled + signal; });
+  return std::any_of(kSignals.begin(), kSignals.end(), [&](int signal) { return exit_code == RankExitOfSignal(signal); });
 }
 
 // Both ended in the same way at the same place.

@@ -444,7 +444,7 @@ class Controller {
 
   // controller_check.cc: nodes that are checked before a job trains on them again
   static void NoteFailure(Job& job, Attribution attribution);
-  void FoldCheck(Job& job, const RanksChecked& checked);
+  void FoldCheck(Job& job, const NodeCheckReport& checked);
   std::vector<BadNode> FoundBad(const Job& job) const;
   Attributed BlameFound(Job& job, int32_t rank, const std::vector<BadNode>& bad);
   bool ExcludeFound(Job& job, const std::vector<BadNode>& bad);
@@ -452,15 +452,15 @@ class Controller {
   // controller_ranks.cc: generations: starting, running, failing, stopping
   void OnRankMessage(const RankMessage& message);
   void FoldMessage(Job& job, int32_t rank, const RankMessage& message);
-  void FoldStarted(Job& job, int32_t rank, const RankStarted& started);
-  void FoldStep(Job& job, int32_t rank, const RankStep& step);
-  void FoldEvaluation(Job& job, const RankEvaluation& evaluation);
-  void FoldTrace(Job& job, int32_t rank, const RankTrace& trace);
-  void FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint);
+  void FoldStarted(Job& job, int32_t rank, const RankReady& started);
+  void FoldStep(Job& job, int32_t rank, const StepReport& step);
+  void FoldEvaluation(Job& job, const EvaluationReport& evaluation);
+  void FoldTrace(Job& job, int32_t rank, const TraceReport& trace);
+  void FoldCheckpoint(Job& job, const CheckpointReport& checkpoint);
   void ObserveRank(Job& job, int32_t rank, const RankObservation& seen);
   void ObserveMissing(Job& job, const Node& node);
   void ObserveExit(Job& job, int32_t rank, const RankObservation& seen);
-  void RankFailed(Job& job, int32_t rank, const RankFault& fault, bool reported);
+  void RankFailed(Job& job, int32_t rank, const RankFailure& fault, bool reported);
   void CheckListening(Job& job);
   void CheckRunning(Job& job);
   void CheckSucceeded(Job& job);

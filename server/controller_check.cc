@@ -6,18 +6,13 @@
 #include "server/controller.h"
 
 namespace lynx {
-namespace {
-
-constexpr int kExitCancelled = 4;  // a rank's own answer to SIGTERM
-
-}  // namespace
 
 // What is known to have another cause says nothing of the nodes.
 void Controller::NoteFailure(Job& job, Attribution attribution) {
   if (attribution == Attribution::kNode || attribution == Attribution::kUnknown) job.record.check_due = true;
 }
 
-void Controller::FoldCheck(Job& job, const RanksChecked& checked) {
+void Controller::FoldCheck(Job& job, const NodeCheckReport& checked) {
   job.record.check_due = false;
   std::string text = absl::StrCat("the check passed in ", FormatDuration(checked.duration), ": ", checked.devices,
                                   checked.devices == 1 ? " device, " : " devices, ", checked.links, checked.links == 1 ? " link" : " links");
@@ -38,7 +33,7 @@ std::vector<BadNode> Controller::FoundBad(const Job& job) const {
       const auto p = static_cast<size_t>(peer);
       if (p >= job.ranks.size()) continue;
       // It says why it ends, unless it was told to and did.
-      const bool silent = !job.ranks[p].fault_reported && job.ranks[p].exit_code != kExitCancelled;
+      const bool silent = !job.ranks[p].fault_reported && job.ranks[p].exit_code != kRankExitCancelled;
       findings.push_back({.node = node_of(r), .other = node_of(p), .other_silent = silent});
     }
   }

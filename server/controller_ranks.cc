@@ -1,5 +1,6 @@
 // Generations: ranks that start, run, report, fail, stop and start again. See controller.h.
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,13 +12,6 @@
 namespace lynx {
 namespace {
 
-constexpr int kExitOk = 0;
-constexpr int kExitPeerLost = 3;
-// Exit codes of a rank that was told to end: its own answer to SIGTERM, SIGTERM, SIGKILL.
-constexpr int kExitCancelled = 4;
-constexpr int kExitTerminated = 128 + 15;
-constexpr int kExitKilled = 128 + 9;
-constexpr int kExitYielded = 5;
 constexpr size_t kLogLinesInReason = 3;
 constexpr char kForgotten[] = "its process is gone: the worker daemon or the machine restarted without it";
 
@@ -25,8 +19,9 @@ std::string RankText(const JobRecord& record, int32_t rank) {
   return absl::StrCat("rank ", rank, " on node ", record.ranks[static_cast<size_t>(rank)].where.node.value);
 }
 
-bool LooksStopped(int exit_code) {
-  return exit_code == kExitCancelled || exit_code == kExitTerminated || exit_code == kExitKilled;
+// A rank that was told to end: it answers SIGTERM itself, or SIGTERM or SIGKILL ends it.
+bool LooksStopped(int32_t exit_code) {
+  return exit_code == kRankExitCancelled || exit_code == RankExitOfSignal(SIGTERM) || exit_code == RankExitOfSignal(SIGKILL);
 }
 
 }  // namespace
@@ -42,45 +37,45 @@ void Controller::OnRankMessage(const RankMessage& message) {
 
 void Controller::FoldMessage(Job& job, int32_t rank, const RankMessage& message) {
   const size_t r = static_cast<size_t>(rank);
-  if (const auto* started = std::get_if<RankStarted>(&message.body)) {
+  if (const auto* started = std::get_if<RankReady>(&message.report)) {
     FoldStarted(job, rank, *started);
-  } else if (const auto* step = std::get_if<RankStep>(&message.body)) {
+  } else if (const auto* step = std::get_if<StepReport>(&message.report)) {
     FoldStep(job, rank, *step);
-  } else if (const auto* skipped = std::get_if<RankSkippedStep>(&message.body)) {
+  } else if (const auto* skipped = std::get_if<StepSkipped>(&message.report)) {
     AddEvent(job, "step-skipped", absl::StrCat("step ", skipped->step, " changed no weight: ", skipped->reason));
     Touch(job);
-  } else if (const auto* evaluation = std::get_if<RankEvaluation>(&message.body)) {
+  } else if (const auto* evaluation = std::get_if<EvaluationReport>(&message.report)) {
     FoldEvaluation(job, *evaluation);
-  } else if (const auto* trace = std::get_if<RankTrace>(&message.body)) {
+  } else if (const auto* trace = std::get_if<TraceReport>(&message.report)) {
     FoldTrace(job, rank, *trace);
-  } else if (const auto* checkpoint = std::get_if<RankCheckpoint>(&message.body)) {
+  } else if (const auto* checkpoint = std::get_if<CheckpointReport>(&message.report)) {
     FoldCheckpoint(job, *checkpoint);
-  } else if (const auto* unsaved = std::get_if<RankCheckpointFailed>(&message.body)) {
+  } else if (const auto* unsaved = std::get_if<CheckpointFailure>(&message.report)) {
     AddEvent(job, "checkpoint-failed",
              absl::StrCat("no checkpoint of step ", unsaved->step, ": ", unsaved->reason,
                           unsaved->step < job.record.spec->train.steps
                               ? "; training goes on"
                               : "; it is the last one, so the ranks keep what they have and try again for a while"));
     Touch(job);
-  } else if (const auto* copies = std::get_if<RankCopiesNotice>(&message.body)) {
+  } else if (const auto* copies = std::get_if<CopiesNotice>(&message.report)) {
     AddEvent(job, "copies", copies->reason);
     Touch(job);
-  } else if (const auto* checked = std::get_if<RanksChecked>(&message.body)) {
+  } else if (const auto* checked = std::get_if<NodeCheckReport>(&message.report)) {
     FoldCheck(job, *checked);
-  } else if (std::holds_alternative<RankFinished>(message.body)) {
+  } else if (std::holds_alternative<RankDone>(message.report)) {
     job.record.ranks[r].finished = true;
     job.ranks[r].finished_at = now_;
     Touch(job);
     CheckSucceeded(job);
-  } else if (std::holds_alternative<RankGaveWay>(message.body)) {
+  } else if (std::holds_alternative<RankYielded>(message.report)) {
     OnGaveWay(job, rank);
-  } else if (const auto* fault = std::get_if<RankFault>(&message.body)) {
+  } else if (const auto* fault = std::get_if<RankFailure>(&message.report)) {
     RankFailed(job, rank, *fault, true);
   }
 }
 
 // The ranks resume from the newest checkpoint that there is, of which this server may not have heard.
-void Controller::FoldStarted(Job& job, int32_t rank, const RankStarted& started) {
+void Controller::FoldStarted(Job& job, int32_t rank, const RankReady& started) {
   JobRecord& record = job.record;
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStarted(rank, started);
@@ -93,7 +88,7 @@ void Controller::FoldStarted(Job& job, int32_t rank, const RankStarted& started)
   CheckRunning(job);
 }
 
-void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
+void Controller::FoldStep(Job& job, int32_t rank, const StepReport& step) {
   JobRecord& record = job.record;
   job.ranks[static_cast<size_t>(rank)].started = true;
   job.statistics.AddStep(rank, step, wall_, record.progress);
@@ -113,14 +108,14 @@ void Controller::FoldStep(Job& job, int32_t rank, const RankStep& step) {
   CheckRunning(job);
 }
 
-void Controller::FoldEvaluation(Job& job, const RankEvaluation& evaluation) {
+void Controller::FoldEvaluation(Job& job, const EvaluationReport& evaluation) {
   job.record.progress.validation_loss = evaluation.loss;
   job.record.progress.validation_step = evaluation.step;
   effects_.push_back(EvaluationRecorded{job.record.id, evaluation.loss});
   Touch(job);
 }
 
-void Controller::FoldTrace(Job& job, int32_t rank, const RankTrace& trace) {
+void Controller::FoldTrace(Job& job, int32_t rank, const TraceReport& trace) {
   if (job.plan == nullptr) return;
   const RankCoordinates coordinates = CoordinatesOf(job.plan->layout, rank);
   if (!TracesForItsStage(coordinates)) return;
@@ -133,7 +128,7 @@ void Controller::FoldTrace(Job& job, int32_t rank, const RankTrace& trace) {
                                   .stages = *std::move(stages)}});
 }
 
-void Controller::FoldCheckpoint(Job& job, const RankCheckpoint& checkpoint) {
+void Controller::FoldCheckpoint(Job& job, const CheckpointReport& checkpoint) {
   Touch(job);
   effects_.push_back(InsertCheckpoint{job.record.id, job.record.generation, checkpoint.step, checkpoint.path,
                                       checkpoint.bytes, wall_});
@@ -191,17 +186,17 @@ void Controller::ObserveExit(Job& job, int32_t rank, const RankObservation& seen
   live.phase = RankPhase::kExited;
   live.exited_at = now_;
   live.exit_code = seen.exit_code;
-  if (seen.exit_code == kExitYielded || live.gave_way) {
+  if (seen.exit_code == kRankExitYielded || live.gave_way) {
     if (!live.gave_way) OnGaveWay(job, rank);
     return;
   }
-  if (seen.exit_code != kExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
-    RankFailed(job, rank, {seen.reason, seen.peer_lost || seen.exit_code == kExitPeerLost, seen.cause}, false);
+  if (seen.exit_code != kRankExitOk && !job.record.ranks[static_cast<size_t>(rank)].finished) {
+    RankFailed(job, rank, {seen.reason, seen.peer_lost || seen.exit_code == kRankExitPeerLost, seen.cause}, false);
   }
 }
 
 // A rank's failure comes twice as a rule: its own report, then its exit. The first counts, but its own words win.
-void Controller::RankFailed(Job& job, int32_t rank, const RankFault& fault, bool reported) {
+void Controller::RankFailed(Job& job, int32_t rank, const RankFailure& fault, bool reported) {
   LiveRank& live = job.ranks[static_cast<size_t>(rank)];
   if (live.gave_way || (live.failed && !(reported && !live.fault_reported))) return;
   if (!live.failed) {
@@ -324,7 +319,7 @@ bool Controller::RankOver(const Job& job, int32_t rank) const {
   if (job.record.ranks[static_cast<size_t>(rank)].finished) {
     return RankGone(job, rank) || now_ - live.finished_at >= options_.exit_grace;
   }
-  return live.phase == RankPhase::kExited && live.exit_code == kExitOk && !live.failed &&
+  return live.phase == RankPhase::kExited && live.exit_code == kRankExitOk && !live.failed &&
          now_ - live.exited_at >= options_.exit_grace;
 }
 

@@ -6,8 +6,7 @@
 #include "common/network_domain.h"
 #include "common/status.h"
 #include "proto/bounds.h"
-#include "proto/convert_links.h"
-#include "proto/convert_trace.h"
+#include "proto/convert_report.h"
 #include "server/messages.h"
 
 namespace lynx {
@@ -19,7 +18,6 @@ constexpr size_t kMaxCores = 1024;
 constexpr int64_t kMaxCore = 1 << 16;
 constexpr size_t kMaxRanksOfDaemon = 1024;  // that one daemon knows
 constexpr size_t kMaxReports = 500;
-constexpr size_t kMaxPeers = 4096;
 constexpr size_t kMaxLogs = 1024;
 constexpr size_t kMaxLogLines = 100;
 constexpr size_t kMaxReason = 64 * 1024;
@@ -30,7 +28,6 @@ constexpr int64_t kMaxCoreLimit = 1'000'000'000;  // a million cores
 constexpr size_t kMaxConditions = 256;
 constexpr size_t kMaxConditionText = 4096;
 constexpr int64_t kMaxGeneration = 1'000'000'000;
-constexpr int64_t kMaxTokens = int64_t{1} << 50;
 constexpr int64_t kMaxSequence = int64_t{1} << 60;
 
 absl::StatusOr<Device> DeviceOf(const v1::Device& m, const std::string& path) {
@@ -110,144 +107,12 @@ absl::StatusOr<RankObservation> ObservationOf(const v1::RankStatus& m, const std
   return rank;
 }
 
-absl::StatusOr<RankStep> StepOf(const v1::StepReport& m, const std::string& path) {
-  // Loss and gradient norm may be infinite or NaN: a run that diverges says so.
-  RankStep step{.step = m.step(), .loss = m.loss(), .gradient_norm = m.gradient_norm(), .lr = m.lr(),
-                .tokens = m.tokens(), .arena_peak = Bytes(m.arena_peak_bytes()), .copied_steps = m.copied_steps(),
-                .copies_skipped = m.copies_skipped()};
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "step"), m.step(), 0, kMaxWireSteps));
-  LYNX_RETURN_IF_ERROR(CheckFinite(FieldPath(path, "lr"), m.lr()));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "tokens"), m.tokens(), 0, kMaxTokens));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copied_steps"), m.copied_steps(), 0, kMaxWireSteps));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "copies_skipped"), m.copies_skipped(), 0, kMaxWireSteps));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "arena_peak_bytes"), m.arena_peak_bytes(), 0, kMaxWireBytes));
-  struct Time {
-    const char* field;
-    int64_t value;
-    Nanos* to;
-  };
-  const Time times[] = {
-      {"duration_ns", m.duration_ns(), &step.duration},
-      {"forward_ns", m.forward_ns(), &step.forward},
-      {"backward_ns", m.backward_ns(), &step.backward},
-      {"weight_ns", m.weight_ns(), &step.weight},
-      {"recompute_hidden_ns", m.recompute_hidden_ns(), &step.recompute_hidden},
-      {"recompute_exposed_ns", m.recompute_exposed_ns(), &step.recompute_exposed},
-      {"tensor_wait_ns", m.tensor_wait_ns(), &step.tensor_wait},
-      {"stall_ns", m.stall_ns(), &step.stall},
-      {"data_parallel_wait_ns", m.data_parallel_wait_ns(), &step.data_parallel_wait},
-      {"norm_wait_ns", m.norm_wait_ns(), &step.norm_wait},
-      {"optimizer_ns", m.optimizer_ns(), &step.optimizer},
-      {"data_wait_ns", m.data_wait_ns(), &step.data_wait},
-      {"checkpoint_ns", m.checkpoint_ns(), &step.checkpoint},
-      {"core_wait_ns", m.core_wait_ns(), &step.core_wait},
-  };
-  for (const Time& time : times) {
-    LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, time.field), time.value, 0, kMaxWireNanos));
-    *time.to = Nanos(time.value);
-  }
-  LYNX_ASSIGN_OR_RETURN(step.links, LinkUsesFromProto(m.links(), FieldPath(path, "links")));
-  return step;
-}
-
-absl::StatusOr<RanksChecked> CheckedOf(const v1::NodeCheckReport& m, const std::string& path) {
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "duration_ns"), m.duration_ns(), 0, kMaxWireNanos));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "devices"), m.devices(), 0, kMaxWireRanks));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "links"), m.links(), 0, kMaxWireRanks * kMaxWireRanks));
-  LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "slowest_bytes_per_second"), m.slowest_bytes_per_second(), 0, kMaxWireRate));
-  return RanksChecked{Nanos(m.duration_ns()), m.devices(), m.links(), m.slowest_bytes_per_second()};
-}
-
-absl::Status BodyOf(const v1::RankReport& m, const std::string& path, RankMessage& message) {
-  switch (m.report_case()) {
-    case v1::RankReport::kReady: {
-      const v1::RankReady& ready = m.ready();
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ready.next_step"), ready.next_step(), 0, kMaxWireSteps));
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ready.arena_bytes"), ready.arena_bytes(), 0, kMaxWireBytes));
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "ready.state_bytes"), ready.state_bytes(), 0, kMaxWireBytes));
-      LYNX_RETURN_IF_ERROR(
-          CheckSize(FieldPath(path, "ready.backend"), ready.backend().size(), 0, kMaxShortText, "characters"));
-      message.body = RankStarted{ready.next_step(), Bytes(ready.arena_bytes()), Bytes(ready.state_bytes()),
-                                 ready.backend(), ready.from_copies()};
-      return absl::OkStatus();
-    }
-    case v1::RankReport::kStep: {
-      LYNX_ASSIGN_OR_RETURN(message.body, StepOf(m.step(), FieldPath(path, "step")));
-      return absl::OkStatus();
-    }
-    case v1::RankReport::kCheckpoint: {
-      const v1::CheckpointReport& made = m.checkpoint();
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "checkpoint.step"), made.step(), 0, kMaxWireSteps));
-      LYNX_RETURN_IF_ERROR(CheckAbsolutePath(FieldPath(path, "checkpoint.path"), made.path()));
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "checkpoint.bytes"), made.bytes(), 0, kMaxWireBytes));
-      message.body = RankCheckpoint{made.step(), made.path(), Bytes(made.bytes())};
-      return absl::OkStatus();
-    }
-    case v1::RankReport::kSkipped:
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "skipped.step"), m.skipped().step(), 0, kMaxWireSteps));
-      LYNX_RETURN_IF_ERROR(
-          CheckSize(FieldPath(path, "skipped.reason"), m.skipped().reason().size(), 0, kMaxReason, "characters"));
-      message.body = RankSkippedStep{m.skipped().step(), m.skipped().reason()};
-      return absl::OkStatus();
-    case v1::RankReport::kEvaluation:
-      // The loss may be infinite or NaN, as a step's.
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "evaluation.step"), m.evaluation().step(), 0, kMaxWireSteps));
-      message.body = RankEvaluation{m.evaluation().step(), m.evaluation().loss()};
-      return absl::OkStatus();
-    case v1::RankReport::kTrace: {
-      const v1::TraceReport& trace = m.trace();
-      LYNX_RETURN_IF_ERROR(CheckTracePart(FieldPath(path, "trace"), trace));
-      message.body =
-          RankTrace{trace.step(), trace.actions(), trace.first(), {trace.times().begin(), trace.times().end()}};
-      return absl::OkStatus();
-    }
-    case v1::RankReport::kCheckpointFailure: {
-      const v1::CheckpointFailure& failed = m.checkpoint_failure();
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "checkpoint_failure.step"), failed.step(), 0, kMaxWireSteps));
-      LYNX_RETURN_IF_ERROR(
-          CheckSize(FieldPath(path, "checkpoint_failure.reason"), failed.reason().size(), 0, kMaxReason, "characters"));
-      message.body = RankCheckpointFailed{failed.step(), failed.reason()};
-      return absl::OkStatus();
-    }
-    case v1::RankReport::kCopies:
-      LYNX_RETURN_IF_ERROR(
-          CheckSize(FieldPath(path, "copies.reason"), m.copies().reason().size(), 0, kMaxReason, "characters"));
-      message.body = RankCopiesNotice{m.copies().reason()};
-      return absl::OkStatus();
-    case v1::RankReport::kDone:
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "done.steps"), m.done().steps(), 0, kMaxWireSteps));
-      message.body = RankFinished{m.done().steps()};
-      return absl::OkStatus();
-    case v1::RankReport::kYielded:
-      LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "yielded.steps"), m.yielded().steps(), 0, kMaxWireSteps));
-      message.body = RankGaveWay{m.yielded().steps()};
-      return absl::OkStatus();
-    case v1::RankReport::kFailure:
-      LYNX_RETURN_IF_ERROR(
-          CheckSize(FieldPath(path, "failure.reason"), m.failure().reason().size(), 0, kMaxReason, "characters"));
-      LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "failure.peers"), m.failure().peers().size(), 0, kMaxPeers, "entries"));
-      for (int i = 0; i < m.failure().peers_size(); ++i) {
-        LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "failure.peers", i), m.failure().peers(i), 0, kMaxWireRanks - 1));
-      }
-      message.body = RankFault{m.failure().reason(), m.failure().peer_lost(), FaultCauseOfNumber(m.failure().cause()),
-                               {m.failure().peers().begin(), m.failure().peers().end()}};
-      return absl::OkStatus();
-    case v1::RankReport::kNodeCheck: {
-      LYNX_ASSIGN_OR_RETURN(message.body, CheckedOf(m.node_check(), FieldPath(path, "node_check")));
-      return absl::OkStatus();
-    }
-    case v1::RankReport::REPORT_NOT_SET:
-      break;
-  }
-  return BadField(path, "empty or of an unknown kind", "must hold one report that this version knows");
-}
-
 absl::StatusOr<RankMessage> MessageOf(const v1::RankReport& m, const std::string& path) {
   RankMessage message;
   LYNX_ASSIGN_OR_RETURN(message.key, KeyOf(m.job_id(), m.generation(), m.rank(), path));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "sequence"), m.sequence(), 1, kMaxSequence));
   message.sequence = m.sequence();
-  LYNX_RETURN_IF_ERROR(BodyOf(m, path, message));
+  LYNX_ASSIGN_OR_RETURN(message.report, ReportFromProto(m, path));
   return message;
 }
 

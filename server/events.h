@@ -201,7 +201,7 @@ struct StepRecorded {
   int32_t rank = 0;
   int32_t stage = 0;
   bool new_step = false;  // the first report of this step, and further than the job ever was
-  RankStep step;
+  StepReport step;
 };
 
 // For metrics.

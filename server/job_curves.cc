@@ -42,7 +42,7 @@ JobCurves::JobCurves(std::vector<StepPoint> steps, std::vector<EvaluationPoint> 
   }
 }
 
-void JobCurves::AddStep(Generation generation, const RankStep& step, Nanos wall) {
+void JobCurves::AddStep(Generation generation, const StepReport& step, Nanos wall) {
   if (!steps_.empty()) {
     const StepPoint& last = steps_.back();
     if (generation < last.generation || (generation == last.generation && step.step < last.first_step + last.steps)) return;

@@ -40,7 +40,7 @@ class JobCurves {
   JobCurves(std::vector<StepPoint> steps, std::vector<EvaluationPoint> evaluations);
 
   // The first report of a step counts; a step that is done again in a later generation stands there again.
-  void AddStep(Generation generation, const RankStep& step, Nanos wall);
+  void AddStep(Generation generation, const StepReport& step, Nanos wall);
   void AddEvaluation(int64_t steps_done, double loss);
 
   const std::vector<StepPoint>& steps() const { return steps_; }

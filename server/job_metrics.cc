@@ -25,20 +25,20 @@ const std::vector<double> kStepBuckets = {0.001, 0.0015, 0.002, 0.003, 0.005, 0.
 
 struct PhaseTime {
   const char* phase;
-  Nanos RankStep::*time;
+  Nanos StepReport::*time;
 };
-constexpr PhaseTime kPhases[] = {{"forward", &RankStep::forward},
-                                 {"backward", &RankStep::backward},
-                                 {"weight", &RankStep::weight},
-                                 {"recompute_hidden", &RankStep::recompute_hidden},
-                                 {"recompute_exposed", &RankStep::recompute_exposed},
-                                 {"tensor_wait", &RankStep::tensor_wait},
-                                 {"stall", &RankStep::stall},
-                                 {"data_parallel_wait", &RankStep::data_parallel_wait},
-                                 {"norm_wait", &RankStep::norm_wait},
-                                 {"optimizer", &RankStep::optimizer},
-                                 {"data_wait", &RankStep::data_wait},
-                                 {"checkpoint", &RankStep::checkpoint}};
+constexpr PhaseTime kPhases[] = {{"forward", &StepReport::forward},
+                                 {"backward", &StepReport::backward},
+                                 {"weight", &StepReport::weight},
+                                 {"recompute_hidden", &StepReport::recompute_hidden},
+                                 {"recompute_exposed", &StepReport::recompute_exposed},
+                                 {"tensor_wait", &StepReport::tensor_wait},
+                                 {"stall", &StepReport::stall},
+                                 {"data_parallel_wait", &StepReport::data_parallel_wait},
+                                 {"norm_wait", &StepReport::norm_wait},
+                                 {"optimizer", &StepReport::optimizer},
+                                 {"data_wait", &StepReport::data_wait},
+                                 {"checkpoint", &StepReport::checkpoint}};
 constexpr size_t kPhaseCount = std::size(kPhases);
 
 struct PredictedTime {
@@ -87,7 +87,7 @@ struct JobMetrics::Series {
 
   Stage& StageOf(int32_t stage);
   void Shares(const StepSums& sums);
-  void FirstRank(const RankStep& step, const JobRecord& job);
+  void FirstRank(const StepReport& step, const JobRecord& job);
   void CountTo(const metric::Metric& metric, double value);
   void NewestCheckpoint(const InsertCheckpoint& checkpoint);
 
@@ -127,7 +127,7 @@ void JobMetrics::Series::Shares(const StepSums& step) {
   if (recompute > Nanos(0)) values.Of(metric::kJobHiddenRatio) = share(step.hidden, recompute);
 }
 
-void JobMetrics::Series::FirstRank(const RankStep& step, const JobRecord& job) {
+void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job) {
   values.Of(metric::kJobLoss) = step.loss;
   values.Of(metric::kJobGradientNorm) = step.gradient_norm;
   values.Of(metric::kJobLearningRate) = step.lr;
@@ -207,7 +207,7 @@ std::shared_ptr<prometheus::Collectable> JobMetrics::page() const { return book_
 bool JobMetrics::Shows(const JobId& job) const { return book_->Find(job) != nullptr; }
 
 void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
-  const RankStep& step = recorded.step;
+  const StepReport& step = recorded.step;
   Series& series = book_->Of(job);
   const std::lock_guard lock(series.mutex);
   JobSeries& values = series.values;

@@ -18,6 +18,7 @@
 #include "common/units.h"
 #include "planner/hardware_profile.h"
 #include "server/job.h"
+#include "worker/rank_report.h"
 
 namespace lynx {
 
@@ -76,76 +77,10 @@ struct RankObservation {
 };
 
 // What one rank process says, in its order.
-struct RankStarted {
-  int64_t next_step = 0;
-  Bytes arena, states;
-  std::string backend;
-  bool from_copies = false;  // in the memory of nodes
-};
-struct RankCopiesNotice {
-  std::string reason;
-};
-// The ranks have checked their devices and links.
-struct RanksChecked {
-  Nanos duration;
-  int32_t devices = 0, links = 0;
-  int64_t slowest_bytes_per_second = 0;  // 0: there are no links
-};
-struct RankStep {
-  int64_t step = 0;
-  double loss = 0, gradient_norm = 0, lr = 0;
-  int64_t tokens = 0;
-  Nanos duration;
-  Nanos forward, backward, weight, recompute_hidden, recompute_exposed;
-  Nanos tensor_wait, stall, data_parallel_wait, norm_wait;
-  Nanos optimizer, data_wait, checkpoint;
-  Nanos core_wait;  // within the times above
-  Bytes arena_peak;
-  int64_t copied_steps = 0, copies_skipped = 0;
-  std::vector<LinkUse> links;
-};
-struct RankSkippedStep {
-  int64_t step = 0;
-  std::string reason;
-};
-struct RankEvaluation {
-  int64_t step = 0;
-  double loss = 0;
-};
-// A part, as in proto/lynx/v1/cluster.proto TraceReport.
-struct RankTrace {
-  int64_t step = 0;
-  int32_t actions = 0, first = 0;
-  std::vector<int64_t> times;
-};
-struct RankCheckpoint {
-  int64_t step = 0;
-  std::string path;
-  Bytes bytes;
-};
-struct RankCheckpointFailed {
-  int64_t step = 0;
-  std::string reason;
-};
-struct RankFinished {
-  int64_t steps = 0;
-};
-// It gave way to another plan, as it was asked to, with a checkpoint.
-struct RankGaveWay {
-  int64_t steps = 0;
-};
-struct RankFault {
-  std::string reason;
-  bool peer_lost = false;
-  FaultCause cause = FaultCause::kUnknown;
-  std::vector<int32_t> peers;  // of a link's failure: the ranks at the other ends
-};
 struct RankMessage {
   RankKey key;
   int64_t sequence = 0;
-  std::variant<RankStarted, RankStep, RankSkippedStep, RankEvaluation, RankTrace, RankCheckpoint, RankCheckpointFailed,
-               RankFinished, RankGaveWay, RankFault, RankCopiesNotice, RanksChecked>
-      body;
+  RankReport report;
 };
 
 struct RankLogLines {

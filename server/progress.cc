@@ -50,12 +50,12 @@ StepStatistics::StepStatistics(const ParallelLayout& layout, std::vector<StageMe
   }
 }
 
-void StepStatistics::AddStarted(int32_t rank, const RankStarted& started) {
+void StepStatistics::AddStarted(int32_t rank, const RankReady& started) {
   LYNX_CHECK(rank >= 0 && static_cast<size_t>(rank) < ranks_.size());
   ranks_[static_cast<size_t>(rank)].sum.states = started.states;
 }
 
-void StepStatistics::AddStep(int32_t rank, const RankStep& step, Nanos wall, Progress& progress) {
+void StepStatistics::AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress) {
   LYNX_CHECK(rank >= 0 && static_cast<size_t>(rank) < ranks_.size());
   RankSums& sums = ranks_[static_cast<size_t>(rank)];
   sums.sum.arena_peak = std::max(sums.sum.arena_peak, step.arena_peak);

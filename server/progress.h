@@ -20,9 +20,9 @@ class StepStatistics {
   // `base`: what an earlier server measured of the same generation; empty for a new generation.
   StepStatistics(const ParallelLayout& layout, std::vector<StageMeasurement> base);
 
-  void AddStarted(int32_t rank, const RankStarted& started);
+  void AddStarted(int32_t rank, const RankReady& started);
   // Folds the report into the statistics and into `progress`. `wall`: when it came.
-  void AddStep(int32_t rank, const RankStep& step, Nanos wall, Progress& progress);
+  void AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress);
 
   // By stage: of the rank whose compute stream was busiest.
   std::vector<StageMeasurement> Measured() const;

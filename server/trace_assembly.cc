@@ -8,14 +8,14 @@
 namespace lynx {
 namespace {
 
-bool Whole(const RankTrace& trace) {
+bool Whole(const TraceReport& trace) {
   return trace.times.size() == static_cast<size_t>(trace.actions) * kTimesPerAction;
 }
 
 }  // namespace
 
-std::optional<std::vector<std::vector<int64_t>>> TraceAssembly::Add(size_t stage, const RankTrace& part) {
-  std::map<size_t, RankTrace>& step = steps_[part.step];
+std::optional<std::vector<std::vector<int64_t>>> TraceAssembly::Add(size_t stage, const TraceReport& part) {
+  std::map<size_t, TraceReport>& step = steps_[part.step];
   if (part.first == 0) {
     step[stage] = part;
   } else if (const auto before = step.find(stage);

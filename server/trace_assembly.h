@@ -20,13 +20,13 @@ class TraceAssembly {
 
   // A part from the first rank of pipeline rank `stage`. The trace's stages, where it was the last part of the last one. Parts
   // that do not follow each other, as after a restart of the server, make no trace.
-  std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const RankTrace& part);
+  std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
 
  private:
   static constexpr size_t kPending = 4;
 
   size_t stages_ = 0;
-  std::map<int64_t, std::map<size_t, RankTrace>> steps_;  // what there is of each: parts joined
+  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // what there is of each: parts joined
 };
 
 }  // namespace lynx

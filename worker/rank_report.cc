@@ -1,183 +1,82 @@
 #include "worker/rank_report.h"
 
-#include <type_traits>
+#include <optional>
+#include <string_view>
 
 #include "common/status.h"
 #include "worker/json_fields.h"
+#include "worker/rank_report_fields.h"
 
 namespace lynx {
 namespace {
 
-constexpr const char* kWhat = "rank report";
+// JSON has the types of fields and leaves their bounds to the server.
+template <class Json>
+class JsonReportFields {
+ public:
+  explicit JsonReportFields(Json& json) : json_(json) {}
 
-const char* TypeName(const RankReady&) { return "ready"; }
-const char* TypeName(const StepReport&) { return "step"; }
-const char* TypeName(const StepSkipped&) { return "skipped"; }
-const char* TypeName(const EvaluationReport&) { return "evaluation"; }
-const char* TypeName(const TraceReport&) { return "trace"; }
-const char* TypeName(const CheckpointReport&) { return "checkpoint"; }
-const char* TypeName(const CheckpointFailure&) { return "checkpoint_failure"; }
-const char* TypeName(const RankDone&) { return "done"; }
-const char* TypeName(const RankYielded&) { return "yielded"; }
-const char* TypeName(const CopiesNotice&) { return "copies"; }
-const char* TypeName(const NodeCheckReport&) { return "node_check"; }
-const char* TypeName(const RankFailure&) { return "failure"; }
+  template <class T>
+  void Number(const char* name, T& value, FieldLimits) { json_.Field(NameInFile(name), value); }
+  void Flag(const char* name, bool& value) { json_.Field(name, value); }
+  void Real(const char* name, double& value) { json_.Field(name, value); }
+  void Finite(const char* name, double& value) { json_.Field(name, value); }
+  void Text(const char* name, std::string& value, size_t) { json_.Field(name, value); }
+  void Path(const char* name, std::string& value) { json_.Field(name, value); }
+  void Cause(const char* name, FaultCause& value) { json_.Named(name, value, FaultCauseName, ParseFaultCause); }
+  template <class T>
+  void Numbers(const char* name, std::vector<T>& values, FieldLimits, FieldLimits) { json_.Field(name, values); }
+  void Objects(const char* name, std::vector<LinkUse>& values, FieldLimits) { json_.Objects(name, values); }
+  bool Has(const char* name) const { return json_.Has(name); }
 
-}  // namespace
+ private:
+  // Ranks of earlier releases, which outlive an upgrade of their daemon, write this name.
+  static const char* NameInFile(const char* name) {
+    return std::string_view(name) == "state_bytes" ? "states_bytes" : name;
+  }
 
-// The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
-
-template <class Fields>
-static void Describe(Fields& fields, RankReady& ready) {
-  fields.Field("next_step", ready.next_step);
-  fields.Field("arena_bytes", ready.arena);
-  fields.Field("states_bytes", ready.states);
-  fields.Field("backend", ready.backend);
-  fields.Field("from_copies", ready.from_copies);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, CopiesNotice& notice) {
-  fields.Field("reason", notice.reason);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, NodeCheckReport& check) {
-  fields.Field("duration_ns", check.duration);
-  fields.Field("devices", check.devices);
-  fields.Field("links", check.links);
-  fields.Field("slowest_bytes_per_second", check.slowest_bytes_per_second);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, LinkUse& link) {
-  fields.Field("peer", link.peer);
-  fields.Field("bytes", link.bytes);
-  fields.Field("busy_ns", link.busy);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, StepReport& step) {
-  fields.Field("step", step.step);
-  fields.Field("loss", step.loss);
-  fields.Field("gradient_norm", step.gradient_norm);
-  fields.Field("lr", step.lr);
-  fields.Field("tokens", step.tokens);
-  fields.Field("duration_ns", step.duration);
-  fields.Field("forward_ns", step.forward);
-  fields.Field("backward_ns", step.backward);
-  fields.Field("weight_ns", step.weight);
-  fields.Field("recompute_hidden_ns", step.recompute_hidden);
-  fields.Field("recompute_exposed_ns", step.recompute_exposed);
-  fields.Field("tensor_wait_ns", step.tensor_wait);
-  fields.Field("stall_ns", step.stall);
-  fields.Field("data_parallel_wait_ns", step.data_parallel_wait);
-  fields.Field("norm_wait_ns", step.norm_wait);
-  fields.Field("optimizer_ns", step.optimizer);
-  if (fields.Has("data_wait_ns")) fields.Field("data_wait_ns", step.data_wait);
-  fields.Field("checkpoint_ns", step.checkpoint);
-  fields.Field("arena_peak_bytes", step.arena_peak);
-  fields.Field("bytes_sent", step.bytes_sent);
-  fields.Field("communication_cpu_ns", step.communication_cpu);
-  if (fields.Has("core_wait_ns")) fields.Field("core_wait_ns", step.core_wait);
-  fields.Field("copied_steps", step.copied_steps);
-  fields.Field("copies_skipped", step.copies_skipped);
-  if (fields.Has("links")) fields.Objects("links", step.links);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, StepSkipped& skipped) {
-  fields.Field("step", skipped.step);
-  fields.Field("reason", skipped.reason);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, EvaluationReport& evaluation) {
-  fields.Field("step", evaluation.step);
-  fields.Field("loss", evaluation.loss);
-  fields.Field("tokens", evaluation.tokens);
-  fields.Field("duration_ns", evaluation.duration);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, TraceReport& trace) {
-  fields.Field("step", trace.step);
-  fields.Field("actions", trace.actions);
-  fields.Field("first", trace.first);
-  fields.Field("times", trace.times);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, CheckpointReport& checkpoint) {
-  fields.Field("step", checkpoint.step);
-  fields.Field("path", checkpoint.path);
-  fields.Field("bytes", checkpoint.bytes);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, CheckpointFailure& failure) {
-  fields.Field("step", failure.step);
-  fields.Field("reason", failure.reason);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, RankDone& done) {
-  fields.Field("steps", done.steps);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, RankYielded& yielded) {
-  fields.Field("steps", yielded.steps);
-}
-
-template <class Fields>
-static void Describe(Fields& fields, RankFailure& failure) {
-  fields.Field("reason", failure.reason);
-  fields.Field("peer_lost", failure.peer_lost);
-  fields.Named("cause", failure.cause, FaultCauseName, ParseFaultCause);
-  fields.Field("peers", failure.peers);
-}
-
-namespace {
-
-// True when `type` names alternative T, which is then read.
-template <class T>
-bool ReadAlternative(JsonReader& reader, const std::string& type, RankReport& report) {
-  T value;
-  if (type != TypeName(value)) return false;
-  Describe(reader, value);
-  report = value;
-  return true;
-}
-
-template <class... Alternatives>
-bool ReadAnyOf(JsonReader& reader, const std::string& type, std::variant<Alternatives...>& report) {
-  return (ReadAlternative<Alternatives>(reader, type, report) || ...);
-}
+  Json& json_;
+};
 
 }  // namespace
+
+// Found by JsonWriter::Objects and JsonReader::Objects, for which an unnamed namespace would be out of sight.
+static void Describe(JsonWriter& json, LinkUse& link) {
+  JsonReportFields fields(json);
+  Describe(fields, link);
+}
+static void Describe(JsonReader& json, LinkUse& link) {
+  JsonReportFields fields(json);
+  Describe(fields, link);
+}
 
 std::string RankReportLine(const RankReport& report) {
   JsonWriter writer;
+  JsonReportFields fields(writer);
   RankReport copy = report;
   std::visit(
       [&](auto& value) {
-        std::string type = TypeName(value);
+        std::string type = ReportKind(value);
         writer.Field("type", type);
-        Describe(writer, value);
+        Describe(fields, value);
       },
       copy);
   return writer.Line();
 }
 
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line) {
-  JsonReader reader(line, kWhat);
+  JsonReader reader(line, "rank report");
+  JsonReportFields fields(reader);
   std::string type;
   reader.Field("type", type);
-  RankReport report;
-  if (reader.ok() && !ReadAnyOf(reader, type, report)) reader.Fail("type", "'" + type + "' is no report");
+  std::optional<RankReport> report = ReportOfKind(type);
+  if (report) {
+    std::visit([&](auto& value) { Describe(fields, value); }, *report);
+  } else if (reader.ok()) {
+    reader.Fail("type", "'" + type + "' is no report");
+  }
   LYNX_RETURN_IF_ERROR(reader.Finish());
-  return report;
+  return *std::move(report);
 }
 
 }  // namespace lynx

@@ -1,5 +1,6 @@
 // RankReport: what a rank process tells its worker daemon, one JSON object a line, in a file that the rank appends to
-// and the daemon reads from. Plain data.
+// and the daemon reads from. The daemon passes it on to the server as a message of the same fields. The fields' names and
+// bounds are in rank_report_fields.h. Plain data.
 #ifndef LYNX_WORKER_RANK_REPORT_H_
 #define LYNX_WORKER_RANK_REPORT_H_
 
@@ -132,13 +133,15 @@ using RankReport = std::variant<RankReady, StepReport, StepSkipped, EvaluationRe
 std::string RankReportLine(const RankReport& report);  // without newline
 absl::StatusOr<RankReport> ParseRankReport(const std::string& line);
 
-// Exit codes of the rank process.
-inline constexpr int kRankExitOk = 0;
-inline constexpr int kRankExitFailure = 1;     // its own fault: bad data, bad program, full memory
-inline constexpr int kRankExitPeerLost = 3;    // a peer is gone; nothing wrong here
-inline constexpr int kRankExitCancelled = 4;   // SIGTERM
-inline constexpr int kRankExitYielded = 5;     // gave way after a step, as asked: its checkpoint is there
-inline constexpr int kRankExitLeaseOver = 6;   // its node is cut off, and may not train any longer
+// Exit codes of a rank process, as its daemon and the server read them.
+inline constexpr int32_t kRankExitOk = 0;
+inline constexpr int32_t kRankExitFailure = 1;    // its own fault: bad data, bad program, full memory
+inline constexpr int32_t kRankExitPeerLost = 3;   // a peer is gone; nothing is wrong here
+inline constexpr int32_t kRankExitCancelled = 4;  // SIGTERM
+inline constexpr int32_t kRankExitYielded = 5;    // gave way after a step, as asked: its checkpoint is there
+inline constexpr int32_t kRankExitLeaseOver = 6;  // its node is cut off, and may not train any longer
+// What a daemon reports of a rank that a signal has killed.
+constexpr int32_t RankExitOfSignal(int signal) { return 128 + signal; }
 
 }  // namespace lynx
 

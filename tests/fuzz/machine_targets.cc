@@ -13,6 +13,7 @@
 #include "planner/plan.h"
 #include "planner/validate.h"
 #include "proto/convert.h"
+#include "proto/convert_report.h"
 #include "proto/convert_worker.h"
 #include "server/messages.h"
 #include "tests/fuzz/targets.h"
@@ -217,7 +218,7 @@ void RunRankReport(const std::string& input) {
   if (!report.ok()) return CheckRefused(report.status());
   v1::RankReport message;
   SetReport(*report, message);
-  const absl::StatusOr<RankReport> told = ReportOf(message);
+  const absl::StatusOr<RankReport> told = ReportFromProto(message);
   if (!told.ok()) CheckRefused(told.status());
 }
 

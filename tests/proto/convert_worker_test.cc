@@ -1,3 +1,4 @@
+#include "proto/convert_report.h"
 #include "proto/convert_worker.h"
 
 #include <cmath>
@@ -48,7 +49,7 @@ TEST(ConvertWorkerTest, ReportsComeBackTheSame) {
   for (const RankReport& report : reports) {
     v1::RankReport message;
     SetReport(report, message);
-    const absl::StatusOr<RankReport> back = ReportOf(message);
+    const absl::StatusOr<RankReport> back = ReportFromProto(message);
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_TRUE(*back == report) << message.ShortDebugString();
   }
@@ -60,7 +61,7 @@ TEST(ConvertWorkerTest, DivergedStepsPass) {
   step.gradient_norm = INFINITY;
   v1::RankReport message;
   SetReport(step, message);
-  const absl::StatusOr<RankReport> back = ReportOf(message);
+  const absl::StatusOr<RankReport> back = ReportFromProto(message);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_TRUE(std::isnan(std::get<StepReport>(*back).loss));
 }
@@ -122,7 +123,7 @@ TEST(ConvertWorkerTest, BadReportsNameTheField) {
   for (const Case& c : cases) {
     R message;
     c.change(message);
-    const absl::Status status = ReportOf(message).status();
+    const absl::Status status = ReportFromProto(message).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
     EXPECT_THAT(std::string(status.message()), StartsWith(c.message));
   }

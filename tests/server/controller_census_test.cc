@@ -87,7 +87,7 @@ TEST(ControllerCensus, CountsLostNodesAndReportsThatCameTooLate) {
   const JobId job = cluster.Run(MakeSpec("a", 2, 2), kTwo);
   EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 0);
   const RankKey old{job, Generation(99), 0};
-  cluster.AddStray("n0", {.key = old, .sequence = 1, .body = RankStep{}});
+  cluster.AddStray("n0", {.key = old, .sequence = 1, .report = StepReport{}});
   cluster.Report("n0");
   EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 1);
   cluster.DetachAgent("n0");

@@ -48,9 +48,9 @@ std::string LastOf(Cluster& cluster, const JobId& job, const std::string& kind) 
 // The ranks end of which rank `bad` has found that its device fails the check, as processes do.
 void FailCheck(Cluster& cluster, const JobId& job, int32_t bad) {
   for (int32_t rank = 0; rank < cluster.Ranks(job); ++rank) {
-    if (rank != bad) cluster.RankOf(job, rank)->last_words = RankMessage{.body = RankFault{"rank failed its check", true}};
+    if (rank != bad) cluster.RankOf(job, rank)->last_words = RankMessage{.report = RankFailure{"rank failed its check", true}};
   }
-  cluster.Say(job, bad, RankFault{"node check: the product of 256 x 256 is wrong", false, FaultCause::kCheck});
+  cluster.Say(job, bad, RankFailure{"node check: the product of 256 x 256 is wrong", false, FaultCause::kCheck});
 }
 
 TEST(ControllerCheck, RanksCheckAfterAFailureThatMayBeANodes) {
@@ -61,7 +61,7 @@ TEST(ControllerCheck, RanksCheckAfterAFailureThatMayBeANodes) {
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_TRUE(Checks(cluster, job));
   EXPECT_TRUE(cluster.Stored(job).check_due);
-  cluster.Say(job, 0, RanksChecked{Nanos(200'000'000), 4, 6, 900'000'000});
+  cluster.Say(job, 0, NodeCheckReport{Nanos(200'000'000), 4, 6, 900'000'000});
   EXPECT_FALSE(cluster.Stored(job).check_due);
   EXPECT_EQ(LastOf(cluster, job, "node-check"), "the check passed in 200.0 ms: 4 devices, 6 links, the slowest 858.3 MiB/s");
   cluster.AllReady(job);
@@ -73,8 +73,8 @@ TEST(ControllerCheck, TheJobFileMayAskForOneAtEveryStart) {
   const JobId job = FourRanks(cluster, 2, [](JobSpec& spec) { spec.node_check = NodeCheckPolicy::kAlways; });
   EXPECT_EQ(cluster.Record(job).generation, Generation(1));
   EXPECT_TRUE(Checks(cluster, job));
-  cluster.Say(job, 0, RanksChecked{Nanos(200'000'000), 4, 6, 900'000'000});
-  cluster.Say(job, 1, RankFault{"no", false, FaultCause::kProgram});
+  cluster.Say(job, 0, NodeCheckReport{Nanos(200'000'000), 4, 6, 900'000'000});
+  cluster.Say(job, 1, RankFailure{"no", false, FaultCause::kProgram});
   ASSERT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_TRUE(Checks(cluster, job)) << "whatever it was";
 }
@@ -115,7 +115,7 @@ TEST(ControllerCheck, RanksDoNotCheckAfterOtherFailures) {
   for (const FaultCause cause : {FaultCause::kMemory, FaultCause::kData, FaultCause::kProgram}) {
     Cluster cluster;
     const JobId job = FourRanks(cluster, 2);
-    cluster.Say(job, 1, RankFault{"no", false, cause});
+    cluster.Say(job, 1, RankFailure{"no", false, cause});
     cluster.AnswerPlans(kFour);
     ASSERT_EQ(cluster.State(job), JobState::kStarting) << FaultCauseName(cause);
     EXPECT_FALSE(Checks(cluster, job)) << FaultCauseName(cause);
@@ -123,7 +123,7 @@ TEST(ControllerCheck, RanksDoNotCheckAfterOtherFailures) {
   for (const FaultCause cause : {FaultCause::kDisk, FaultCause::kDevice, FaultCause::kUnknown}) {
     Cluster cluster;
     const JobId job = FourRanks(cluster, 2);
-    cluster.Say(job, 1, RankFault{"no", false, cause});
+    cluster.Say(job, 1, RankFailure{"no", false, cause});
     ASSERT_EQ(cluster.State(job), JobState::kStarting) << FaultCauseName(cause);
     EXPECT_TRUE(Checks(cluster, job)) << FaultCauseName(cause);
   }
@@ -154,9 +154,9 @@ TEST(ControllerCheck, ABadLinkIsTheNodesThatHasSeveral) {
   cluster.StepAll(job, 0);
   cluster.Exit(job, 3, 137);
   const std::string bad = cluster.NodeOfRank(job, 1);
-  cluster.RankOf(job, 1)->last_words = RankMessage{.body = RankFault{"a peer gave up", true}};
-  cluster.RankOf(job, 3)->last_words = RankMessage{.body = RankFault{"the link to rank 1 is slow", false, FaultCause::kLink, {1}}};
-  cluster.Say(job, 0, RankFault{"the link to rank 1 is slow", false, FaultCause::kLink, {1}});
+  cluster.RankOf(job, 1)->last_words = RankMessage{.report = RankFailure{"a peer gave up", true}};
+  cluster.RankOf(job, 3)->last_words = RankMessage{.report = RankFailure{"the link to rank 1 is slow", false, FaultCause::kLink, {1}}};
+  cluster.Say(job, 0, RankFailure{"the link to rank 1 is slow", false, FaultCause::kLink, {1}});
   ASSERT_EQ(cluster.State(job), JobState::kStarting) << cluster.Record(job).reason;
   EXPECT_EQ(cluster.Record(job).excluded, std::vector<NodeId>{NodeId(bad)});
   EXPECT_THAT(LastOf(cluster, job, "fault"), HasSubstr("its links to nodes"));
@@ -166,8 +166,8 @@ TEST(ControllerCheck, OfALinkThatIsAloneTheNodeThatFailedBeforeIsLeftOut) {
   Cluster cluster;
   const JobId job = FourRanks(cluster, 3);
   cluster.Exit(job, 1, 137);  // on n0
-  cluster.RankOf(job, 2)->last_words = RankMessage{.body = RankFault{"a peer gave up", true}};
-  cluster.Say(job, 0, RankFault{"the link to rank 2 is slow", false, FaultCause::kLink, {2}});
+  cluster.RankOf(job, 2)->last_words = RankMessage{.report = RankFailure{"a peer gave up", true}};
+  cluster.Say(job, 0, RankFailure{"the link to rank 2 is slow", false, FaultCause::kLink, {2}});
   EXPECT_EQ(cluster.Record(job).excluded, std::vector<NodeId>{NodeId("n0")});
   EXPECT_THAT(LastOf(cluster, job, "node-excluded"), HasSubstr("of the two it has failed more often within the hour"));
 }
@@ -177,7 +177,7 @@ TEST(ControllerCheck, ARankThatSaysNothingIsToBlameForItsLink) {
   const JobId job = FourRanks(cluster, 3);
   cluster.Exit(job, 1, 137);  // on n0
   cluster.Node("n1").obedient = false;
-  cluster.Say(job, 0, RankFault{"rank 2 does not answer", false, FaultCause::kLink, {2}});
+  cluster.Say(job, 0, RankFailure{"rank 2 does not answer", false, FaultCause::kLink, {2}});
   for (const int32_t rank : {2, 3}) cluster.Exit(job, rank, 137);  // frozen: it took a kill
   cluster.Node("n1").obedient = true;
   cluster.Settle();

@@ -33,9 +33,9 @@ struct Pipeline {
   void Send(int64_t step_millis, int64_t busy_millis, int steps = 20) {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
-        RankStep done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(step_millis * 1'000'000), .forward = Nanos(30'000'000)};
+        StepReport done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(step_millis * 1'000'000), .forward = Nanos(30'000'000)};
         if (rank == 0) done.links = {{.peer = 1, .bytes = 1'150'000, .busy = Nanos(busy_millis * 1'000'000)}};
-        return RankMessage{.body = done};
+        return RankMessage{.report = done};
       });
     }
     cluster.Advance(6);
@@ -44,7 +44,7 @@ struct Pipeline {
     for (int i = 0; i < steps; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
         const int64_t permille = rank == 0 ? first_permille : second_permille;
-        return RankMessage{.body = RankStep{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(100'000'000),
+        return RankMessage{.report = StepReport{.step = step, .loss = 1, .tokens = 512, .duration = Nanos(100'000'000),
                                             .forward = Nanos(30'000 * permille)}};
       });
     }
@@ -208,9 +208,9 @@ TEST(ControllerDrift, ASlowNodeIsTheLastThatAnElasticJobTakes) {
     for (int i = 0; i < 20; ++i, ++step) {
       cluster.SayAll(job, [&](int32_t rank) {
         const int64_t busy = rank == 0 || rank == 2 ? millis : 1;
-        RankStep done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos((100 + millis) * 1'000'000), .forward = Nanos(30'000'000)};
+        StepReport done{.step = step, .loss = 1, .tokens = 512, .duration = Nanos((100 + millis) * 1'000'000), .forward = Nanos(30'000'000)};
         done.links = {{.peer = (rank + 1) % 3, .bytes = 1'150'000, .busy = Nanos(busy * 1'000'000)}};
-        return RankMessage{.body = done};
+        return RankMessage{.report = done};
       });
     }
     cluster.Advance(6);

@@ -28,7 +28,7 @@ TEST(ControllerFailuresTest, AKilledRankRestartsTheJobFromItsCheckpoint) {
   JobId job;
   FourRanks(cluster, job);
   for (int64_t step = 0; step < 8; ++step) cluster.StepAll(job, step);
-  cluster.Say(job, 0, RankCheckpoint{5, "/c/step-5", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1)});
   const std::vector<RankRecord> before = cluster.Record(job).ranks;
   cluster.Exit(job, 2, 137);
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
@@ -58,7 +58,7 @@ TEST(ControllerFailuresTest, RanksMayResumeFromANewerCheckpointThanTheServerKnew
   for (int64_t step = 0; step < 4; ++step) cluster.StepAll(job, step);
   cluster.Exit(job, 2, 137);
   EXPECT_EQ(cluster.RankOf(job, 0)->assignment.resume_step, -1);
-  cluster.Say(job, 0, RankCheckpoint{60, "/c/step-60", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{60, "/c/step-60", Bytes(1)});
   cluster.AllReady(job, 60);
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   EXPECT_EQ(cluster.Events(job).back().reason, "all ranks run, from the checkpoint of step 60");
@@ -127,10 +127,10 @@ TEST(ControllerFailuresTest, TheCulpritIsNamedNotItsVictims) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 0, RankFault{"rank 3 closed the connection", true});
+  cluster.Say(job, 0, RankFailure{"rank 3 closed the connection", true});
   cluster.Exit(job, 0, 3, "rank 3 closed the connection", true);
   EXPECT_EQ(cluster.Record(job).stop, StopKind::kNone) << "the one at fault may still report";
-  cluster.Say(job, 3, RankFault{"out of memory", false});
+  cluster.Say(job, 3, RankFailure{"out of memory", false});
   EXPECT_EQ(cluster.Record(job).generation, Generation(2));
   EXPECT_EQ(cluster.Record(job).reason, "rank 3 on node n1: out of memory");
 }
@@ -139,7 +139,7 @@ TEST(ControllerFailuresTest, VictimsAloneRestartAfterAGrace) {
   Cluster cluster({.culprit_grace = Nanos(2'000'000'000)});
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 1, RankFault{"rank 2 closed the connection", true});
+  cluster.Say(job, 1, RankFailure{"rank 2 closed the connection", true});
   cluster.Advance(1.5);
   EXPECT_EQ(cluster.Record(job).generation, Generation(1));
   cluster.Advance(1);
@@ -153,7 +153,7 @@ TEST(ControllerFailuresTest, ARankThatHangsIsNamed) {
   JobId job;
   FourRanks(cluster, job);
   for (const int32_t rank : {0, 1, 3}) {
-    cluster.Say(job, rank, RankFault{"not a byte moved between rank 0 and rank 1 for 10.0 s", true});
+    cluster.Say(job, rank, RankFailure{"not a byte moved between rank 0 and rank 1 for 10.0 s", true});
     cluster.Exit(job, rank, 3, "", true);
   }
   cluster.Advance(2.5);
@@ -198,7 +198,7 @@ TEST(ControllerFailuresTest, AFirstFaultBeforeTrainingFailsAtOnce) {
   const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
   cluster.MeasureAll();
   cluster.AnswerPlans({2, 1, 1});
-  cluster.Say(job, 1, RankFault{"cannot read /data/text: No such file or directory", false});
+  cluster.Say(job, 1, RankFailure{"cannot read /data/text: No such file or directory", false});
   EXPECT_EQ(cluster.State(job), JobState::kFailed);
   EXPECT_EQ(cluster.Record(job).reason, "rank 1 on node n0: cannot read /data/text: No such file or directory");
   EXPECT_EQ(cluster.Record(job).restarts, 0);
@@ -286,7 +286,7 @@ TEST(ControllerFailuresTest, ALostNodesJobMovesElsewhere) {
   JobId job;
   FourRanks(cluster, job);
   cluster.StepAll(job, 0);
-  cluster.Say(job, 0, RankCheckpoint{1, "/c/step-1", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{1, "/c/step-1", Bytes(1)});
   cluster.AddNode("n2");
   cluster.DetachWorker("n1");
   cluster.Advance(61, 1);
@@ -388,8 +388,8 @@ TEST(ControllerFailuresTest, OldGenerationsAreRefusedAndAcknowledged) {
   cluster.StepAll(job, 0);
   cluster.Exit(job, 1, 137);
   ASSERT_EQ(cluster.Record(job).generation, Generation(2));
-  cluster.AddStray("n0", {{job, Generation(1), 0}, 99, RankCheckpoint{50, "/old", Bytes(1)}});
-  cluster.AddStray("n0", {{JobId("unknown"), Generation(1), 0}, 3, RankFinished{1}});
+  cluster.AddStray("n0", {{job, Generation(1), 0}, 99, CheckpointReport{50, "/old", Bytes(1)}});
+  cluster.AddStray("n0", {{JobId("unknown"), Generation(1), 0}, 3, RankDone{1}});
   cluster.Report("n0");
   EXPECT_EQ(cluster.Record(job).checkpoint_step, -1);
   EXPECT_TRUE(cluster.Strays("n0").empty()) << "acknowledged, so that they are not sent for ever";
@@ -400,7 +400,7 @@ TEST(ControllerFailuresTest, AGenerationThatIsStoppedResumesFromTheCheckpointOfI
   JobId job;
   FourRanks(cluster, job);
   cluster.StepAll(job, 0);
-  cluster.RankOf(job, 0)->last_words = RankMessage{.body = RankCheckpoint{1, "/c/step-1", Bytes(1)}};
+  cluster.RankOf(job, 0)->last_words = RankMessage{.report = CheckpointReport{1, "/c/step-1", Bytes(1)}};
   cluster.Exit(job, 3, 137);
   ASSERT_EQ(cluster.Record(job).generation, Generation(2));
   EXPECT_EQ(cluster.Record(job).resume_step, 1);
@@ -431,9 +431,9 @@ TEST(ControllerFailuresTest, ACheckpointFailureIsAnEvent) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 0, RankCheckpointFailed{100, "No space left on device"});
+  cluster.Say(job, 0, CheckpointFailure{100, "No space left on device"});
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("the last one, so the ranks keep what they have and try"));
-  cluster.Say(job, 0, RankCheckpointFailed{10, "No space left on device"});
+  cluster.Say(job, 0, CheckpointFailure{10, "No space left on device"});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   EXPECT_EQ(cluster.Events(job).back().kind, "checkpoint-failed");
   EXPECT_THAT(cluster.Events(job).back().reason, HasSubstr("No space left on device"));
@@ -445,13 +445,13 @@ TEST(ControllerFailuresTest, ResumingFromCopiesInMemoryIsAnEventAndSoAreTheirTro
   FourRanks(cluster, job);
   cluster.Exit(job, 3, 137);
   cluster.ReportAll();
-  cluster.SayAll(job, [](int32_t) { return RankMessage{.body = RankStarted{.next_step = 17, .from_copies = true}}; });
+  cluster.SayAll(job, [](int32_t) { return RankMessage{.report = RankReady{.next_step = 17, .from_copies = true}}; });
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   const auto events = cluster.Events(job);
   EXPECT_EQ(events.back().reason, "all ranks run, from copies of step 17 in memory");
   EXPECT_EQ(events[events.size() - 2].kind, "resumed");
   EXPECT_EQ(events[events.size() - 2].reason, "goes on at step 17, from copies of the states in the memory of nodes");
-  cluster.Say(job, 0, RankCopiesNotice{"a node has no room for them"});
+  cluster.Say(job, 0, CopiesNotice{"a node has no room for them"});
   EXPECT_EQ(cluster.Events(job).back().kind, "copies");
   EXPECT_EQ(cluster.Events(job).back().reason, "a node has no room for them");
 }
@@ -481,7 +481,7 @@ TEST(ControllerFailuresTest, AStepWithoutItsUpdateIsAnEvent) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 0, RankSkippedStep{10, "the loss is nan, by what rank 2 adds to it"});
+  cluster.Say(job, 0, StepSkipped{10, "the loss is nan, by what rank 2 adds to it"});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   EXPECT_EQ(cluster.Events(job).back().kind, "step-skipped");
   EXPECT_EQ(cluster.Events(job).back().reason,
@@ -492,10 +492,10 @@ TEST(ControllerFailuresTest, TheNewestEvaluationIsPartOfTheProgress) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 0, RankEvaluation{20, 3.5});
+  cluster.Say(job, 0, EvaluationReport{20, 3.5});
   EXPECT_EQ(cluster.Record(job).progress.validation_step, 20);
   EXPECT_EQ(cluster.Record(job).progress.validation_loss, 3.5);
-  cluster.Say(job, 0, RankEvaluation{40, 3.25});
+  cluster.Say(job, 0, EvaluationReport{40, 3.25});
   EXPECT_EQ(cluster.Record(job).progress.validation_step, 40);
   EXPECT_EQ(cluster.Record(job).progress.validation_loss, 3.25);
 }
@@ -504,7 +504,7 @@ TEST(ControllerFailuresTest, ADoneRankThatDoesNotExitDoesNotHoldTheJob) {
   Cluster cluster({.exit_grace = Nanos(10'000'000'000)});
   JobId job;
   FourRanks(cluster, job);
-  for (int32_t r = 0; r < 4; ++r) cluster.Say(job, r, RankFinished{100});
+  for (int32_t r = 0; r < 4; ++r) cluster.Say(job, r, RankDone{100});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
   cluster.Advance(11);
   EXPECT_EQ(cluster.State(job), JobState::kSucceeded);
@@ -524,11 +524,11 @@ TEST(ControllerFailuresTest, AWorkDoneBeforeItsNodeIsLostIsDone) {
   Cluster cluster;
   JobId job;
   FourRanks(cluster, job);
-  cluster.Say(job, 2, RankFinished{100});
-  cluster.Say(job, 3, RankFinished{100});
+  cluster.Say(job, 2, RankDone{100});
+  cluster.Say(job, 3, RankDone{100});
   cluster.DetachWorker("n1");
   for (int32_t r : {0, 1}) {
-    cluster.Say(job, r, RankFinished{100});
+    cluster.Say(job, r, RankDone{100});
     cluster.Exit(job, r, 0);
   }
   cluster.Advance(61, 1);

@@ -29,7 +29,7 @@ TEST(ControllerFaults, AFaultThatIsAttributedIsAnEvent) {
   JobId job;
   FourRanks(cluster, job);
   cluster.StepAll(job, 0);
-  cluster.Say(job, 2, RankFault{"CUDA: an op: cudaErrorECCUncorrectable", false, FaultCause::kDevice});
+  cluster.Say(job, 2, RankFailure{"CUDA: an op: cudaErrorECCUncorrectable", false, FaultCause::kDevice});
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("rank-lost fault restarting"));
   EXPECT_EQ(cluster.Events(job)[cluster.Events(job).size() - 2].reason,
             "the failure of rank 2 is attributed to node n1: its device has failed");
@@ -82,8 +82,8 @@ TEST(ControllerFaults, ATokenBeyondTheVocabularyFailsTheJobAtOnce) {
     JobId job;
     FourRanks(cluster, job);
     for (int64_t step = 0; step < steps; ++step) cluster.StepAll(job, step);
-    cluster.Say(job, 0, RankFault{"rank 2 (stage 1, tp 0) gave up", true});
-    cluster.Say(job, 2, RankFault{kBeyond, false, FaultCause::kToken});
+    cluster.Say(job, 0, RankFailure{"rank 2 (stage 1, tp 0) gave up", true});
+    cluster.Say(job, 2, RankFailure{kBeyond, false, FaultCause::kToken});
     EXPECT_EQ(cluster.State(job), JobState::kFailed);
     EXPECT_EQ(cluster.Record(job).restarts, 0);
     EXPECT_EQ(cluster.Record(job).reason, absl::StrCat("rank 2 on node n1: ", kBeyond,

@@ -225,16 +225,16 @@ class Cluster {
     ReportAll();
   }
   void AllReady(const JobId& job, int64_t next_step = 0) {
-    SayAll(job, [&](int32_t) { return RankMessage{.body = RankStarted{.next_step = next_step}}; });
+    SayAll(job, [&](int32_t) { return RankMessage{.report = RankReady{.next_step = next_step}}; });
   }
   void StepAll(const JobId& job, int64_t step) {
     SayAll(job, [&](int32_t) {
-      return RankMessage{.body = RankStep{.step = step, .loss = 5.0 - static_cast<double>(step) / 100, .tokens = 512,
+      return RankMessage{.report = StepReport{.step = step, .loss = 5.0 - static_cast<double>(step) / 100, .tokens = 512,
                                           .duration = Nanos(100'000'000), .forward = Nanos(30'000'000)}};
     });
   }
   void FinishAll(const JobId& job) {
-    SayAll(job, [&](int32_t) { return RankMessage{.body = RankFinished{100}}; });
+    SayAll(job, [&](int32_t) { return RankMessage{.report = RankDone{100}}; });
     for (int32_t r = 0; r < Ranks(job) && !IsFinal(State(job)); ++r) Exit(job, r, 0);
     ReportAll();
   }

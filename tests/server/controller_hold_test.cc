@@ -416,7 +416,7 @@ TEST(ControllerHold, AFirstFaultIsTriedAgainIfARuleSaysSo) {
   const JobId job = cluster.Submit(WithRules({{.log = "no route", .action = FailureAction::kRetry}}));
   cluster.MeasureAll();
   Answer(cluster, kTwo, 10);
-  cluster.Say(job, 0, RankFault{.reason = "no route to the data"});
+  cluster.Say(job, 0, RankFailure{.reason = "no route to the data"});
   EXPECT_EQ(cluster.State(job), JobState::kStarting);
   EXPECT_EQ(cluster.Record(job).restarts, 1);
 }

@@ -55,7 +55,7 @@ TEST(ControllerJobsTest, RunsFromSubmissionToSuccess) {
   for (int64_t step = 0; step < 5; ++step) cluster.StepAll(job, step);
   EXPECT_EQ(cluster.Record(job).progress.steps_done, 5);
   EXPECT_DOUBLE_EQ(cluster.Record(job).progress.first_loss, 5.0);
-  cluster.Say(job, 0, RankCheckpoint{5, "/c/step-5", Bytes(1000)});
+  cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1000)});
   EXPECT_EQ(cluster.Record(job).checkpoint_step, 5);
   EXPECT_EQ(cluster.checkpoints().size(), 1u);
   cluster.FinishAll(job);
@@ -71,7 +71,7 @@ TEST(ControllerJobsTest, AStepOfOneRankMeansRunning) {
   const JobId job = cluster.Submit(MakeSpec("gpt", 2, 2));
   cluster.MeasureAll();
   cluster.AnswerPlans({2, 1, 1});
-  cluster.Say(job, 1, RankStep{.step = 0, .duration = Nanos(5)});
+  cluster.Say(job, 1, StepReport{.step = 0, .duration = Nanos(5)});
   EXPECT_EQ(cluster.State(job), JobState::kRunning);
 }
 
@@ -448,7 +448,7 @@ TEST(ControllerJobsTest, ReportsAreAcknowledgedOnceTheyAreWritten) {
   EXPECT_EQ(cluster.Stored(job).progress.steps_done, 20);
   EXPECT_TRUE(cluster.RankOf(job, 0)->unacknowledged.empty());
   // A checkpoint is written, and acknowledged, at once.
-  cluster.Say(job, 0, RankCheckpoint{20, "/c/step-20", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{20, "/c/step-20", Bytes(1)});
   EXPECT_EQ(cluster.Stored(job).checkpoint_step, 20);
   EXPECT_TRUE(cluster.RankOf(job, 0)->unacknowledged.empty());
 }
@@ -541,13 +541,13 @@ TEST(ControllerJobsTest, RepeatedReportsCountOnce) {
   Cluster cluster;
   cluster.AddNode("n0");
   const JobId job = cluster.Run(MakeSpec("gpt", 2, 2), {2, 1, 1});
-  cluster.Say(job, 0, RankCheckpoint{5, "/c/step-5", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1)});
   cluster.Report("n0");
   const FakeNode& node = cluster.Node("n0");
   WorkerState again{.node = NodeId("n0"), .boot = "w", .address = "10.0.0.1"};
   for (const auto& [key, rank] : node.ranks) {
     again.ranks.push_back(rank.seen);
-    again.messages.push_back({key, 1, RankCheckpoint{5, "/c/step-5", Bytes(1)}});
+    again.messages.push_back({key, 1, CheckpointReport{5, "/c/step-5", Bytes(1)}});
   }
   cluster.Send(WorkerReported{node.worker_stream, "10.0.0.1", again});
   EXPECT_EQ(cluster.checkpoints().size(), 1u);

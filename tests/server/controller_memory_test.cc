@@ -54,7 +54,7 @@ struct Two {
     cluster.AnswerPlansWith(PlanTaking(spec, kTwo, taken));
   }
   void RunOut(int32_t rank = 1) {
-    cluster.Say(job, rank, RankFault{"cannot allocate 700.0 MiB for activation arena", false, FaultCause::kMemory});
+    cluster.Say(job, rank, RankFailure{"cannot allocate 700.0 MiB for activation arena", false, FaultCause::kMemory});
   }
   Bytes Asked() {
     EXPECT_EQ(cluster.plans().size(), 1u);
@@ -172,7 +172,7 @@ TEST(ControllerMemory, AnElasticJobIsPlannedForAllThatIsFree) {
   cluster.MeasureAll();
   cluster.AnswerPlansWith(PlanTaking(spec, kTwo, 800 << 20));
   cluster.AddNode("n1");
-  cluster.Say(job, 0, RankFault{"no memory", false, FaultCause::kMemory});
+  cluster.Say(job, 0, RankFailure{"no memory", false, FaultCause::kMemory});
   cluster.MeasureAll();
   ASSERT_EQ(cluster.plans().size(), 1u);
   EXPECT_EQ(cluster.plans().front().request.cluster.devices(), 4);

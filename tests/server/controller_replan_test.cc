@@ -199,8 +199,8 @@ TEST(ControllerReplan, ARankThatHangsAfterItGaveWayIsEnded) {
   Cluster cluster;
   const JobId job = WithMoreToHave(cluster, Elastic(2, 4));
   Answer(cluster, kFour, 50);
-  cluster.Say(job, 0, RankCheckpoint{7, "/c/step-7", Bytes(1)});
-  cluster.SayAll(job, [&](int32_t) { return RankMessage{.body = RankGaveWay{7}}; });
+  cluster.Say(job, 0, CheckpointReport{7, "/c/step-7", Bytes(1)});
+  cluster.SayAll(job, [&](int32_t) { return RankMessage{.report = RankYielded{7}}; });
   cluster.Exit(job, 0, kExitYielded);
   cluster.Advance(9);
   EXPECT_EQ(cluster.Ranks(job), 2) << "the other one may be about to end";
@@ -217,7 +217,7 @@ TEST(ControllerReplan, AJobGrowsThoughItHasStepsToDoAgain) {
   cluster.AddNode("n1");
   const JobId job = RunSteps(cluster, Elastic(1, 4), kFour, 1);
   cluster.StepAll(job, 1900);
-  cluster.Say(job, 0, RankCheckpoint{1000, "/c/step-1000", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{1000, "/c/step-1000", Bytes(1)});
   cluster.DetachAgent("n1");
   cluster.DetachWorker("n1");
   cluster.Exit(job, 0, 3, "peer lost", true);
@@ -352,7 +352,7 @@ TEST(ControllerReplan, AJobShrinksWhenANodeIsLost) {
   cluster.AddNode("n0");
   cluster.AddNode("n1");
   const JobId job = RunSteps(cluster, Elastic(1, 4), kFour, 6);
-  cluster.Say(job, 0, RankCheckpoint{5, "/c/step-5", Bytes(1)});
+  cluster.Say(job, 0, CheckpointReport{5, "/c/step-5", Bytes(1)});
   ASSERT_EQ(cluster.NodeOfRank(job, 3), "n1");
   // The node dies with its ranks; their peers notice at once.
   cluster.DetachAgent("n1");

@@ -45,8 +45,8 @@ inline JobId RunSteps(Cluster& cluster, const JobSpec& spec, const ParallelLayou
 
 // Every rank gives way after so many steps.
 inline void GiveWay(Cluster& cluster, const JobId& job, int64_t steps) {
-  cluster.Say(job, 0, RankCheckpoint{steps, "/c/step", Bytes(1)});
-  cluster.SayAll(job, [&](int32_t) { return RankMessage{.body = RankGaveWay{steps}}; });
+  cluster.Say(job, 0, CheckpointReport{steps, "/c/step", Bytes(1)});
+  cluster.SayAll(job, [&](int32_t) { return RankMessage{.report = RankYielded{steps}}; });
   const int32_t ranks = cluster.Ranks(job);
   for (int32_t r = 0; r < ranks; ++r) cluster.Exit(job, r, kExitYielded);
 }

@@ -5,7 +5,7 @@
 namespace lynx {
 namespace {
 
-RankStep Step(int64_t step, double loss, int64_t millis = 100, int64_t tokens = 1000) {
+StepReport Step(int64_t step, double loss, int64_t millis = 100, int64_t tokens = 1000) {
   return {.step = step, .loss = loss, .tokens = tokens, .duration = Nanos(millis * 1'000'000)};
 }
 

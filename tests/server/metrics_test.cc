@@ -87,7 +87,7 @@ TEST(ServerMetricsTest, CountsStepsOnceAndTimesOfAllRanks) {
 TEST(ServerMetricsTest, SharesAreOfWholeSteps) {
   ServerMetrics metrics;
   const JobRecord job = MakeJob();
-  const auto report = [&](int64_t step, int32_t rank, RankStep times) {
+  const auto report = [&](int64_t step, int32_t rank, StepReport times) {
     times.step = step;
     times.duration = Nanos(100);
     metrics.Step({.job = job.id, .rank = rank, .stage = rank, .step = times}, job, 2, Nanos(0));
@@ -113,7 +113,7 @@ TEST(ServerMetricsTest, SetsWhatIsMeasuredBesideWhatWasPlanned) {
   cluster.groups[0].profile.flops_per_second = 1'000'000'000;
   metrics.jobs().Planned(job, plan, &cluster);
   job.progress.step = Nanos(110'000'000);
-  const RankStep step{.tokens = 64, .duration = Nanos(200'000'000), .arena_peak = Bytes(1500)};
+  const StepReport step{.tokens = 64, .duration = Nanos(200'000'000), .arena_peak = Bytes(1500)};
   metrics.Step({.job = job.id, .rank = 0, .stage = 1, .new_step = true, .step = step}, job, 2, Nanos(0));
   const std::string page = Page(metrics);
   EXPECT_DOUBLE_EQ(Value(page, OfJob("predicted_step_seconds")), 0.1);

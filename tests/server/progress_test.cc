@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-RankStep Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
+StepReport Step(int64_t step, int64_t duration_ms, int64_t forward_ms = 10) {
   return {.step = step, .loss = 4.0 / static_cast<double>(step + 1), .gradient_norm = 2, .lr = 0.1, .tokens = 1000,
           .duration = Nanos(duration_ms * 1'000'000), .forward = Nanos(forward_ms * 1'000'000),
           .arena_peak = Bytes(100 + step)};
@@ -75,7 +75,7 @@ TEST(StepStatisticsTest, GoesOnFromWhatAnEarlierServerMeasured) {
   const StageMeasurement base{.steps = 3, .step = Nanos(100), .forward = Nanos(40), .core_wait = Nanos(4), .arena_peak = Bytes(500)};
   StepStatistics statistics({1, 1, 1}, {base});
   Progress progress;
-  RankStep step;
+  StepReport step;
   step.step = 9;
   step.duration = Nanos(200);
   step.forward = Nanos(80);

@@ -12,8 +12,8 @@ using testing::Cluster;
 using testing::MakeSpec;
 
 // `count` actions of a program of `actions`, each with its number as its five times.
-RankTrace Part(int64_t step, int32_t actions, int32_t first, int32_t count) {
-  RankTrace part{.step = step, .actions = actions, .first = first};
+TraceReport Part(int64_t step, int32_t actions, int32_t first, int32_t count) {
+  TraceReport part{.step = step, .actions = actions, .first = first};
   for (int32_t i = first; i < first + count; ++i) part.times.insert(part.times.end(), kTimesPerAction, i);
   return part;
 }
@@ -62,7 +62,7 @@ TEST(ControllerTraces, KeepsTheNewestStepOfTheRanksThatStandForTheirStages) {
   EXPECT_EQ(cluster.TraceOf(job), nullptr);
   for (int32_t rank = 0; rank < 4; ++rank) {
     const int64_t number = 10 + rank;
-    cluster.Say(job, rank, RankTrace{.step = 1, .actions = 1, .first = 0, .times = {number, 0, 0, 0, 0}});
+    cluster.Say(job, rank, TraceReport{.step = 1, .actions = 1, .first = 0, .times = {number, 0, 0, 0, 0}});
   }
   const StepTrace* trace = cluster.TraceOf(job);
   ASSERT_NE(trace, nullptr);

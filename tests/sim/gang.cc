@@ -12,8 +12,6 @@ constexpr double kConnectTimeout = 15;
 constexpr double kIdleTimeout = 10;
 constexpr int64_t kCheckpointEvery = 10;
 
-constexpr int32_t kExitOk = 0, kExitFailure = 1, kExitPeerLost = 3, kExitYielded = 5;
-
 }  // namespace
 
 Gang& World::GangOf(const RankKey& key) {
@@ -47,8 +45,8 @@ void World::Join(SimNode& node, const RankKey& key) {
     if (gang.present.contains(key.rank) && LiveRank(gang, key.rank) != nullptr && gang.present.at(key.rank) != &node) {
       common_.Violation(absl::StrCat(RankKeyText(key), " runs twice"));
     }
-    Say(node, key, RankFault{"no peers", true});
-    return EndProcess(node, key, found->second, kExitPeerLost, "no peers", true);
+    Say(node, key, RankFailure{"no peers", true});
+    return EndProcess(node, key, found->second, kRankExitPeerLost, "no peers", true);
   }
   const size_t ranks = found->second.assignment.peers->size();
   if (gang.present.empty()) {
@@ -80,8 +78,8 @@ void World::Connect(Gang& gang) {
   Disk& disk = disks_[gang.job];
   const bool fenced = common_.options.world_mistake != WorldMistake::kNoFence;
   if (fenced && disk.fence > gang.generation) {
-    return EndGang(gang, kExitFailure, [&](SimRank&, const RankKey& key) {
-      Say(*gang.present.at(key.rank), key, RankFault{"a newer generation has begun", false});
+    return EndGang(gang, kRankExitFailure, [&](SimRank&, const RankKey& key) {
+      Say(*gang.present.at(key.rank), key, RankFailure{"a newer generation has begun", false});
     });
   }
   disk.fence = std::max(disk.fence, gang.generation);
@@ -95,14 +93,14 @@ void World::Connect(Gang& gang) {
   for (const auto& [rank, node] : gang.present) {
     const RankKey key{gang.job, gang.generation, rank};
     if (rank == 0 && disk.step > node->ranks.at(key).assignment.resume_step) {
-      Say(*node, key, RankCheckpoint{disk.step, absl::StrCat("step-", disk.step), Bytes(1)});
+      Say(*node, key, CheckpointReport{disk.step, absl::StrCat("step-", disk.step), Bytes(1)});
     }
-    Say(*node, key, RankStarted{.next_step = gang.step});
+    Say(*node, key, RankReady{.next_step = gang.step});
   }
   if (gang.step < StepsOf(gang)) return TrainStep(gang);
   // The last checkpoint was there, and the ranks had ended before they could say so.
-  EndGang(gang, kExitOk, [&](SimRank&, const RankKey& key) {
-    Say(*gang.present.at(key.rank), key, RankFinished{gang.step});
+  EndGang(gang, kRankExitOk, [&](SimRank&, const RankKey& key) {
+    Say(*gang.present.at(key.rank), key, RankDone{gang.step});
   });
 }
 
@@ -113,8 +111,8 @@ bool World::RunsOut(Gang& gang) {
     const Plan& plan = *node->ranks.at(key).assignment.plan;
     if (plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, rank).stage)].arena <= node->memory) continue;
     ++common_.outcome.memory_faults;
-    Say(*node, key, RankFault{"cannot allocate the arena", false, FaultCause::kMemory});
-    EndProcess(*node, key, node->ranks.at(key), kExitFailure, "cannot allocate the arena");
+    Say(*node, key, RankFailure{"cannot allocate the arena", false, FaultCause::kMemory});
+    EndProcess(*node, key, node->ranks.at(key), kRankExitFailure, "cannot allocate the arena");
     Break(gang);
     return true;
   }
@@ -135,12 +133,12 @@ bool World::FailsCheck(Gang& gang) {
     if (node->name != bad_) continue;
     ++common_.outcome.failed_checks;
     const RankKey key{gang.job, gang.generation, rank};
-    Say(*node, key, RankFault{"node check: the device computes wrongly", false, FaultCause::kCheck});
-    EndProcess(*node, key, node->ranks.at(key), kExitFailure, "node check: the device computes wrongly");
+    Say(*node, key, RankFailure{"node check: the device computes wrongly", false, FaultCause::kCheck});
+    EndProcess(*node, key, node->ranks.at(key), kRankExitFailure, "node check: the device computes wrongly");
     Break(gang);
     return true;
   }
-  Say(*gang.present.at(0), {gang.job, gang.generation, 0}, RanksChecked{Seconds(0.2), static_cast<int32_t>(gang.present.size()), 1, 1});
+  Say(*gang.present.at(0), {gang.job, gang.generation, 0}, NodeCheckReport{Seconds(0.2), static_cast<int32_t>(gang.present.size()), 1, 1});
   return false;
 }
 
@@ -171,7 +169,7 @@ void World::TrainStep(Gang& gang) {
     for (const auto& [rank, node] : gang.present) {
       yields = yields || LiveRank(gang, rank)->yield;
       Say(*node, {gang.job, gang.generation, rank},
-          RankStep{.step = gang.step - 1, .loss = 1, .tokens = 1, .duration = Seconds(duration)});
+          StepReport{.step = gang.step - 1, .loss = 1, .tokens = 1, .duration = Seconds(duration)});
     }
     if (done || yields || gang.step % kCheckpointEvery == 0) {
       if (!Write(gang)) {
@@ -182,9 +180,9 @@ void World::TrainStep(Gang& gang) {
       }
     }
     if (done || yields) {
-      return EndGang(gang, done ? kExitOk : kExitYielded, [&](SimRank&, const RankKey& key) {
+      return EndGang(gang, done ? kRankExitOk : kRankExitYielded, [&](SimRank&, const RankKey& key) {
         SimNode& node = *gang.present.at(key.rank);
-        done ? Say(node, key, RankFinished{gang.step}) : Say(node, key, RankGaveWay{gang.step});
+        done ? Say(node, key, RankDone{gang.step}) : Say(node, key, RankYielded{gang.step});
       });
     }
     TrainStep(gang);
@@ -196,13 +194,13 @@ bool World::Write(Gang& gang) {
   Disk& disk = disks_[gang.job];
   const RankKey first{gang.job, gang.generation, 0};
   if (common_.options.world_mistake != WorldMistake::kNoFence && disk.fence > gang.generation) {
-    EndGang(gang, kExitFailure, [&](SimRank&, const RankKey& key) {
-      Say(*gang.present.at(key.rank), key, RankFault{"a newer generation has begun", false});
+    EndGang(gang, kRankExitFailure, [&](SimRank&, const RankKey& key) {
+      Say(*gang.present.at(key.rank), key, RankFailure{"a newer generation has begun", false});
     });
     return false;
   }
   if (!faults_over_ && common_.random.Chance(0.05)) {
-    Say(*gang.present.at(0), first, RankCheckpointFailed{gang.step, "no space left"});
+    Say(*gang.present.at(0), first, CheckpointFailure{gang.step, "no space left"});
     return false;
   }
   if (disk.commits != gang.base_commits) {
@@ -212,14 +210,14 @@ bool World::Write(Gang& gang) {
   gang.base_commits = ++disk.commits;
   disk.step = gang.step;
   ++common_.outcome.commits;
-  Say(*gang.present.at(0), first, RankCheckpoint{gang.step, absl::StrCat("step-", gang.step), Bytes(1)});
+  Say(*gang.present.at(0), first, CheckpointReport{gang.step, absl::StrCat("step-", gang.step), Bytes(1)});
   return true;
 }
 
 // A peer is gone: all others end, and say so.
 void World::Break(Gang& gang) {
-  EndGang(gang, kExitPeerLost, [&](SimRank&, const RankKey& key) {
-    Say(*gang.present.at(key.rank), key, RankFault{"a peer is gone", true});
+  EndGang(gang, kRankExitPeerLost, [&](SimRank&, const RankKey& key) {
+    Say(*gang.present.at(key.rank), key, RankFailure{"a peer is gone", true});
   });
 }
 
@@ -230,7 +228,7 @@ void World::EndGang(Gang& gang, int32_t code, const std::function<void(SimRank&,
     if (one == nullptr) continue;
     const RankKey key{gang.job, gang.generation, rank};
     last_words(*one, key);
-    EndProcess(*node, key, *one, code, code == kExitPeerLost ? "a peer is gone" : "", code == kExitPeerLost);
+    EndProcess(*node, key, *one, code, code == kRankExitPeerLost ? "a peer is gone" : "", code == kRankExitPeerLost);
   }
 }
 

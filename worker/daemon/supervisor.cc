@@ -13,7 +13,7 @@
 #include "node/command.h"
 #include "node/file.h"
 #include "proto/bounds.h"
-#include "proto/convert_worker.h"
+#include "proto/convert_report.h"
 #include "spdlog/spdlog.h"
 #include "worker/copies/copies_directory.h"
 #include "worker/daemon/rank_launch.h"

@@ -1,0 +1,21 @@
+// Conversion between the protocol's rank reports and the ranks' own, by their one description (worker/rank_report_fields.h).
+// As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
+#ifndef LYNX_PROTO_CONVERT_REPORT_H_
+#define LYNX_PROTO_CONVERT_REPORT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "lynx/v1/cluster.pb.h"
+#include "worker/rank_report.h"
+
+namespace lynx {
+
+// Sets the `report` of the message; job, generation, rank and sequence are the caller's.
+void SetReport(const RankReport& report, v1::RankReport& message);
+// The report alone. Loss and gradient norm may be infinite or NaN: a run that diverges says so.
+absl::StatusOr<RankReport> ReportFromProto(const v1::RankReport& message, const std::string& path = "report");
+
+}  // namespace lynx
+
+#endif  // LYNX_PROTO_CONVERT_REPORT_H_
