@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 #include "worker/rank/measure.h"
 
 namespace lynx {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/yaml_record.h"
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 
 namespace lynx {
 

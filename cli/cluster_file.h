@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/yaml_record.h"
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 
 namespace lynx {
 

@@ -221,7 +221,7 @@ int RemoveContextCommand(const std::string& name);
 // Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
 int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
 // Lists the model presets with their shapes and parameter counts.
-// The presets or, with `families`, the table of planner/model_families.h.
+// The presets or, with `families`, the table of planner/problem/model_families.h.
 int Models(const GlobalOptions& global, bool families);
 // `path`: a checkpoint (".../step-00000100"), shown in full, or a directory of them.
 int InspectCheckpoint(const GlobalOptions& global, const std::string& path);

@@ -13,7 +13,7 @@
 #include "cli/render.h"
 #include "common/status.h"
 #include "common/utf8.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "worker/checkpoint/hugging_face.h"
 #include "worker/checkpoint/offline.h"
 

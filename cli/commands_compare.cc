@@ -12,7 +12,7 @@
 #include "cli/plan_rows.h"
 #include "cli/waiting_line.h"
 #include "common/status.h"
-#include "planner/compare.h"
+#include "planner/search/compare.h"
 
 namespace lynx {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "common/status.h"
 #include "common/utf8.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "proto/convert.h"
 
 namespace lynx {

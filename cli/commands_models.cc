@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands.h"
-#include "planner/layer_graph.h"
-#include "planner/model_families.h"
-#include "planner/model_presets.h"
+#include "planner/problem/layer_graph.h"
+#include "planner/problem/model_families.h"
+#include "planner/problem/model_presets.h"
 
 namespace lynx {
 namespace {

@@ -9,10 +9,10 @@
 #include "cli/plan_request.h"
 #include "cli/waiting_line.h"
 #include "common/status.h"
-#include "planner/plan.h"
-#include "planner/plan_table.h"
+#include "planner/plan/plan.h"
 #include "planner/report/chrome_trace.h"
 #include "planner/report/html_page.h"
+#include "planner/report/plan_table.h"
 #include "proto/convert.h"
 
 namespace lynx {

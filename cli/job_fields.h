@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/yaml_record.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

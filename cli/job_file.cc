@@ -14,7 +14,7 @@
 #include "cli/yaml_record.h"
 #include "common/status.h"
 #include "common/utf8.h"
-#include "planner/model_presets.h"
+#include "planner/problem/model_presets.h"
 
 namespace lynx {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

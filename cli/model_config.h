@@ -1,4 +1,4 @@
-// Reads a model from a Hugging Face `config.json`: any family of planner/model_families.h, and any other whose shape
+// Reads a model from a Hugging Face `config.json`: any family of planner/problem/model_families.h, and any other whose shape
 // can be read, which is then planned as the nearest layers. What of a model the engine lacks is said in
 // ModelSpec::plan_only, never dropped. Fields that change a layer's shape, ops or parameters are checked; the rest
 // (token ids, initial ranges, caches, versions) is ignored.
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "planner/job_spec.h"
-#include "planner/model_families.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/model_families.h"
 
 namespace lynx {
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/commands.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace lynx {
 

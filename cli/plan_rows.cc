@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/render.h"
-#include "planner/flops.h"
+#include "planner/problem/flops.h"
 
 namespace lynx {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace lynx {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 
 namespace lynx {
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/output.h"
 #include "common/utf8.h"
-#include "planner/plan_table.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 #include "proto/convert.h"
 #include "report/texts.h"

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/units.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "server/audit.h"
 #include "server/job.h"
 #include "server/node_state.h"

@@ -10,8 +10,8 @@
 
 #include "common/ids.h"
 #include "common/units.h"
-#include "planner/job_spec.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
-#include "planner/flops.h"
-#include "planner/layout.h"
+#include "planner/problem/flops.h"
+#include "planner/problem/layout.h"
 #include "server/job_series.h"
 #include "server/slowest_profile.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 #include "prometheus/collectable.h"
 #include "server/events.h"
 #include "server/job.h"

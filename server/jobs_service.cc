@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "proto/bounds.h"
 #include "server/messages.h"
 #include "server/retry_later.h"

@@ -21,7 +21,7 @@
 #include "node/log.h"
 #include "node/solver_process.h"
 #include "node/wake.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "server/server.h"
 #include "spdlog/spdlog.h"
 

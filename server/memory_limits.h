@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "server/job.h"
 
 namespace lynx {

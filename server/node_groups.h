@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 
 namespace lynx {
 

@@ -16,7 +16,7 @@
 #include "common/link_use.h"
 #include "common/rank_key.h"
 #include "common/units.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 #include "server/job.h"
 
 namespace lynx {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "planner/layout.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/layout.h"
 #include "server/job.h"
 
 namespace lynx {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "server/events.h"
 
 namespace lynx {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "server/job.h"
 #include "server/node_state.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 #include "server/node_state.h"
 
 namespace lynx {

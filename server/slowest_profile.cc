@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "planner/cluster_topology.h"
+#include "planner/cost/cluster_topology.h"
 
 namespace lynx {
 HardwareProfile SlowestProfile(const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {

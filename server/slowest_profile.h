@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 
 namespace lynx {
 

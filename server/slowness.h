@@ -2,7 +2,7 @@
 #ifndef LYNX_SERVER_SLOWNESS_H_
 #define LYNX_SERVER_SLOWNESS_H_
 
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 
 namespace lynx {
 

@@ -35,7 +35,7 @@ class JsonWriter {
   void Field(const char* name, Bytes& value) { Field(name, value.value); }
   void Field(const char* name, Nanos& value) { Field(name, value.value); }
 
-  // A value that stands in the text under a name. The functions have the form of planner/job_spec.h.
+  // A value that stands in the text under a name. The functions have the form of planner/problem/job_spec.h.
   template <class Enum>
   void Named(const char* name, Enum& value, const char* (*name_of)(Enum), bool (*)(const std::string&, Enum&)) {
     std::string text = name_of(value);

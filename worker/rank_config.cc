@@ -4,8 +4,8 @@
 #include "common/connection_secret.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "planner/layout.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout.h"
+#include "planner/problem/layout_schedule.h"
 #include "worker/json_fields.h"
 
 namespace lynx {

@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/units.h"
-#include "planner/action.h"
-#include "planner/job_spec.h"
-#include "planner/stage_context.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
 #include "worker/collectives/communicator.h"
 
 namespace lynx {

@@ -20,8 +20,8 @@
 #include "bench/overlap/report.h"
 #include "bench/overlap/training_run.h"
 #include "common/status.h"
-#include "planner/cost_model.h"
-#include "planner/plan.h"
+#include "planner/cost/cost_model.h"
+#include "planner/plan/plan.h"
 #include "worker/rank/measure_link.h"
 
 namespace lynx::bench {

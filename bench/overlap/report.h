@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 #include "worker/rank_report.h"
 
 namespace lynx::bench {

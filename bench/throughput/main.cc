@@ -21,8 +21,8 @@
 #include "common/status.h"
 #include "node/command.h"
 #include "node/wake.h"
-#include "planner/flops.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/flops.h"
 #include "worker/rank/pinning.h"
 
 namespace lynx::bench {

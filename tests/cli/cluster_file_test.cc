@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "cli/job_file.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace lynx {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "absl/strings/str_replace.h"
-#include "planner/model_presets.h"
+#include "planner/problem/model_presets.h"
 
 namespace lynx {
 namespace {

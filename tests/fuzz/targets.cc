@@ -14,8 +14,8 @@
 #include "cli/output.h"
 #include "cli/profile_file.h"
 #include "common/check.h"
-#include "planner/model_presets.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/model_presets.h"
 #include "proto/convert.h"
 
 namespace lynx {

@@ -17,7 +17,7 @@
 #include "lynx/v1/admin.grpc.pb.h"
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "proto/convert.h"
 #include "security/certificate.h"
 #include "security/context_file.h"

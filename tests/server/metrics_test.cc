@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/flops.h"
+#include "planner/problem/flops.h"
 #include "prometheus/text_serializer.h"
 
 namespace lynx {

@@ -14,7 +14,7 @@
 
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "proto/convert.h"
 #include "server/server.h"
 

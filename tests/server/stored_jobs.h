@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "server/store.h"
 
 namespace lynx {

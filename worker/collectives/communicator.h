@@ -23,8 +23,8 @@
 #include "common/link_use.h"
 #include "common/moment.h"
 #include "common/units.h"
-#include "planner/action.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
+#include "planner/program/action.h"
 #include "worker/collectives/elements.h"
 #include "worker/collectives/group.h"
 

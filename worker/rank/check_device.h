@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/units.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 #include "worker/backend/backend.h"
 
 namespace lynx {

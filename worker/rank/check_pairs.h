@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 
 namespace lynx {
 

@@ -42,8 +42,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/hardware_profile.h"
-#include "planner/layer_graph.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/problem/layer_graph.h"
 
 namespace lynx {
 

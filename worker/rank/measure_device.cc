@@ -285,7 +285,7 @@ std::string KindOf(const MeasureRequest& request, const Backend& backend) {
 
 absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
   // Other ranks that share the core, and are measured meanwhile, are not to be in the times: what sharing costs
-  // depends on how many compute at a time, which the planner knows (planner/core_sharing.h).
+  // depends on how many compute at a time, which the planner knows (planner/cost/core_sharing.h).
   const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
   const Stopwatch stopwatch(request.repetitions, request.budget_seconds,
                             one_core ? Counted::kProcessor : Counted::kWall);

@@ -4,7 +4,7 @@
 #define LYNX_WORKER_RANK_MEASURE_PINNED_H_
 
 #include "absl/status/statusor.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 #include "worker/backend/backend.h"
 #include "worker/rank/stopwatch.h"
 

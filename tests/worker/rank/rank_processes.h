@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "tests/worker/test_folder.h"
 #include "worker/rank_config.h"
 #include "worker/rank_report.h"
