@@ -14,7 +14,7 @@
 #include "planner/program/validate.h"
 #include "proto/convert.h"
 #include "proto/convert_worker.h"
-#include "server/messages.h"
+#include "server/wire/messages.h"
 #include "tests/fuzz/targets.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/safetensors.h"
