@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cli/cluster_file.h"
+#include "cli/spec/cluster_file.h"
 #include "planner/candidates/lowered.h"
 #include "planner/problem/model_presets.h"
 #include "planner/search/plan_search.h"

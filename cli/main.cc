@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/commands.h"
-#include "cli/exit_code.h"
+#include "cli/output/exit_code.h"
+#include "cli/verbs/commands.h"
 #include "node/daemon.h"
 
 namespace {

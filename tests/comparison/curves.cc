@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster_file.h"
+#include "cli/spec/cluster_file.h"
 #include "common/status.h"
 #include "planner/problem/model_presets.h"
 #include "planner/search/step_estimate.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "cli/output.h"
+#include "cli/output/output.h"
 #include "common/check.h"
 #include "planner/plan/plan.h"
 #include "planner/program/validate.h"
