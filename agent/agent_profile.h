@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "planner/cost/hardware_profile.h"
-#include "worker/rank/measure.h"
+#include "worker/rank/measure/measure.h"
 
 namespace lynx {
 

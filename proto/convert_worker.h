@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
-#include "worker/rank_config.h"
-#include "worker/rank_report.h"
+#include "worker/contract/rank_config.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx {
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "bench/overlap/rank_network.h"
 #include "planner/plan/plan.h"
-#include "worker/rank_report.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx::bench {
 

@@ -23,7 +23,7 @@
 #include "node/wake.h"
 #include "planner/plan/plan.h"
 #include "planner/problem/flops.h"
-#include "worker/rank/pinning.h"
+#include "worker/rank/process/pinning.h"
 
 namespace lynx::bench {
 namespace {

@@ -1,5 +1,5 @@
 // The verdict of a node check: which nodes are to blame for the devices and links that ranks have found to be bad before they train
-// (worker/rank/node_check.h). Pure; thread-safe.
+// (worker/rank/check/node_check.h). Pure; thread-safe.
 #ifndef LYNX_SERVER_HEALTH_CHECK_VERDICT_H_
 #define LYNX_SERVER_HEALTH_CHECK_VERDICT_H_
 

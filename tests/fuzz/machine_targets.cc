@@ -20,7 +20,7 @@
 #include "worker/checkpoint/safetensors.h"
 #include "worker/daemon/rank_folder.h"
 #include "worker/data/dataset.h"
-#include "worker/rank/run_log.h"
+#include "worker/rank/records/run_log.h"
 
 namespace lynx {
 namespace {

@@ -29,8 +29,8 @@ MAY_INCLUDE = {
 # What of the worker another room may see: plain data that crosses a file or a pipe between them, and the files that a
 # run leaves.
 CONTRACTS = {
-    "proto": {"worker/rank_config.h", "worker/rank_report.h"},
-    "agent": {"worker/rank/measure.h"},
+    "proto": {"worker/contract/rank_config.h", "worker/contract/rank_report.h"},
+    "agent": {"worker/rank/measure/measure.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
 # CUDA stays below the interfaces of the backend and of the communicator.

@@ -31,6 +31,7 @@
 #include "planner/program/memory_model.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
+#include "worker/contract/rank_report.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
 #include "worker/engine/device_sums.h"
@@ -40,7 +41,6 @@
 #include "worker/engine/step_batch.h"
 #include "worker/engine/world_sum.h"
 #include "worker/model/model_state.h"
-#include "worker/rank_report.h"
 
 namespace lynx {
 
