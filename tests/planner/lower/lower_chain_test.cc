@@ -31,10 +31,10 @@ Pipeline Uniform(int32_t group, const ModelSpec& model, const ParallelLayout& la
 }
 
 TEST(ChainGolden, UniformGroupsOfTwo) {
-  ExpectGoldenPrograms("program_uniform_2.txt", Uniform(2, SmallModel(4), {.tp = 2}, 1));
+  ExpectGoldenPrograms("programs/program_uniform_2.txt", Uniform(2, SmallModel(4), {.tp = 2}, 1));
 }
 TEST(ChainGolden, WithSequenceParallelismAndStages) {
-  ExpectGoldenPrograms("program_uniform_2_sequence_parallel.txt",
+  ExpectGoldenPrograms("programs/program_uniform_2_sequence_parallel.txt",
                        Uniform(2, SmallModel(4), {.tp = 2, .pp = 2, .sequence_parallel = true}, 2));
 }
 

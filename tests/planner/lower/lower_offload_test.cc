@@ -45,11 +45,11 @@ size_t CountOf(const Program& program, ActionKind kind) {
 }
 
 TEST(OffloadGolden, TwoStages) {
-  ExpectGoldenPrograms("program_offload.txt", Offloaded(SmallModel(6), {.pp = 2}, 3, 1000));
+  ExpectGoldenPrograms("programs/program_offload.txt", Offloaded(SmallModel(6), {.pp = 2}, 3, 1000));
 }
 
 TEST(OffloadGolden, WithRecomputation) {
-  ExpectGoldenPrograms("program_offload_balanced.txt",
+  ExpectGoldenPrograms("programs/program_offload_balanced.txt",
                        Offloaded(SmallModel(3), {.tp = 2}, 2, 500, RecomputeMode::kBalanced));
 }
 

@@ -39,17 +39,17 @@ ModelSpec SmallLlama(int32_t layers) {
 }
 
 TEST(SequenceParallelGolden, Gpt) {
-  ExpectGoldenPrograms("program_sequence_parallel_gpt.txt",
+  ExpectGoldenPrograms("programs/program_sequence_parallel_gpt.txt",
                        NamedPipeline(RecomputeMode::kFull, SmallModel(1), kTp2Sp, 1));
 }
 
 TEST(SequenceParallelGolden, GptStoringAll) {
-  ExpectGoldenPrograms("program_sequence_parallel_none.txt",
+  ExpectGoldenPrograms("programs/program_sequence_parallel_none.txt",
                        NamedPipeline(RecomputeMode::kNone, SmallModel(1), kTp2Sp, 1));
 }
 
 TEST(SequenceParallelGolden, Llama) {
-  ExpectGoldenPrograms("program_sequence_parallel_llama.txt",
+  ExpectGoldenPrograms("programs/program_sequence_parallel_llama.txt",
                        NamedPipeline(RecomputeMode::kFullKeepCollectives, SmallLlama(1), kTp2Sp, 1));
 }
 
@@ -152,15 +152,15 @@ ParallelLayout Shared(ZeroStage zero) { return {.dp = 2, .zero = zero}; }
 constexpr std::array kZeroStages = {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
 
 TEST(ZeroGolden, Optimizer) {
-  ExpectGoldenPrograms("program_zero_optimizer.txt",
+  ExpectGoldenPrograms("programs/program_zero_optimizer.txt",
                        NamedPipeline(RecomputeMode::kNone, 2, Shared(ZeroStage::kOptimizer), 2));
 }
 TEST(ZeroGolden, Gradients) {
-  ExpectGoldenPrograms("program_zero_gradients.txt",
+  ExpectGoldenPrograms("programs/program_zero_gradients.txt",
                        NamedPipeline(RecomputeMode::kNone, 2, Shared(ZeroStage::kGradients), 2));
 }
 TEST(ZeroGolden, Weights) {
-  ExpectGoldenPrograms("program_zero_weights.txt",
+  ExpectGoldenPrograms("programs/program_zero_weights.txt",
                        NamedPipeline(RecomputeMode::kFull, 3, Shared(ZeroStage::kWeights), 2));
 }
 

@@ -23,51 +23,51 @@ TEST(ScheduleTest, InFlight) {
 const ParallelLayout kTp2Pp2{.tp = 2, .pp = 2};
 
 TEST(LowerGoldenTest, StoreAll) {
-  ExpectGoldenPrograms("program_none.txt", NamedPipeline(RecomputeMode::kNone, 2, kTp2Pp2, 3));
+  ExpectGoldenPrograms("programs/program_none.txt", NamedPipeline(RecomputeMode::kNone, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Full) {
-  ExpectGoldenPrograms("program_full.txt", NamedPipeline(RecomputeMode::kFull, 2, kTp2Pp2, 3));
+  ExpectGoldenPrograms("programs/program_full.txt", NamedPipeline(RecomputeMode::kFull, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, FullKeepingCollectives) {
-  ExpectGoldenPrograms("program_full_keep_collectives.txt",
+  ExpectGoldenPrograms("programs/program_full_keep_collectives.txt",
                        NamedPipeline(RecomputeMode::kFullKeepCollectives, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Selective) {
-  ExpectGoldenPrograms("program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
+  ExpectGoldenPrograms("programs/program_selective.txt", NamedPipeline(RecomputeMode::kSelective, 2, kTp2Pp2, 3));
 }
 TEST(LowerGoldenTest, Windows) {
   // Every window in use: ln1 qkv before, probs in the stall, ln2 fc1 above, context in the layer's own window.
   const LayerPolicy layer = {kForward1, kForward2, kStall, kOwn1, kStore, kAbove1, kAbove2, kCritical};
   const StagePolicy stage{.layers = {layer, layer}};
-  ExpectGoldenPrograms("program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
+  ExpectGoldenPrograms("programs/program_windows.txt", Lowered(ContextsOf(SmallModel(4), kTp2Pp2, 3), {{stage}, {stage}}));
 }
 TEST(LowerGoldenTest, DataParallelWithoutTensorParallel) {
-  ExpectGoldenPrograms("program_pp2_dp2.txt",
+  ExpectGoldenPrograms("programs/program_pp2_dp2.txt",
                        NamedPipeline(RecomputeMode::kSelective, 3, {.tp = 1, .pp = 2, .dp = 2}, 2));
 }
 // One small case of each schedule; program_none.txt is 1F1B's.
 TEST(LowerGoldenTest, Gpipe) {
-  ExpectGoldenPrograms("program_gpipe.txt",
+  ExpectGoldenPrograms("programs/program_gpipe.txt",
                        NamedPipeline(RecomputeMode::kNone, 2, {.pp = 2, .schedule = ScheduleKind::kGpipe}, 2));
 }
 TEST(LowerGoldenTest, Interleaved) {
   const ParallelLayout layout{.pp = 2, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
-  ExpectGoldenPrograms("program_interleaved.txt", NamedPipeline(RecomputeMode::kSelective, 4, layout, 2));
+  ExpectGoldenPrograms("programs/program_interleaved.txt", NamedPipeline(RecomputeMode::kSelective, 4, layout, 2));
 }
 TEST(LowerGoldenTest, ZeroBubble) {
   const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2, .sequence_parallel = true, .schedule = ScheduleKind::kZeroBubble};
-  ExpectGoldenPrograms("program_zero_bubble.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
+  ExpectGoldenPrograms("programs/program_zero_bubble.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
 }
 TEST(LowerGoldenTest, ZeroBubbleV) {
   const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kZeroBubbleV};
-  ExpectGoldenPrograms("program_zero_bubble_v.txt", NamedPipeline(RecomputeMode::kNone, 4, layout, 2));
+  ExpectGoldenPrograms("programs/program_zero_bubble_v.txt", NamedPipeline(RecomputeMode::kNone, 4, layout, 2));
 }
 TEST(LowerGoldenTest, Chimera) {
   const ParallelLayout layout{.pp = 2, .schedule = ScheduleKind::kChimera};
-  ExpectGoldenPrograms("program_chimera.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
+  ExpectGoldenPrograms("programs/program_chimera.txt", NamedPipeline(RecomputeMode::kNone, 2, layout, 2));
 }
 TEST(LowerGoldenTest, SingleRank) {
-  ExpectGoldenPrograms("program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
+  ExpectGoldenPrograms("programs/program_single_rank.txt", NamedPipeline(RecomputeMode::kFull, 1, {}, 1));
 }
 
 // "f1: ln1 qkv; before mlp: gelu" of the points at which something runs.

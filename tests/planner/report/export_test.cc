@@ -299,14 +299,14 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(ExportMegatron, Golden) {
-  ExpectGolden("export_megatron_gpt.sh", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}, {3, 5})
+  ExpectGolden("exports/export_megatron_gpt.sh", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kOptimizer}, {3, 5})
                                              .Recompute(RecomputeMode::kSelective)
                                              .Text(kM));
-  ExpectGolden("export_megatron_llama.sh", Llama().Text(kM));
+  ExpectGolden("exports/export_megatron_llama.sh", Llama().Text(kM));
 }
 
 TEST(ExportDeepSpeed, Golden) {
-  ExpectGolden("export_deepspeed.json", Case({.tp = 2, .dp = 4, .zero = ZeroStage::kGradients})
+  ExpectGolden("exports/export_deepspeed.json", Case({.tp = 2, .dp = 4, .zero = ZeroStage::kGradients})
                                             .Recompute(RecomputeMode::kFull)
                                             .Text(kD));
 }
@@ -343,11 +343,11 @@ TEST(ExportDeepSpeed, SchedulersOfTheThreeKinds) {
 }
 
 TEST(ExportTorchtitan, Golden) {
-  ExpectGolden("export_torchtitan_model.txt", Llama().Export(kT).files.at(1).text);
-  ExpectGolden("export_torchtitan_config.txt", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
+  ExpectGolden("exports/export_torchtitan_model.txt", Llama().Export(kT).files.at(1).text);
+  ExpectGolden("exports/export_torchtitan_config.txt", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
                                                   .Recompute(RecomputeMode::kFull)
                                                   .Text(kMain));
-  ExpectGolden("export_torchtitan.toml", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
+  ExpectGolden("exports/export_torchtitan.toml", Case({.tp = 2, .pp = 2, .dp = 2, .zero = ZeroStage::kWeights}, {3, 5})
                                              .Recompute(RecomputeMode::kFull)
                                              .Text(kT));
 }

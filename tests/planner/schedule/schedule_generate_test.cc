@@ -11,13 +11,13 @@ namespace lynx {
 namespace {
 
 TEST(GenerateSchedule, MatchesTheGoldenTexts) {
-  ExpectGolden("schedule_gpipe.txt", ScheduleText(Generated(ScheduleKind::kGpipe, 4, 1, 6)));
-  ExpectGolden("schedule_1f1b.txt", ScheduleText(Generated(ScheduleKind::kOneForwardOneBackward, 4, 1, 8)));
-  ExpectGolden("schedule_interleaved.txt", ScheduleText(Generated(ScheduleKind::kInterleaved, 4, 2, 8)));
-  ExpectGolden("schedule_interleaved_ragged.txt", ScheduleText(Generated(ScheduleKind::kInterleaved, 4, 2, 6)));
-  ExpectGolden("schedule_zero_bubble.txt", ScheduleText(Generated(ScheduleKind::kZeroBubble, 4, 1, 8)));
-  ExpectGolden("schedule_zero_bubble_v.txt", ScheduleText(Generated(ScheduleKind::kZeroBubbleV, 4, 2, 8)));
-  ExpectGolden("schedule_chimera.txt", ScheduleText(Generated(ScheduleKind::kChimera, 4, 2, 8)));
+  ExpectGolden("schedules/schedule_gpipe.txt", ScheduleText(Generated(ScheduleKind::kGpipe, 4, 1, 6)));
+  ExpectGolden("schedules/schedule_1f1b.txt", ScheduleText(Generated(ScheduleKind::kOneForwardOneBackward, 4, 1, 8)));
+  ExpectGolden("schedules/schedule_interleaved.txt", ScheduleText(Generated(ScheduleKind::kInterleaved, 4, 2, 8)));
+  ExpectGolden("schedules/schedule_interleaved_ragged.txt", ScheduleText(Generated(ScheduleKind::kInterleaved, 4, 2, 6)));
+  ExpectGolden("schedules/schedule_zero_bubble.txt", ScheduleText(Generated(ScheduleKind::kZeroBubble, 4, 1, 8)));
+  ExpectGolden("schedules/schedule_zero_bubble_v.txt", ScheduleText(Generated(ScheduleKind::kZeroBubbleV, 4, 2, 8)));
+  ExpectGolden("schedules/schedule_chimera.txt", ScheduleText(Generated(ScheduleKind::kChimera, 4, 2, 8)));
 }
 
 TEST(GenerateSchedule, RefusesWhatHasNoSchedule) {
