@@ -13,8 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/spec/scalar_text.h"
 #include "common/status.h"
-#include "planner/problem/layout_schedule.h"
 #include "planner/problem/model_families.h"
+#include "planner/schedule/custom_schedule.h"
 
 namespace lynx {
 namespace {

@@ -16,6 +16,7 @@
 #include "planner/lower/lower_layers.h"
 #include "planner/lower/lower_offload.h"
 #include "planner/lower/lower_sharing.h"
+#include "planner/problem/layout_schedule.h"
 
 namespace lynx {
 namespace {

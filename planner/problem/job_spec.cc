@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "planner/problem/layout_schedule.h"
+#include "planner/schedule/custom_schedule.h"
 
 namespace lynx {
 namespace {
@@ -23,8 +23,6 @@ constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
 constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
 constexpr std::array<const char*, 3> kDeviceKinds = {"any", "cpu", "cuda"};
 constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
-constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
-    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"};
 constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
 constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
 constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
@@ -453,8 +451,6 @@ const char* DeviceKindName(DeviceKind kind) { return kDeviceKinds.at(static_cast
 bool ParseDeviceKind(const std::string& name, DeviceKind& kind) { return ParseName(kDeviceKinds, name, kind); }
 const char* ChoiceName(Choice choice) { return kChoices.at(static_cast<size_t>(choice)); }
 bool ParseChoice(const std::string& name, Choice& choice) { return ParseName(kChoices, name, choice); }
-const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
-bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) { return ParseName(kScheduleKinds, name, kind); }
 const char* ZeroStageName(ZeroStage zero) { return kZeroStages.at(static_cast<size_t>(zero)); }
 bool ParseZeroStage(const std::string& name, ZeroStage& zero) { return ParseName(kZeroStages, name, zero); }
 const char* PartitionMethodName(PartitionMethod method) { return kPartitionMethods.at(static_cast<size_t>(method)); }

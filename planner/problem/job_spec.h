@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/units.h"
+#include "planner/schedule/schedule.h"
 
 namespace lynx {
 
@@ -151,13 +152,6 @@ struct ResourceSpec {
 
 // A choice that may be left to the planner.
 enum class Choice : uint8_t { kAuto, kOff, kOn };
-
-// Order of forward and backward passes of a pipeline; planner/schedule/schedule.h makes each. kAuto: the planner's choice.
-// kCustom: as a text says it.
-enum class ScheduleKind : uint8_t {
-  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera, kCustom,
-};
-inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kCustom) + 1;
 
 // What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
 // states, also gradients, also weights.
@@ -301,9 +295,6 @@ const char* DeviceKindName(DeviceKind kind);        // "any", "cpu", "cuda"
 bool ParseDeviceKind(const std::string& name, DeviceKind& kind);
 const char* ChoiceName(Choice choice);              // "auto", "off", "on"
 bool ParseChoice(const std::string& name, Choice& choice);
-// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"
-const char* ScheduleKindName(ScheduleKind kind);
-bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
 bool ParseZeroStage(const std::string& name, ZeroStage& zero);
 const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "compute", "greedy"

@@ -65,6 +65,7 @@
 #include "common/units.h"
 #include "planner/problem/job_spec.h"
 #include "planner/problem/layout.h"
+#include "planner/schedule/schedule.h"
 
 namespace lynx {
 
@@ -182,8 +183,6 @@ struct LayerShape {
   int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
 };
 LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
-
-enum class Pass : uint8_t { kForward, kBackward, kWeight };
 
 // kUpdate: read and written in place. kAccumulate: added to; the first to do so begins afresh. kRelease: read for the
 // last time: who adds to it next begins afresh.

@@ -9,11 +9,6 @@
 
 namespace lynx {
 
-bool SharedSchedule::operator==(const SharedSchedule& other) const {
-  if (schedule == other.schedule) return true;
-  return schedule && other.schedule && *schedule == *other.schedule;
-}
-
 std::string LayoutText(const ParallelLayout& layout) {
   std::string text = absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
   if (layout.cp > 1) absl::StrAppend(&text, " cp", layout.cp);

@@ -6,22 +6,13 @@
 #define LYNX_PLANNER_PROBLEM_LAYOUT_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "planner/problem/job_spec.h"
+#include "planner/schedule/schedule.h"
 
 namespace lynx {
-
-struct Schedule;
-
-// An immutable schedule that copies of a layout share. Compared by value.
-struct SharedSchedule {
-  std::shared_ptr<const Schedule> schedule;
-
-  bool operator==(const SharedSchedule& other) const;
-};
 
 struct ParallelLayout {
   int32_t tp = 1;

@@ -1,23 +1,15 @@
 #include "planner/problem/layout_schedule.h"
 
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
 #include "planner/problem/stage_context.h"
-#include "planner/schedule/lower_slots.h"
+#include "planner/schedule/custom_schedule.h"
 #include "planner/schedule/schedule_generate.h"
 
 namespace lynx {
-
-absl::StatusOr<SharedSchedule> ReadCustomSchedule(std::string_view text) {
-  LYNX_ASSIGN_OR_RETURN(Schedule schedule, ParseSchedule(text));
-  schedule.kind = ScheduleKind::kCustom;
-  LYNX_RETURN_IF_ERROR(SlotsToLower(schedule).status());
-  return SharedSchedule{std::make_shared<const Schedule>(std::move(schedule))};
-}
 
 absl::Status SetCustomSchedule(std::string_view text, ParallelLayout& layout) {
   layout.custom = {};
@@ -43,8 +35,20 @@ Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches) {
   return *std::move(schedule);
 }
 
-int32_t VirtualStagesOf(const Schedule& schedule) {
-  return schedule.shape.placement == StagePlacement::kLooping ? schedule.shape.chunks : 1;
+PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches) {
+  absl::StatusOr<PipelineSlots> slots = SlotsToLower(ScheduleOf(layout, microbatches));
+  LYNX_CHECK(slots.ok());
+  return *std::move(slots);
+}
+
+std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank) {
+  const ScheduleKind kind = layout.schedule;
+  if (kind != ScheduleKind::kGpipe && kind != ScheduleKind::kOneForwardOneBackward) {
+    return SlotsToLower(layout, microbatches).at(static_cast<size_t>(rank));
+  }
+  const Schedule schedule{.kind = kind, .shape = PipelineOf(layout), .microbatches = microbatches, .ranks = {}};
+  LYNX_CHECK(CheckScheduleShape(kind, schedule.shape, microbatches, false).ok());
+  return SlotsWithoutClock(schedule, rank);
 }
 
 bool SplitsWeight(const ParallelLayout& layout) {

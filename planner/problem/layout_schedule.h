@@ -5,18 +5,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "planner/problem/layout.h"
+#include "planner/schedule/lower_slots.h"
 #include "planner/schedule/schedule.h"
 
 namespace lynx {
-
-// A schedule of one's own, from its text (planner/schedule/schedule.h) of whatever kind: the result's kind is custom, its slots
-// are as they stand there. InvalidArgument, with line and word or rank and slot, for what is no text, no schedule
-// (ValidateSchedule), or one that no programs are made for (SlotsToLower).
-absl::StatusOr<SharedSchedule> ReadCustomSchedule(std::string_view text);
 
 // Gives a layout whose other fields are set the slots of its custom schedule. InvalidArgument, as ReadCustomSchedule, or
 // because the schedule has another shape than the layout, or another kind of schedule comes with a text.
@@ -27,8 +23,11 @@ std::string CustomScheduleText(const ParallelLayout& layout);
 // LYNX_CHECK fails where there is none (CheckScheduleOf).
 Schedule ScheduleOf(const ParallelLayout& layout, int32_t microbatches);
 
-// ParallelLayout::virtual_stages of a layout with this schedule: 1 where the placement fixes the chunks.
-int32_t VirtualStagesOf(const Schedule& schedule);
+// The slots of the schedule that a layout names, or of one rank of it. LYNX_CHECK fails where there is no such schedule
+// (CheckScheduleOf). One rank takes as long as all, but with GPipe and 1F1B, which need no clock: whatever a slot sends
+// can be waited for in the next one.
+PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
+std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);
 
 // Whether W is a slot of its own.
 bool SplitsWeight(const ParallelLayout& layout);

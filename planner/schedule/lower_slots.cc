@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
 #include "common/status.h"
-#include "planner/problem/layout_schedule.h"
 #include "planner/schedule/schedule_generate.h"
 #include "planner/schedule/schedule_order.h"
 #include "planner/schedule/schedule_timeline.h"
@@ -117,13 +115,7 @@ absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule) {
   return result;
 }
 
-std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank) {
-  const ScheduleKind kind = layout.schedule;
-  if (kind != ScheduleKind::kGpipe && kind != ScheduleKind::kOneForwardOneBackward) {
-    return SlotsToLower(layout, microbatches).at(static_cast<size_t>(rank));
-  }
-  const Schedule schedule{.kind = kind, .shape = PipelineOf(layout), .microbatches = microbatches, .ranks = {}};
-  LYNX_CHECK(CheckScheduleShape(kind, schedule.shape, microbatches, false).ok());
+std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank) {
   std::vector<RankSlot> slots;
   for (const Slot& slot : GenerateRank(schedule, rank)) {
     RankSlot& to = slots.emplace_back(RankSlot{.slot = slot});
@@ -131,14 +123,8 @@ std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbat
     to.sends = TargetOf(schedule.shape, slot) != kNoStage;
     if (to.sends) to.sent_by = static_cast<int32_t>(slots.size());
   }
-  MarkLast(layout.pp, slots);
+  MarkLast(schedule.shape.ranks, slots);
   return slots;
-}
-
-PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches) {
-  absl::StatusOr<PipelineSlots> slots = SlotsToLower(ScheduleOf(layout, microbatches));
-  LYNX_CHECK(slots.ok());
-  return *std::move(slots);
 }
 
 }  // namespace lynx

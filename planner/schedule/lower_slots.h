@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/problem/stage_context.h"
 #include "planner/schedule/schedule.h"
 
 namespace lynx {
@@ -39,11 +38,9 @@ using PipelineSlots = std::vector<std::vector<RankSlot>>;
 // are not one. Takes time in O(n log n) of the slots.
 absl::StatusOr<PipelineSlots> SlotsToLower(const Schedule& schedule);
 
-// The slots of the schedule that a layout names, or of one rank of it. LYNX_CHECK fails where there is no such schedule
-// (CheckScheduleOf). One rank takes as long as all, but with GPipe and 1F1B, which need no clock: whatever a slot sends
-// can be waited for in the next one.
-PipelineSlots SlotsToLower(const ParallelLayout& layout, int32_t microbatches);
-std::vector<RankSlot> SlotsOfRank(const ParallelLayout& layout, int32_t microbatches, int32_t rank);
+// The slots of one rank of GPipe or 1F1B, which need no clock: whatever a slot sends can be waited for in the next one.
+// The schedule's own slots are not read, and may be missing.
+std::vector<RankSlot> SlotsWithoutClock(const Schedule& schedule, int32_t rank);
 
 }  // namespace lynx
 

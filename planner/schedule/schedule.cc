@@ -22,6 +22,8 @@ constexpr std::array<ScheduleKindInfo, kScheduleKindCount - 1> kKinds = {{
     {kCustom, StagePlacement::kLooping, 1, kMaxPipelineChunks, false},
 }};
 
+constexpr std::array<const char*, kScheduleKindCount> kScheduleKinds = {
+    "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"};
 constexpr std::array<std::string_view, 3> kPlacementNames = {"looping", "v", "bidirectional"};
 
 absl::Status CheckBounds(const PipelineShape& shape, int32_t microbatches, bool splits_weight) {
@@ -54,6 +56,22 @@ const ScheduleKindInfo& InfoOf(ScheduleKind kind) {
   const ScheduleKindInfo& info = kKinds[static_cast<size_t>(kind) - 1];
   LYNX_CHECK(info.kind == kind);
   return info;
+}
+
+const char* ScheduleKindName(ScheduleKind kind) { return kScheduleKinds.at(static_cast<size_t>(kind)); }
+
+bool ParseScheduleKind(const std::string& name, ScheduleKind& kind) {
+  for (size_t i = 0; i < kScheduleKinds.size(); ++i) {
+    if (name != kScheduleKinds[i]) continue;
+    kind = static_cast<ScheduleKind>(i);
+    return true;
+  }
+  return false;
+}
+
+bool SharedSchedule::operator==(const SharedSchedule& other) const {
+  if (schedule == other.schedule) return true;
+  return schedule && other.schedule && *schedule == *other.schedule;
 }
 
 std::string PlacementName(StagePlacement placement) {

@@ -29,16 +29,24 @@
 #define LYNX_PLANNER_SCHEDULE_SCHEDULE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "planner/problem/job_spec.h"
-#include "planner/problem/layer_graph.h"
 
 namespace lynx {
+
+// Order of forward and backward passes of a pipeline; schedule_generate.h makes each. kAuto: the planner's choice.
+// kCustom: as a text says it.
+enum class ScheduleKind : uint8_t {
+  kAuto, kGpipe, kOneForwardOneBackward, kInterleaved, kZeroBubble, kZeroBubbleV, kChimera, kCustom,
+};
+inline constexpr int kScheduleKindCount = static_cast<int>(ScheduleKind::kCustom) + 1;
+
+enum class Pass : uint8_t { kForward, kBackward, kWeight };
 
 enum class StagePlacement : uint8_t { kLooping, kV, kBidirectional };
 
@@ -59,6 +67,9 @@ struct ScheduleKindInfo {
 };
 // The kind is not kAuto.
 const ScheduleKindInfo& InfoOf(ScheduleKind kind);
+// "auto", "gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v", "chimera", "custom"
+const char* ScheduleKindName(ScheduleKind kind);
+bool ParseScheduleKind(const std::string& name, ScheduleKind& kind);
 std::string PlacementName(StagePlacement placement);
 bool ParsePlacement(std::string_view name, StagePlacement& placement);
 
@@ -109,6 +120,13 @@ struct Schedule {
   std::vector<std::vector<Slot>> ranks;  // per rank, in the order in which it runs them
 
   bool operator==(const Schedule&) const = default;
+};
+
+// An immutable schedule that copies of a layout share. Compared by value.
+struct SharedSchedule {
+  std::shared_ptr<const Schedule> schedule;
+
+  bool operator==(const SharedSchedule& other) const;
 };
 
 // Whether a schedule of that kind exists for this shape and number of microbatches, within the bounds above.

@@ -8,6 +8,7 @@
 
 #include "planner/cost/cost_model.h"
 #include "planner/cost/simulate.h"
+#include "planner/problem/layout_schedule.h"
 #include "planner/program/memory_model.h"
 #include "planner/program/validate.h"
 #include "planner/schedule/schedule_generate.h"

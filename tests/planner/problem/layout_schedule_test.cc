@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/plan/plan.h"
+#include "planner/schedule/custom_schedule.h"
 #include "planner/schedule/schedule_generate.h"
 #include "tests/planner/search/search_requests.h"
 
