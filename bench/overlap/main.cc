@@ -22,6 +22,7 @@
 #include "common/status.h"
 #include "planner/cost/cost_model.h"
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "worker/rank/measure/measure_link.h"
 
 namespace lynx::bench {

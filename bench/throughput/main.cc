@@ -23,6 +23,7 @@
 #include "node/wake.h"
 #include "planner/plan/plan.h"
 #include "planner/problem/flops.h"
+#include "planner/search/make_plan.h"
 #include "worker/rank/process/pinning.h"
 
 namespace lynx::bench {

@@ -13,6 +13,7 @@
 #include "cli/verbs/plan_request.h"
 #include "common/status.h"
 #include "planner/search/compare.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

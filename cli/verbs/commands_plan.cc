@@ -13,6 +13,7 @@
 #include "planner/report/chrome_trace.h"
 #include "planner/report/html_page.h"
 #include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
 namespace lynx {

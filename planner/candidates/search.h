@@ -35,6 +35,9 @@ absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const Clu
 // The same, empty where there is none.
 std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target);
 
+// Shapes whose op times MakePlan would like measured: one per (tp, micro_batch); CostModel derives sequence parallelism's.
+std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
+
 // Whether the planner may choose to send tensors to the host: not where no host is known to have memory for them, nor
 // under a policy that says itself what goes, or where the job forbids it.
 bool OffersOffloading(const PlanRequest& request);

@@ -91,14 +91,6 @@ struct Infeasible {
 
 using PlanResult = std::variant<Plan, Infeasible>;
 
-// InvalidArgument for a request that no layout can satisfy for reasons other than memory (more ranks than devices, no
-// divisor fits, a cluster that CheckCluster refuses), naming the numbers. An error of `exact` is the result, and so is
-// FinishedPlan's.
-absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request);
-
-// Shapes whose op times MakePlan would like measured: one per (tp, micro_batch); CostModel derives sequence parallelism's.
-std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster);
-
 // Canonical text: the digest's input. Human-readable.
 std::string PlanText(const Plan& plan);
 // The plan with its digest: what MakePlan ends with. Internal, naming stage, action and rule, if the programs are not

@@ -11,6 +11,19 @@
 #include "common/status.h"
 
 namespace lynx {
+
+const char* ProofStatusName(ProofStatus status) {
+  switch (status) {
+    case ProofStatus::kOptimal:
+      return "optimal";
+    case ProofStatus::kTimeLimit:
+      return "time limit";
+    case ProofStatus::kModel:
+      return "model only";
+  }
+  return "";
+}
+
 namespace {
 
 // Takes lines apart, word by word. The first mistake stays.

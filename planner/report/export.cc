@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "planner/report/export_files.h"
 #include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

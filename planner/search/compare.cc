@@ -12,6 +12,7 @@
 #include "planner/candidates/lowered.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/candidates/search.h"
+#include "planner/search/make_plan.h"
 #include "planner/search/plan_among.h"
 
 namespace lynx {

@@ -126,7 +126,7 @@ struct ControllerOptions {
   // Text of programs in one message to a worker. Ranks whose programs do not fit start with a later message; a plan with a
   // program above it is refused.
   Bytes most_program_text = kMostProgramText;
-  // The shapes whose op times a plan wants (planner/plan/plan.h WantedShapes). Required.
+  // The shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
   Mistake mistake = Mistake::kNone;  // for tests alone
 };

@@ -7,6 +7,7 @@
 #include "cli/spec/cluster_file.h"
 #include "common/status.h"
 #include "planner/problem/model_presets.h"
+#include "planner/search/make_plan.h"
 #include "planner/search/step_estimate.h"
 
 namespace lynx::comparison {

@@ -12,6 +12,7 @@
 #include "common/check.h"
 #include "planner/plan/plan.h"
 #include "planner/program/validate.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 #include "proto/convert_worker.h"
 #include "server/wire/messages.h"

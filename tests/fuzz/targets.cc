@@ -14,8 +14,10 @@
 #include "cli/spec/model_config.h"
 #include "cli/spec/profile_file.h"
 #include "common/check.h"
+#include "planner/candidates/search.h"
 #include "planner/plan/plan.h"
 #include "planner/problem/model_presets.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
 namespace lynx {

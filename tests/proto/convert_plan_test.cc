@@ -6,6 +6,7 @@
 #include "common/digest.h"
 #include "planner/plan/plan.h"
 #include "planner/problem/layout_schedule.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
 namespace lynx {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/spec/job_file.h"
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

@@ -6,6 +6,7 @@
 #include "planner/cost/simulate.h"
 #include "planner/cost/stage_costs.h"
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/plan/plan_fixtures.h"
 
 namespace lynx {

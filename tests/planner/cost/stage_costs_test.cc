@@ -7,6 +7,7 @@
 #include <random>
 
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

@@ -14,6 +14,7 @@
 #include "planner/program/memory_model.h"
 #include "planner/program/validate.h"
 #include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
 #include "planner/search/step_estimate.h"
 #include "tests/planner/lower/golden_programs.h"
 #include "tests/planner/lower/stage_programs.h"

@@ -17,6 +17,7 @@
 #include "planner/program/state_sharing.h"
 #include "planner/program/validate.h"
 #include "planner/search/compare.h"
+#include "planner/search/make_plan.h"
 #include "planner/search/step_estimate.h"
 #include "tests/planner/lower/golden_programs.h"
 #include "tests/planner/lower/stage_programs.h"

@@ -8,6 +8,7 @@
 #include "planner/recompute/stage_heu.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/compare.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {

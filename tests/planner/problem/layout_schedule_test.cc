@@ -7,6 +7,7 @@
 #include "planner/plan/plan.h"
 #include "planner/schedule/custom_schedule.h"
 #include "planner/schedule/schedule_generate.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {

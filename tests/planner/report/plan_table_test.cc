@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/search/make_plan.h"
 #include "tests/planner/plan/plan_fixtures.h"
 
 namespace lynx {

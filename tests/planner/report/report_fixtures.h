@@ -8,6 +8,7 @@
 
 #include "planner/plan/plan.h"
 #include "planner/report/timeline.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planner/candidates/search.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/plan/plan_fixtures.h"
 
 namespace lynx {

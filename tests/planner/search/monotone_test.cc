@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "planner/search/make_plan.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {

@@ -12,6 +12,7 @@
 #include "planner/candidates/stage_peaks.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/compare.h"
+#include "planner/search/make_plan.h"
 #include "planner/stages/layout_planner.h"
 #include "planner/stages/stage_fits.h"
 #include "tests/planner/search/search_requests.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/candidates/lowered.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {

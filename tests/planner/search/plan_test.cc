@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/digest.h"
+#include "planner/candidates/search.h"
 #include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
 #include "tests/planner/plan/plan_fixtures.h"
 
 namespace lynx {

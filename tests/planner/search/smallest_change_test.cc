@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/candidates/lowered.h"
 #include "planner/candidates/plan_caches.h"
+#include "planner/search/make_plan.h"
 #include "planner/search/plan_search.h"
 #include "tests/planner/search/search_requests.h"
 

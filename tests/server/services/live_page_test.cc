@@ -13,6 +13,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "planner/candidates/search.h"
+#include "planner/search/make_plan.h"
 #include "tests/server/access/access_fixture.h"
 
 namespace lynx {

@@ -14,7 +14,9 @@
 
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "lynx/v1/jobs.grpc.pb.h"
+#include "planner/candidates/search.h"
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 #include "server/server.h"
 

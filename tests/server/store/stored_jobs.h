@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "server/store/store.h"
 
 namespace lynx {

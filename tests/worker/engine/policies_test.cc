@@ -6,6 +6,7 @@
 
 #include "common/rng.h"
 #include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {

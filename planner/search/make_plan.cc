@@ -1,4 +1,4 @@
-#include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 
 #include <optional>
 #include <utility>
@@ -11,18 +11,6 @@
 #include "planner/search/plan_among.h"
 
 namespace lynx {
-
-const char* ProofStatusName(ProofStatus status) {
-  switch (status) {
-    case ProofStatus::kOptimal:
-      return "optimal";
-    case ProofStatus::kTimeLimit:
-      return "time limit";
-    case ProofStatus::kModel:
-      return "model only";
-  }
-  return "";
-}
 
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
