@@ -18,10 +18,10 @@
 #include "common/ids.h"
 #include "common/units.h"
 #include "planner/plan/plan.h"
-#include "server/scheduling/queue_order.h"
 #include "server/values/audit.h"
 #include "server/values/job.h"
 #include "server/values/node_state.h"
+#include "server/values/queue_config.h"
 
 namespace lynx {
 
