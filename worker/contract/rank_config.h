@@ -13,7 +13,7 @@
 #include "planner/problem/job_spec.h"
 #include "planner/problem/stage_context.h"
 #include "planner/program/action.h"
-#include "worker/collectives/communicator.h"
+#include "worker/contract/peer_address.h"
 
 namespace lynx {
 
