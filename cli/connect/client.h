@@ -14,18 +14,7 @@
 
 namespace lynx {
 
-// Of the command line; "" = not given.
-struct ConnectionFlags {
-  std::string server;
-  std::string context;     // a context's name, or a file (security/context_file.h)
-  std::string ca_file;
-  std::string token_file;
-  bool no_context = false;  // nor that of the environment
-};
-
-// The server that a command talks to: --server, else $LYNX_SERVER, else that of the context file, else the address of the local
-// cluster in LocalDirectory(), else that of the context file which is always looked for, else 127.0.0.1:7470. `source` says
-// which, for error messages.
+// The server that a command talks to. `source` says what named it, for error messages.
 struct ServerAddress {
   std::string address;
   std::string source;
@@ -33,9 +22,6 @@ struct ServerAddress {
   std::string token;      // "" = none; only ever sent over TLS
   absl::Status status;    // why there is none: every call then fails with it
 };
-// Context: --context, else $LYNX_CONTEXT, a name (cli/connect/contexts.h) or a file; else the one in use. Without any, a file that was put
-// to ~/.config/lynx/context.json by hand counts where its server is the one that is called. Authority and token: --ca-file or $LYNX_CA_FILE, --token-file or $LYNX_TOKEN_FILE, in place of the context's.
-ServerAddress FindServer(const ConnectionFlags& flags);
 
 class Client {
  public:

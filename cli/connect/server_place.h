@@ -26,7 +26,7 @@ std::string LocalClusterFile(const std::string& directory);
 // trusted.
 absl::StatusOr<std::string> ReadLocalClusterFile(const std::string& directory);
 
-// The address that FindServer (cli/connect/client.h) would find, given --server ("" = not given) alone, for a call in plain text. nullopt where a
+// The address that FindServer (cli/local/find_server.h) would find, given --server ("" = not given) alone, for a call in plain text. nullopt where a
 // context, an authority or a token might count, or the local cluster's file cannot be read.
 std::optional<std::string> PlainServer(const std::string& flag);
 

@@ -1,7 +1,7 @@
-// FindServer; see client.h.
+#include "cli/local/find_server.h"
+
 #include <filesystem>
 
-#include "cli/connect/client.h"
 #include "cli/connect/contexts.h"
 #include "cli/connect/server_place.h"
 #include "cli/local/local_cluster.h"

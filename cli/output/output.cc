@@ -17,8 +17,8 @@
 #include "absl/time/time.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/render.h"
-#include "cli/verbs/commands.h"
 #include "common/check.h"
+#include "common/utf8.h"
 
 namespace lynx {
 namespace {
@@ -110,6 +110,12 @@ int Print(const absl::StatusOr<std::string>& text) {
 }
 
 }  // namespace
+
+int Fail(const absl::Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "lynxctl: %s\n", VisibleText(std::string(status.message())).c_str());
+  return ExitCodeOf(status);
+}
 
 const char* OutputFormatName(OutputFormat format) { return kFormats[static_cast<size_t>(format)]; }
 

@@ -75,6 +75,8 @@ int ShowJson(OutputFormat format, const std::string& json, const std::string& te
 int ShowListing(OutputFormat format, const std::string& json, const Listing& listing);
 // InvalidArgument unless it is one of those that a verb knows.
 absl::Status CheckOutput(OutputFormat format, const std::vector<OutputFormat>& known);
+// "lynxctl: MESSAGE" on standard error; the exit code for it.
+int Fail(const absl::Status& status);
 
 }  // namespace lynx
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/verbs/command_tree.h"
+#include "cli/surface/command_tree.h"
 
 namespace lynx {
 

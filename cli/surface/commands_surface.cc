@@ -1,15 +1,17 @@
-// The verbs about lynxctl itself: completion, man, reference.
+// See commands_surface.h.
+#include "cli/surface/commands_surface.h"
+
 #include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "cli/connect/client.h"
 #include "cli/connect/contexts.h"
+#include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/output_file.h"
 #include "cli/surface/command_pages.h"
 #include "cli/surface/completion.h"
-#include "cli/verbs/commands.h"
 
 namespace lynx {
 namespace {

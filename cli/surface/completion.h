@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/verbs/command_tree.h"
+#include "cli/surface/command_tree.h"
 
 namespace lynx {
 

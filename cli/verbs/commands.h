@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "cli/connect/client.h"
+#include "cli/local/find_server.h"
 #include "cli/output/output.h"
-#include "cli/verbs/command_tree.h"
 #include "common/units.h"
 
 namespace lynx {
@@ -233,19 +233,10 @@ int ImportCheckpoint(const CheckpointImportOptions& options);
 int LocalUpCommand(const LocalCommandOptions& options);
 int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
 int LocalDownCommand(const LocalCommandOptions& options);
-// Of lynxctl itself: cli/surface/commands_surface.cc. Names of `kind` (completion.h) that the server knows, a line each; none, if it does not
-// answer within a second.
-int CompleteNames(const GlobalOptions& global, const std::string& kind);
-int Completion(const std::string& shell, const CommandTree& tree);
-// Prints the page of the verb ("queue-set"; "" = of lynxctl), or writes all of them into the folder.
-int Man(const std::string& verb, const std::string& folder, const std::string& version, const CommandTree& tree);
-int Reference(const CommandTree& tree);
 
 Client Connect(const GlobalOptions& global);
 // As of CellText, at this time.
 CellText Cells(const GlobalOptions& global);
-// "lynxctl: MESSAGE" on standard error; the exit code for it.
-int Fail(const absl::Status& status);
 
 }  // namespace lynx
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/connect/contexts.h"
+#include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
 

@@ -16,6 +16,7 @@
 #include "cli/connect/log_printer.h"
 #include "cli/connect/submission.h"
 #include "cli/connect/waiting_reason.h"
+#include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/listings.h"
 #include "cli/output/render.h"
@@ -314,12 +315,6 @@ int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
 }
 
 }  // namespace
-
-int Fail(const absl::Status& status) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "lynxctl: %s\n", VisibleText(std::string(status.message())).c_str());
-  return ExitCodeOf(status);
-}
 
 Client Connect(const GlobalOptions& global) {
   return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));

@@ -6,6 +6,7 @@
 #include "cli/connect/client.h"
 #include "cli/connect/contexts.h"
 #include "cli/connect/server_place.h"
+#include "cli/local/find_server.h"
 #include "cli/local/local_cluster.h"
 #include "cli/output/exit_code.h"
 #include "cli/output/render.h"

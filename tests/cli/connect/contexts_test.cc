@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "cli/connect/client.h"
+#include "cli/local/find_server.h"
 #include "cli/output/exit_code.h"
 #include "cli/verbs/commands.h"
 

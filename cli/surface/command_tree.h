@@ -1,6 +1,6 @@
 // CommandTree: what lynxctl can be asked, as data: help, man pages, the reference page and completions are all made from it.
-#ifndef LYNX_CLI_VERBS_COMMAND_TREE_H_
-#define LYNX_CLI_VERBS_COMMAND_TREE_H_
+#ifndef LYNX_CLI_SURFACE_COMMAND_TREE_H_
+#define LYNX_CLI_SURFACE_COMMAND_TREE_H_
 
 #include <cstdint>
 #include <string>
@@ -30,4 +30,4 @@ struct CommandTree {
 
 }  // namespace lynx
 
-#endif  // LYNX_CLI_VERBS_COMMAND_TREE_H_
+#endif  // LYNX_CLI_SURFACE_COMMAND_TREE_H_
