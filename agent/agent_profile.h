@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/hardware_profile.h"
-#include "worker/rank/measure.h"
+#include "planner/cost/hardware_profile.h"
+#include "worker/rank/measure/measure.h"
 
 namespace lynx {
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "agent/probe.h"
 #include "node/wake.h"
-#include "worker/rank/measure.h"
+#include "worker/rank/measure/measure.h"
 
 namespace lynx {
 

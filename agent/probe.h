@@ -10,7 +10,7 @@
 #include "agent/node_condition.h"
 #include "common/cores.h"
 #include "common/units.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/controller.h"
+#include "server/controller/controller.h"
 
 namespace lynx {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "planner/opt/stage_opt.h"
-#include "planner/stage_offload.h"
-#include "tests/planner/random_stages.h"
+#include "planner/recompute/stage_offload.h"
+#include "tests/planner/recompute/random_stages.h"
 
 namespace lynx {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "planner/opt/stage_opt.h"
-#include "planner/stage_heu.h"
-#include "planner/stage_problem.h"
+#include "planner/recompute/stage_heu.h"
+#include "planner/recompute/stage_problem.h"
 
 namespace lynx {
 namespace {

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include "planner/schedule.h"
-#include "planner/schedule_generate.h"
-#include "planner/schedule_order.h"
-#include "planner/schedule_timeline.h"
+#include "planner/schedule/schedule.h"
+#include "planner/schedule/schedule_generate.h"
+#include "planner/schedule/schedule_order.h"
+#include "planner/schedule/schedule_timeline.h"
 
 namespace lynx {
 namespace {

@@ -1,16 +1,16 @@
 // Whole searches (MakePlan without its digest's text): from a job and a cluster to a plan that has been lowered, laid
 // out and simulated. Run in the repository's root, for the example clusters. Counters say how many candidates reached
-// each tier (planner/plan_search.h).
+// each tier (planner/search/plan_search.h).
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "cli/cluster_file.h"
-#include "planner/lowered.h"
-#include "planner/model_presets.h"
-#include "planner/plan_search.h"
+#include "cli/spec/cluster_file.h"
+#include "planner/candidates/lowered.h"
+#include "planner/problem/model_presets.h"
+#include "planner/search/plan_search.h"
 
 namespace lynx {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/exit_code.h"
-#include "cli/quick_submit.h"
+#include "cli/connect/quick_submit.h"
+#include "cli/output/exit_code.h"
 
 namespace lynx {
 namespace {

@@ -11,8 +11,9 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/commands.h"
-#include "cli/exit_code.h"
+#include "cli/output/exit_code.h"
+#include "cli/surface/commands_surface.h"
+#include "cli/verbs/commands.h"
 #include "node/daemon.h"
 
 namespace {

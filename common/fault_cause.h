@@ -1,5 +1,5 @@
 // FaultCause: what the rank that failed, or the daemon that saw it end, knows of why. Whose fault it was is the server's to say
-// (server/attribution.h). Thread-safe.
+// (server/health/attribution.h). Thread-safe.
 #ifndef LYNX_COMMON_FAULT_CAUSE_H_
 #define LYNX_COMMON_FAULT_CAUSE_H_
 

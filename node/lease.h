@@ -7,7 +7,7 @@
 //   fewer answer                                      this node may be cut off from all: the ranks end, `isolated` after that report
 //
 // The server counts on it: it gives a node's work away later than that, and only while at least half of that node's witnesses are
-// attached to it (server/controller.h), so that the node cannot find most of them without the server.
+// attached to it (server/controller/controller.h), so that the node cannot find most of them without the server.
 //
 // Pure: times come as arguments, of one clock that never goes back and goes on while the machine sleeps. Not thread-safe.
 #ifndef LYNX_NODE_LEASE_H_

@@ -10,7 +10,7 @@
 #include "node/command.h"
 #include "node/daemon.h"
 #include "node/wake.h"
-#include "planner/solver_text.h"
+#include "planner/recompute/solver_text.h"
 
 namespace lynx {
 namespace {

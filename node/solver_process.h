@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "planner/stage_solver.h"
+#include "planner/recompute/stage_solver.h"
 
 namespace lynx {
 
@@ -15,7 +15,7 @@ struct SolverProcessOptions {
   double seconds = 10;  // for one problem, about; above 0
 };
 
-// Starts one process for each problem, gives it the problem and checks its answer (planner/solver_text.h). It ends
+// Starts one process for each problem, gives it the problem and checks its answer (planner/recompute/solver_text.h). It ends
 // with this process, and is killed if it takes far longer than it should: then there is an answer without solution or
 // proof. Thread-safe; blocks the calling thread, which must live as long as the call. NotFound or PermissionDenied if
 // the program is not there, saying where it is looked for and what to do. What the solver returns is an error if the

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "proto/bounds.h"
 
 namespace lynx {

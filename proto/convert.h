@@ -10,12 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/plan.pb.h"
-#include "planner/cluster_topology.h"
-#include "planner/hardware_profile.h"
-#include "planner/job_spec.h"
-#include "planner/layer_graph.h"
-#include "planner/layout.h"
-#include "planner/plan.h"
+#include "planner/cost/cluster_topology.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/layer_graph.h"
+#include "planner/problem/layout.h"
 
 namespace lynx {
 

@@ -1,7 +1,7 @@
 // Plans. See convert.h.
 #include "common/digest.h"
 #include "common/status.h"
-#include "planner/recompute_policy.h"
+#include "planner/recompute/recompute_policy.h"
 #include "proto/bounds.h"
 #include "proto/convert.h"
 

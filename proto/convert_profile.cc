@@ -218,7 +218,7 @@ v1::LayerShape ToProto(const LayerShape& shape) {
 }
 
 absl::StatusOr<LayerShape> FromProto(const v1::LayerShape& message, const std::string& path) {
-  // The same limits as those of a model (planner/job_spec.cc).
+  // The same limits as those of a model (planner/problem/job_spec.cc).
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "micro_batch"), message.micro_batch(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "seq"), message.seq(), 1, 1 << 20));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "hidden"), message.hidden(), 1, 1 << 17));

@@ -12,7 +12,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "proto/bounds.h"
-#include "worker/rank_report_fields.h"
+#include "worker/contract/rank_report_fields.h"
 
 namespace lynx {
 namespace {

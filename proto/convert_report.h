@@ -1,4 +1,4 @@
-// Conversion between the protocol's rank reports and the ranks' own, by their one description (worker/rank_report_fields.h).
+// Conversion between the protocol's rank reports and the ranks' own, by their one description (worker/contract/rank_report_fields.h).
 // As proto/convert.h: InvalidArgument names the field. Pure; thread-safe.
 #ifndef LYNX_PROTO_CONVERT_REPORT_H_
 #define LYNX_PROTO_CONVERT_REPORT_H_
@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
-#include "worker/rank_report.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
 
 namespace lynx {
 

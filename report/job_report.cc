@@ -12,8 +12,8 @@
 #include "report/texts.h"
 #include "report/report_style.h"
 #include "common/status.h"
-#include "planner/layout.h"
-#include "planner/plan_table.h"
+#include "planner/problem/layout.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/page_text.h"
 #include "planner/report/table.h"
 

@@ -11,7 +11,7 @@
 #include "report/traced_job.h"
 #include "common/units.h"
 #include "lynx/v1/jobs.pb.h"
-#include "planner/compare.h"
+#include "planner/search/compare.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {

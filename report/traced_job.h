@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "lynx/v1/jobs.pb.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "planner/report/step_trace.h"
 #include "planner/report/timeline.h"
 

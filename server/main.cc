@@ -21,7 +21,9 @@
 #include "node/log.h"
 #include "node/solver_process.h"
 #include "node/wake.h"
-#include "planner/plan.h"
+#include "planner/candidates/search.h"
+#include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "server/server.h"
 #include "spdlog/spdlog.h"
 

@@ -20,7 +20,7 @@
 #include "node/metrics_endpoint.h"
 #include "proto/message_limit.h"
 #include "security/context_file.h"
-#include "server/call_meter.h"
+#include "server/metrics/call_meter.h"
 #include "spdlog/spdlog.h"
 
 namespace lynx {

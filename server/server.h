@@ -12,13 +12,13 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "node/listen_address.h"
-#include "server/access.h"
-#include "server/core.h"
-#include "server/front.h"
-#include "server/guard.h"
-#include "server/http_endpoint.h"
-#include "server/live_page.h"
-#include "server/server_tls.h"
+#include "server/access/guard.h"
+#include "server/access/server_tls.h"
+#include "server/loop/core.h"
+#include "server/services/front.h"
+#include "server/services/http_endpoint.h"
+#include "server/services/live_page.h"
+#include "server/values/access.h"
 
 namespace lynx {
 

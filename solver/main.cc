@@ -1,5 +1,5 @@
 // lynx-opt: reads a stage's problem from standard input, solves it exactly within a time limit, and prints the answer
-// (planner/solver_text.h). The one program that links a MILP solver.
+// (planner/recompute/solver_text.h). The one program that links a MILP solver.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "node/flags.h"
 #include "planner/opt/exact_stage.h"
-#include "planner/solver_text.h"
+#include "planner/recompute/solver_text.h"
 
 namespace lynx {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/job_file.h"
-#include "cli/submission.h"
+#include "cli/connect/submission.h"
+#include "cli/spec/job_file.h"
 #include "lynx/v1/jobs.grpc.pb.h"
 #include "node/daemon.h"
 #include "proto/convert.h"

@@ -20,9 +20,10 @@
 #include "bench/overlap/report.h"
 #include "bench/overlap/training_run.h"
 #include "common/status.h"
-#include "planner/cost_model.h"
-#include "planner/plan.h"
-#include "worker/rank/measure_link.h"
+#include "planner/cost/cost_model.h"
+#include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
+#include "worker/rank/measure/measure_link.h"
 
 namespace lynx::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/job_spec.h"
-#include "worker/rank_report.h"
+#include "planner/problem/job_spec.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx::bench {
 

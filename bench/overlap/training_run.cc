@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "node/process.h"
 #include "worker/collectives/peer_proof.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
 
 namespace lynx::bench {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "bench/overlap/rank_network.h"
-#include "planner/plan.h"
-#include "worker/rank_report.h"
+#include "planner/plan/plan.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx::bench {
 

@@ -13,7 +13,7 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "node/backoff.h"
 #include "node/heartbeat.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 #include "proto/convert.h"
 #include "proto/message_limit.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx::scale {
 

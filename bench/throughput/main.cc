@@ -21,9 +21,10 @@
 #include "common/status.h"
 #include "node/command.h"
 #include "node/wake.h"
-#include "planner/flops.h"
-#include "planner/plan.h"
-#include "worker/rank/pinning.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/flops.h"
+#include "planner/search/make_plan.h"
+#include "worker/rank/process/pinning.h"
 
 namespace lynx::bench {
 namespace {

@@ -3,7 +3,7 @@
 #define LYNX_PLANNER_OPT_EXACT_STAGE_H_
 
 #include "planner/opt/stage_opt.h"
-#include "planner/stage_solver.h"
+#include "planner/recompute/stage_solver.h"
 
 namespace lynx {
 

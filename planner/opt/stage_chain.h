@@ -23,8 +23,8 @@
 #include <memory>
 #include <vector>
 
-#include "planner/layer_parts.h"
-#include "planner/recompute_problem.h"
+#include "planner/recompute/layer_parts.h"
+#include "planner/recompute/recompute_problem.h"
 
 namespace lynx {
 

@@ -11,7 +11,7 @@
 #include "planner/opt/stage_chain.h"
 #include "planner/opt/stage_milp.h"
 #include "planner/opt/stage_prices.h"
-#include "planner/stage_heu.h"
+#include "planner/recompute/stage_heu.h"
 
 namespace lynx {
 namespace {

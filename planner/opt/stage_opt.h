@@ -18,8 +18,8 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "planner/recompute_problem.h"
-#include "planner/stage_solver.h"
+#include "planner/recompute/recompute_problem.h"
+#include "planner/recompute/stage_solver.h"
 
 namespace lynx {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
-#include "planner/plan_table.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 
 namespace lynx {

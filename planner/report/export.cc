@@ -9,8 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/plan_table.h"
 #include "planner/report/export_files.h"
+#include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
 
 namespace lynx {
 namespace {

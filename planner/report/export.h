@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace lynx {
 

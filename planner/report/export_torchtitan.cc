@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/model_families.h"
+#include "planner/problem/model_families.h"
 
 namespace lynx {
 namespace {

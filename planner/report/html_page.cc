@@ -8,9 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
-#include "planner/plan_table.h"
 #include "planner/report/page_data.h"
 #include "planner/report/page_text.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 
 namespace lynx {

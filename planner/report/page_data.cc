@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/plan_table.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/table.h"
 
 namespace lynx {

@@ -3,7 +3,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/memory_model.h"
+#include "planner/program/memory_model.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/plan_table.h"
+#include "planner/report/plan_table.h"
 #include "planner/report/timeline.h"
 
 namespace lynx {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/layout.h"
-#include "planner/plan.h"
+#include "planner/cost/simulate.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/layout.h"
 #include "planner/report/table.h"
-#include "planner/simulate.h"
 
 namespace lynx {
 

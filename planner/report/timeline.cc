@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "planner/stage_costs.h"
+#include "planner/cost/stage_costs.h"
 
 namespace lynx {
 namespace {

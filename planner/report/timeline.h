@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/action.h"
-#include "planner/plan.h"
-#include "planner/simulate.h"
+#include "planner/cost/simulate.h"
+#include "planner/plan/plan.h"
+#include "planner/program/action.h"
 
 namespace lynx {
 
@@ -96,7 +96,7 @@ absl::StatusOr<StageMemory> MemoryOf(const StagePlan& stage, const StageContext&
 // At most `limit` points, the largest of each interval, so that no peak is lost.
 std::vector<MemoryPoint> Thinned(const std::vector<MemoryPoint>& points, Nanos step, size_t limit);
 
-// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as planner/simulate.h.
+// The plan's step on these devices, which need not be those that it was made for. FailedPrecondition as planner/cost/simulate.h.
 absl::StatusOr<Simulation> SimulateOn(const ClusterTopology& cluster, const Plan& plan);
 
 // A plan with its step simulated again.

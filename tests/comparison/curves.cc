@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster_file.h"
+#include "cli/spec/cluster_file.h"
 #include "common/status.h"
-#include "planner/model_presets.h"
-#include "planner/step_estimate.h"
+#include "planner/problem/model_presets.h"
+#include "planner/search/make_plan.h"
+#include "planner/search/step_estimate.h"
 
 namespace lynx::comparison {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 namespace lynx::comparison {
 

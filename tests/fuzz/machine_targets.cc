@@ -8,20 +8,21 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "cli/output.h"
+#include "cli/output/output.h"
 #include "common/check.h"
-#include "planner/plan.h"
-#include "planner/validate.h"
+#include "planner/plan/plan.h"
+#include "planner/program/validate.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 #include "proto/convert_report.h"
 #include "proto/convert_worker.h"
-#include "server/messages.h"
+#include "server/wire/messages.h"
 #include "tests/fuzz/targets.h"
 #include "worker/checkpoint/checkpoint_index.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/daemon/rank_folder.h"
 #include "worker/data/dataset.h"
-#include "worker/rank/run_log.h"
+#include "worker/rank/records/run_log.h"
 
 namespace lynx {
 namespace {

@@ -8,14 +8,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster_file.h"
-#include "cli/job_file.h"
-#include "cli/model_config.h"
-#include "cli/output.h"
-#include "cli/profile_file.h"
+#include "cli/output/output.h"
+#include "cli/spec/cluster_file.h"
+#include "cli/spec/job_file.h"
+#include "cli/spec/model_config.h"
+#include "cli/spec/profile_file.h"
 #include "common/check.h"
-#include "planner/model_presets.h"
-#include "planner/plan.h"
+#include "planner/candidates/search.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/model_presets.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
 namespace lynx {

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "common/digest.h"
-#include "planner/layout_schedule.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/search/make_plan.h"
 #include "proto/convert.h"
 
 namespace lynx {

@@ -4,9 +4,9 @@
 
 #include <random>
 
-#include "planner/hardware_profile.h"
-#include "planner/job_spec.h"
-#include "planner/schedule_generate.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/problem/job_spec.h"
+#include "planner/schedule/schedule_generate.h"
 
 namespace lynx::testing {
 

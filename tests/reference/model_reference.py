@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """The reference models: each family that the engine trains, in PyTorch, trained from the same weights on the same samples.
 
-Writes tests/golden/MODEL_reference_losses.txt, which reference_test compares with our own losses. The tests need
+Writes tests/golden/reference/MODEL_reference_losses.txt, which reference_test compares with our own losses. The tests need
 no PyTorch; only this script does (Debian: python3-torch). To make a golden file again:
 
     ninja -C build export_reference
     build/bin/export_reference gpt /tmp/reference
-    /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/gpt_reference_losses.txt
+    /usr/bin/python3 tests/reference/model_reference.py /tmp/reference > tests/golden/reference/gpt_reference_losses.txt
 
-With --logits it writes tests/golden/MODEL_reference_logits.txt instead, which test_hugging_face.py compares with an
+With --logits it writes tests/golden/reference/MODEL_reference_logits.txt instead, which test_hugging_face.py compares with an
 independent reader's: the logits at the last token of the first sample, from the initial weights.
 
 Everything is in double precision, so that the file is the same on every machine to more digits than the test asks for.

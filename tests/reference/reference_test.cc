@@ -18,7 +18,7 @@ struct ReferenceStep {
 
 std::vector<ReferenceStep> ReadGolden(TinyModel model) {
   std::vector<ReferenceStep> steps;
-  std::ifstream file(std::string(LYNX_SOURCE_DIR "/tests/golden/") + TinyModelName(model) + "_reference_losses.txt");
+  std::ifstream file(std::string(LYNX_SOURCE_DIR "/tests/golden/reference/") + TinyModelName(model) + "_reference_losses.txt");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("#")) continue;
     ReferenceStep step;

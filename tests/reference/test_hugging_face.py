@@ -271,7 +271,7 @@ def loss(model, inputs, targets):
 
 
 def golden(name):
-    lines = (ROOT / "tests" / "golden" / name).read_text().splitlines()
+    lines = (ROOT / "tests" / "golden" / "reference" / name).read_text().splitlines()
     return [float(line.split()[0]) for line in lines if not line.startswith("#")]
 
 

@@ -8,7 +8,7 @@
 
 #include "report/plot.h"
 #include "proto/convert.h"
-#include "tests/planner/report_fixtures.h"
+#include "tests/planner/report/report_fixtures.h"
 
 namespace lynx {
 namespace {

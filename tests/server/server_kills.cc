@@ -21,8 +21,8 @@
 #include "lynx/v1/jobs.grpc.pb.h"
 #include "node/process.h"
 #include "proto/convert.h"
-#include "server/store.h"
-#include "tests/server/stored_jobs.h"
+#include "server/store/store.h"
+#include "tests/server/store/stored_jobs.h"
 
 namespace lynx {
 namespace {

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "node/process.h"
-#include "server/store.h"
+#include "server/store/store.h"
 
 namespace lynx {
 namespace {

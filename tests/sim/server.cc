@@ -1,6 +1,7 @@
 // The server of a simulation, its store, and the network between it and the nodes.
 #include <utility>
 
+#include "planner/search/make_plan.h"
 #include "tests/sim/world.h"
 
 namespace lynx::sim {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "server/controller.h"
+#include "server/controller/controller.h"
 
 namespace lynx::sim {
 

@@ -15,7 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/rng.h"
 #include "node/lease.h"
-#include "server/controller.h"
+#include "planner/search/make_plan.h"
+#include "server/controller/controller.h"
 #include "tests/sim/simulation.h"
 
 namespace lynx::sim {

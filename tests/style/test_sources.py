@@ -1,5 +1,7 @@
-"""The architecture as a test: who may include whom, what the planner may not touch, and the size of files."""
+"""The architecture as a test: who may include whom, what the planner may not touch, and the size of files and folders."""
 
+import collections
+import graphlib
 import pathlib
 import re
 import unittest
@@ -7,8 +9,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("common", "planner", "proto", "node", "security", "server", "agent", "worker", "cli", "solver", "report")
 
-# Rooms inside rooms: the worker's daemon speaks gRPC, its engine does not; the planner's exact solver has a time limit
-# and a MILP library, the planner neither.
+# Two inner rooms have rules of their own. The worker's daemon speaks gRPC, its engine does not; the planner's exact solver
+# has a time limit and a MILP library, the planner neither.
 INNER_ROOMS = ("worker/daemon", "planner/opt")
 # Room -> rooms it may include.
 MAY_INCLUDE = {
@@ -29,11 +31,25 @@ MAY_INCLUDE = {
 # What of the worker another room may see: plain data that crosses a file or a pipe between them, and the files that a
 # run leaves.
 CONTRACTS = {
-    "proto": {"worker/rank_config.h", "worker/rank_report.h", "worker/rank_report_fields.h"},
-    "server": {"worker/rank_report.h"},
-    "agent": {"worker/rank/measure.h"},
+    "proto": {"worker/contract/rank_config.h", "worker/contract/rank_report.h", "worker/contract/rank_report_fields.h"},
+    "server": {"worker/contract/rank_report.h"},
+    "agent": {"worker/rank/measure/measure.h"},
     "cli": {"worker/checkpoint/hugging_face.h", "worker/checkpoint/offline.h"},
 }
+# Rooms inside rooms, from the lowest to the highest: a file may include files of its own inner room and of those that stand
+# before it in the list; rooms in one tuple do not include each other. A file in the outer folder itself, such as a program,
+# may include all of them, and none of them may include it. docs/ARCHITECTURE.md says what each room is for.
+INNER_ORDER = {
+    "planner": ("schedule", "problem", "program", "cost", "recompute", "plan", "lower", "candidates", "stages", "search",
+                ("report", "opt")),
+    "server": ("values", "scheduling", "health", "controller", "metrics", "wire", "store", "loop", "access", "services"),
+    "cli": ("spec", "connect", "local", "output", "verbs", "surface"),
+    "worker": ("contract", "backend", "collectives", "data", "model", "checkpoint", "copies", "engine",
+               ("rank", "daemon")),
+    "worker/rank": ("process", "measure", "records", "peers", "check", "states"),
+}
+# A folder with more files of its own is hard to survey: it needs rooms.
+MOST_FILES = 40
 # CUDA stays below the interfaces of the backend and of the communicator.
 CUDA_FILES = {"worker/collectives/nccl_communicator.cc"}
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvml.*|.*\.cuh)$")
@@ -67,6 +83,35 @@ def includes(path):
             yield number, match.group(1)
 
 
+def inner_room(outer, path):
+    """The inner room of a path below `outer`; "" of a file in the outer folder itself."""
+    folder, _, rest = path.removeprefix(outer + "/").partition("/")
+    return folder if rest else ""
+
+
+def arrows_back_up(outer, order, included):
+    """What is wrong with (path, line, included path) in a room whose inner rooms have that order."""
+    bad = []
+    height = {"": len(order)}
+    for place, rooms in enumerate(order):
+        height |= dict.fromkeys((rooms,) if isinstance(rooms, str) else rooms, place)
+    for path, number, name in included:
+        if not (path.startswith(outer + "/") and name.startswith(outer + "/")):
+            continue
+        room, target = inner_room(outer, path), inner_room(outer, name)
+        for unknown in {room, target} - height.keys():
+            bad.append(f"{path}:{number}: INNER_ORDER has no place for {outer}/{unknown}")
+        if room != target and {room, target} <= height.keys() and height[target] >= height[room]:
+            bad.append(f"{path}:{number}: {outer}/{room} includes {name}, which does not stand below it")
+    return bad
+
+
+def full_folders(paths, most):
+    """Folders that hold more than `most` of these paths themselves."""
+    counts = collections.Counter(path.rpartition("/")[0] for path in paths)
+    return [f"{folder}: {n} files, more than {most}" for folder, n in sorted(counts.items()) if n > most]
+
+
 class SourcesTest(unittest.TestCase):
     def assert_none(self, found):
         self.assertEqual(found, [], "\n" + "\n".join(found))
@@ -82,6 +127,18 @@ class SourcesTest(unittest.TestCase):
                 if known and not allowed:
                     bad.append(f"{path.relative_to(ROOT)}:{number}: {room} includes {name}")
         self.assert_none(bad)
+
+    def test_inner_rooms_depend_in_one_direction(self):
+        included = [(path.relative_to(ROOT).as_posix(), number, name) for path in sources() for number, name in includes(path)]
+        self.assert_none([line for outer, order in INNER_ORDER.items() for line in arrows_back_up(outer, order, included)])
+
+    def test_rooms_make_no_circle(self):
+        graphlib.TopologicalSorter({room: targets - {room} for room, targets in MAY_INCLUDE.items()}).prepare()
+
+    def test_folders_stay_readable(self):
+        paths = [p.relative_to(ROOT).as_posix() for room in (*ROOMS, "tests") for p in (ROOT / room).rglob("*")
+                 if p.is_file() and "__pycache__" not in p.parts]
+        self.assert_none(full_folders(paths, MOST_FILES))
 
     def test_planner_is_pure(self):
         bad = []
@@ -122,6 +179,39 @@ class SourcesTest(unittest.TestCase):
             if not text.startswith("//") or f"#ifndef {guard}" not in text:
                 bad.append(f"{path.relative_to(ROOT)}: needs a file comment and the guard {guard}")
         self.assert_none(bad)
+
+
+class ChecksTest(unittest.TestCase):
+    """The checks above, with sources that break a rule."""
+
+    def found(self, path, name):
+        return arrows_back_up("house", ("cellar", "hall", ("attic", "tower")), [(path, 7, name)])
+
+    def test_an_include_of_a_lower_room_is_allowed(self):
+        self.assertEqual(self.found("house/hall/chair.cc", "house/cellar/wine.h"), [])
+        self.assertEqual(self.found("house/hall/chair.cc", "house/hall/table.h"), [])
+        self.assertEqual(self.found("house/door.cc", "house/attic/box.h"), [])
+        self.assertEqual(self.found("house/cellar/wine.cc", "garden/grape.h"), [])
+
+    def test_an_include_that_runs_back_up_is_reported(self):
+        self.assertEqual(self.found("house/hall/chair.cc", "house/attic/box.h"),
+                         ["house/hall/chair.cc:7: house/hall includes house/attic/box.h, which does not stand below it"])
+        self.assertEqual(self.found("house/attic/box.h", "house/door.h"),
+                         ["house/attic/box.h:7: house/attic includes house/door.h, which does not stand below it"])
+
+    def test_an_include_between_rooms_side_by_side_is_reported(self):
+        self.assertEqual(self.found("house/attic/box.h", "house/tower/bell.h"),
+                         ["house/attic/box.h:7: house/attic includes house/tower/bell.h, which does not stand below it"])
+
+    def test_a_room_without_a_place_is_reported(self):
+        self.assertEqual(self.found("house/shed/rake.cc", "house/hall/table.h"),
+                         ["house/shed/rake.cc:7: INNER_ORDER has no place for house/shed"])
+
+    def test_a_folder_with_too_many_files_is_reported(self):
+        paths = [f"house/hall/{i}.cc" for i in range(MOST_FILES)] + ["house/door.cc"]
+        self.assertEqual(full_folders(paths, MOST_FILES), [])
+        self.assertEqual(full_folders(paths + ["house/hall/one_more.cc"], MOST_FILES),
+                         [f"house/hall: {MOST_FILES + 1} files, more than {MOST_FILES}"])
 
 
 if __name__ == "__main__":

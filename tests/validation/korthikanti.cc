@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/flops.h"
-#include "planner/model_presets.h"
+#include "planner/problem/flops.h"
+#include "planner/problem/model_presets.h"
 #include "tests/validation/fit.h"
 
 namespace lynx::validation {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/hardware_profile.h"
-#include "planner/step_estimate.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/search/step_estimate.h"
 #include "tests/validation/published.h"
 
 namespace lynx::validation {
@@ -24,10 +24,10 @@ struct PublishedRun {
 std::vector<PublishedRun> PublishedRuns(const Table& table);
 
 // Bytes that one layer keeps of a microbatch, for every model and technique: the paper's formula beside the fold over
-// a lowered program (planner/memory_model.h).
+// a lowered program (planner/program/memory_model.h).
 std::vector<Comparison> LayerMemory(const Table& table);
 // Activations of the first stage and what stands beside them at its ends: likewise, with the microbatches that the
-// schedule has in flight (planner/schedule_memory.h).
+// schedule has in flight (planner/schedule/schedule_memory.h).
 std::vector<Comparison> StageMemory(const Table& table);
 // MFU, HFU and shares from the published times and formulas.
 std::vector<Comparison> Utilization(const Table& table);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "cli/cluster_file.h"
+#include "cli/spec/cluster_file.h"
 #include "common/check.h"
 
 namespace lynx::validation {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/hardware_profile.h"
+#include "planner/cost/hardware_profile.h"
 
 namespace lynx::validation {
 

@@ -66,7 +66,7 @@ build/bin/lynx_validate . docs/validation.md
 
 and held by the tests in `tests/validation`, which also hold the thresholds. The published figures are in
 `tests/validation/reference`; rates and links are in `examples/clusters`, with the source of each. Times come from the
-layer graph, the cost model and the schedules' timelines that plans are made with (`planner/step_estimate.h`), run as
+layer graph, the cost model and the schedules' timelines that plans are made with (`planner/search/step_estimate.h`), run as
 the measured framework ran: Megatron-LM recomputes whole functions, waits for transfers between stages where it did,
 and numbers replicas before stages.
 )";
@@ -74,7 +74,7 @@ and numbers replicas before stages.
 constexpr char kModelText[] = R"(
 ## The model
 
-An op takes max(FLOPs / rate, bytes / bandwidth) and a fixed overhead (`planner/op_cost.h`). Products pay for the idle
+An op takes max(FLOPs / rate, bytes / bandwidth) and a fixed overhead (`planner/cost/op_cost.h`). Products pay for the idle
 units of their last wave of tiles, and for writing what they computed: a weight gradient reads and writes its 32-bit
 sum, which counts when a microbatch is small. Unfused attention, the loss and the optimizer are bound by memory and
 counted kernel by kernel; fused attention follows published curves by sequence length. Collectives are rings over the
@@ -105,7 +105,7 @@ std::string KorthikantiFormulas(const Table& table) {
   const std::vector<Comparison> memory = LayerMemory(table), stage = StageMemory(table), use = Utilization(table);
   std::string text =
       "\n## Korthikanti et al. 2022: memory\n\nBytes that a layer keeps of a microbatch: the paper's formulas beside "
-      "the fold over a lowered program (`planner/memory_model.h`), which also sizes the engine's arena.\n";
+      "the fold over a lowered program (`planner/program/memory_model.h`), which also sizes the engine's arena.\n";
   absl::StrAppend(&text, TableOf("model", memory), Errors(memory));
   text +=
       "\nFull recomputation is counted as in the paper, by the layer's input. Lynx does not compute the layer's last "
@@ -117,7 +117,7 @@ std::string KorthikantiFormulas(const Table& table) {
   for (const Comparison& one : stage) (one.unit == "%" ? shares : bytes).push_back(one);
   absl::StrAppend(&text, TableOf("model", bytes), TableOf("model", shares), Errors(stage));
   absl::StrAppend(&text,
-                  "\n## Korthikanti et al. 2022: utilization\n\nFrom the published times, by `planner/flops.h`.\n",
+                  "\n## Korthikanti et al. 2022: utilization\n\nFrom the published times, by `planner/problem/flops.h`.\n",
                   TableOf("model", use), Errors(use));
   return text;
 }

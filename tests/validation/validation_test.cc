@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "planner/flops.h"
-#include "planner/model_presets.h"
+#include "planner/problem/flops.h"
+#include "planner/problem/model_presets.h"
 #include "tests/validation/fit.h"
 #include "tests/validation/korthikanti.h"
 #include "tests/validation/report.h"

@@ -5,11 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/flops.h"
-#include "planner/memory_model.h"
-#include "planner/recompute_policy.h"
-#include "planner/schedule_generate.h"
-#include "planner/schedule_memory.h"
+#include "planner/problem/flops.h"
+#include "planner/program/memory_model.h"
+#include "planner/recompute/recompute_policy.h"
+#include "planner/schedule/schedule_generate.h"
+#include "planner/schedule/schedule_memory.h"
 #include "tests/validation/fit.h"
 
 namespace lynx::validation {

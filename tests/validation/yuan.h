@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/hardware_profile.h"
-#include "planner/step_estimate.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/search/step_estimate.h"
 #include "tests/validation/published.h"
 
 namespace lynx::validation {

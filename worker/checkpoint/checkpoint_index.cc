@@ -9,8 +9,8 @@
 #include "common/digest.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "planner/layout_schedule.h"
-#include "planner/schedule.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace lynx {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "planner/stage_context.h"
+#include "planner/problem/stage_context.h"
 #include "worker/checkpoint/checkpoint_directory.h"
 #include "worker/checkpoint/hugging_face_files.h"
 #include "worker/checkpoint/hugging_face_names.h"

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/model_families.h"
+#include "planner/problem/model_families.h"
 #include "worker/checkpoint/checkpoint.h"
 
 namespace lynx {

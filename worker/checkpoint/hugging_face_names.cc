@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/action.h"
-#include "planner/model_families.h"
+#include "planner/problem/model_families.h"
+#include "planner/program/action.h"
 
 namespace lynx {
 namespace {

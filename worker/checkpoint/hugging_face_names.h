@@ -1,5 +1,5 @@
 // What Hugging Face's transformers call a model's tensors, and the config.json that they read it with, for the families
-// of planner/model_families.h whose weights have names. One table says which tensor is which part of which of our
+// of planner/problem/model_families.h whose weights have names. One table says which tensor is which part of which of our
 // parameters. Pure; thread-safe.
 //
 // Differences of shape: GPT-2's linear layers ("Conv1D") keep their weights as (in, out), so they are transposed;
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/job_spec.h"
-#include "planner/model_families.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/model_families.h"
 #include "worker/model/model_state.h"
 
 namespace lynx {

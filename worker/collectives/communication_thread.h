@@ -27,7 +27,7 @@
 #include "absl/status/status.h"
 #include "common/link_use.h"
 #include "common/units.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/lanes.h"
 #include "worker/collectives/tcp_connect.h"

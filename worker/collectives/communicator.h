@@ -23,10 +23,11 @@
 #include "common/link_use.h"
 #include "common/moment.h"
 #include "common/units.h"
-#include "planner/action.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
+#include "planner/program/action.h"
 #include "worker/collectives/elements.h"
 #include "worker/collectives/group.h"
+#include "worker/contract/peer_address.h"
 
 namespace lynx {
 
@@ -73,12 +74,6 @@ class Communicator {
   // To each peer on another host, ascending, since the beginning; as it was when the last transfer of the world's route ended.
   // Empty where what moves the bytes does not say (NCCL).
   virtual std::vector<LinkUse> LinkUses() const { return {}; }
-};
-
-struct PeerAddress {
-  std::string host;  // numeric address
-  int32_t port = 0;
-  bool operator==(const PeerAddress&) const = default;
 };
 
 struct CommunicatorOptions {

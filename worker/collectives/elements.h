@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "common/bfloat16.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

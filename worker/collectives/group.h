@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/action.h"
-#include "planner/layout.h"
-#include "planner/schedule.h"
+#include "planner/problem/layout.h"
+#include "planner/program/action.h"
+#include "planner/schedule/schedule.h"
 
 namespace lynx {
 

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/stage_context.h"
+#include "planner/problem/stage_context.h"
 
 namespace lynx {
 namespace {

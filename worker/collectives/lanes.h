@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "worker/collectives/exchange.h"
 #include "worker/collectives/group.h"
 

@@ -25,7 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/units.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "common/check.h"
 #include "common/digest.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 
 namespace lynx {
 namespace {

@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
-#include "planner/job_spec.h"
-#include "planner/layout.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/layout.h"
 #include "worker/collectives/group.h"
 #include "worker/collectives/peer_proof.h"
 

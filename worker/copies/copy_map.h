@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 
 namespace lynx {
 

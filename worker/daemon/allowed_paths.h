@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
 
 namespace lynx {
 

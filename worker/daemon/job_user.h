@@ -19,7 +19,7 @@ struct JobUser {
 // FailedPrecondition: this process is not root, and not that user.
 absl::StatusOr<JobUser> FindJobUser(const std::string& name);
 
-// For lynx-rank --run-as (worker/rank/rights.h).
+// For lynx-rank --run-as (worker/rank/process/rights.h).
 std::string RightsText(const JobUser& user);
 
 // FailedPrecondition where ranks would run as root on a node that belongs to a cluster with TLS, unless that is allowed in words.

@@ -1,6 +1,6 @@
 // LeaseKeeper: a node's lease in its daemon: takes the server's renewals, asks witnesses when none come, answers others, and tells
 // the ranks through a file until when they may go on (node/lease.h says the rules). What a restarted daemon needs is in the data
-// directory: `lease` (worker/lease_file.h) and `lease.terms`.
+// directory: `lease` (worker/contract/lease_file.h) and `lease.terms`.
 //
 // Not thread-safe: one owner thread.
 #ifndef LYNX_WORKER_DAEMON_LEASE_KEEPER_H_
@@ -16,8 +16,8 @@
 #include "lynx/v1/cluster.pb.h"
 #include "node/lease.h"
 #include "node/wake.h"
+#include "worker/contract/lease_file.h"
 #include "worker/daemon/witness.h"
-#include "worker/lease_file.h"
 
 namespace lynx {
 

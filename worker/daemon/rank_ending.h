@@ -7,8 +7,8 @@
 #include <string>
 
 #include "node/process.h"
+#include "worker/contract/rank_report.h"
 #include "worker/daemon/reconcile.h"
-#include "worker/rank_report.h"
 
 namespace lynx {
 

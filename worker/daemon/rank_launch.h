@@ -7,9 +7,9 @@
 #include "absl/status/statusor.h"
 #include "lynx/v1/cluster.pb.h"
 #include "node/process.h"
+#include "worker/contract/rank_config.h"
 #include "worker/daemon/job_user.h"
 #include "worker/daemon/rank_folder.h"
-#include "worker/rank_config.h"
 
 namespace lynx {
 

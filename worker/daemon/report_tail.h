@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "common/rank_key.h"
+#include "worker/contract/rank_report.h"
 #include "worker/daemon/file_tail.h"
-#include "worker/rank_report.h"
 
 namespace lynx {
 

@@ -47,7 +47,7 @@ struct SupervisorOptions {
   AllowedPaths allowed;        // where their data and checkpoints may be
   std::string oom_counter = "/proc/vmstat";  // node/oom_kills.h
 
-  std::string lease_file() const { return data_directory + "/lease"; }  // worker/lease_file.h
+  std::string lease_file() const { return data_directory + "/lease"; }  // worker/contract/lease_file.h
 };
 
 class RankSupervisor {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 #include "worker/data/data_fingerprint.h"
 
 namespace lynx {

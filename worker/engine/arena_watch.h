@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/units.h"
-#include "planner/memory_model.h"
+#include "planner/program/memory_model.h"
 #include "worker/backend/backend.h"
 
 namespace lynx {

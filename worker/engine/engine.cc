@@ -6,7 +6,7 @@
 #include "common/check.h"
 #include "common/core_wait.h"
 #include "common/status.h"
-#include "planner/validate.h"
+#include "planner/program/validate.h"
 #include "worker/engine/lr_schedule.h"
 
 namespace lynx {

@@ -24,13 +24,14 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "planner/action.h"
-#include "planner/host_layout.h"
-#include "planner/memory_model.h"
-#include "planner/simulate.h"
-#include "planner/stage_context.h"
+#include "planner/cost/simulate.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+#include "planner/program/host_layout.h"
+#include "planner/program/memory_model.h"
 #include "worker/backend/backend.h"
 #include "worker/collectives/communicator.h"
+#include "worker/contract/rank_report.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/arena_watch.h"
 #include "worker/engine/device_sums.h"
@@ -40,7 +41,6 @@
 #include "worker/engine/step_batch.h"
 #include "worker/engine/world_sum.h"
 #include "worker/model/model_state.h"
-#include "worker/rank_report.h"
 
 namespace lynx {
 

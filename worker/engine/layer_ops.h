@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "planner/layer_graph.h"
-#include "planner/stage_context.h"
+#include "planner/problem/layer_graph.h"
+#include "planner/problem/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/model/rotary_table.h"
 #include "worker/model/model_state.h"

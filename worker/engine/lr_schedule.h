@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 
 namespace lynx {
 

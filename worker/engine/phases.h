@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/units.h"
-#include "planner/action.h"
+#include "planner/program/action.h"
 
 namespace lynx {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "planner/stage_context.h"
+#include "planner/problem/stage_context.h"
 #include "worker/backend/backend.h"
 #include "worker/data/dataset.h"
 #include "worker/engine/layer_ops.h"

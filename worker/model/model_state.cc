@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/rng.h"
 #include "common/status.h"
-#include "planner/state_sharing.h"
+#include "planner/program/state_sharing.h"
 #include "worker/backend/host_view.h"
 
 namespace lynx {

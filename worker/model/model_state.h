@@ -35,9 +35,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "planner/action.h"
-#include "planner/stage_context.h"
-#include "planner/state_sharing.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+#include "planner/program/state_sharing.h"
 #include "worker/backend/backend.h"
 
 namespace lynx {

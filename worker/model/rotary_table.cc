@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "common/check.h"
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 
 namespace lynx {
 namespace {

@@ -15,7 +15,7 @@
 #ifndef LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 #define LYNX_WORKER_MODEL_ROTARY_TABLE_H_
 
-#include "planner/job_spec.h"
+#include "planner/problem/job_spec.h"
 #include "worker/backend/backend.h"
 
 namespace lynx {

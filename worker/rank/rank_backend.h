@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/backend/backend.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
 
 namespace lynx {
 

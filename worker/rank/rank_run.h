@@ -9,9 +9,9 @@
 #define LYNX_WORKER_RANK_RANK_RUN_H_
 
 #include "worker/backend/backend.h"
-#include "worker/rank/cancellation.h"
-#include "worker/rank/report_file.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
+#include "worker/rank/peers/cancellation.h"
+#include "worker/rank/records/report_file.h"
 
 namespace lynx {
 

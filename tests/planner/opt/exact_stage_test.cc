@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/planner/recompute_problems.h"
+#include "tests/planner/recompute/recompute_problems.h"
 
 namespace lynx {
 namespace {

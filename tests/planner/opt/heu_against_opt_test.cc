@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
-#include "planner/stage_offload.h"
-#include "tests/planner/random_stages.h"
+#include "planner/recompute/stage_offload.h"
+#include "tests/planner/recompute/random_stages.h"
 
 namespace lynx {
 namespace {

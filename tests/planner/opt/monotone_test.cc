@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_opt.h"
-#include "tests/planner/random_stages.h"
+#include "tests/planner/recompute/random_stages.h"
 
 namespace lynx {
 namespace {

@@ -1,14 +1,15 @@
 // Whole plans whose stages an exact solver solved.
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/compare.h"
 #include "planner/opt/exact_stage.h"
-#include "planner/plan_table.h"
-#include "planner/stage_heu.h"
-#include "tests/planner/search_requests.h"
+#include "planner/recompute/stage_heu.h"
+#include "planner/report/plan_table.h"
+#include "planner/search/compare.h"
+#include "planner/search/make_plan.h"
+#include "tests/planner/search/search_requests.h"
 
 namespace lynx {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/opt/stage_prices.h"
-#include "tests/planner/recompute_problems.h"
+#include "tests/planner/recompute/recompute_problems.h"
 
 namespace lynx {
 namespace {

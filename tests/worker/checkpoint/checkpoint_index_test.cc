@@ -8,7 +8,7 @@
 
 #include "common/digest.h"
 #include "common/limits.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 
 namespace lynx {
 namespace {

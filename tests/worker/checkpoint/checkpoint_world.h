@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/rng.h"
-#include "planner/partition.h"
+#include "planner/stages/partition.h"
 #include "worker/backend/backend.h"
 #include "worker/checkpoint/checkpoint.h"
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/checkpoint/faulty_file_system.h"
 #include "tests/worker/test_folder.h"

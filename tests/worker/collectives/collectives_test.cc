@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/rng.h"
-#include "planner/stage_context.h"
+#include "planner/problem/stage_context.h"
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/collectives/peer_proof.h"
 

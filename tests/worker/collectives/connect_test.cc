@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/collectives/rank_threads.h"
 #include "worker/collectives/socket.h"
 #include "worker/collectives/wire.h"

@@ -29,9 +29,9 @@
 
 #include "common/clock.h"
 #include "planner/report/step_trace.h"
-#include "worker/lease_file.h"
-#include "worker/rank_config.h"
-#include "worker/rank_report.h"
+#include "worker/contract/lease_file.h"
+#include "worker/contract/rank_config.h"
+#include "worker/contract/rank_report.h"
 
 namespace {
 

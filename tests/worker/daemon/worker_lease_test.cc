@@ -11,8 +11,8 @@
 #include "lynx/v1/witness.grpc.pb.h"
 #include "node/file.h"
 #include "tests/worker/daemon/worker_harness.h"
-#include "worker/lease_file.h"
-#include "worker/rank_report.h"
+#include "worker/contract/lease_file.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx {
 namespace {

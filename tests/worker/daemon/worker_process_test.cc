@@ -9,7 +9,7 @@
 #include "node/file.h"
 #include "tests/node/http_get.h"
 #include "tests/worker/daemon/worker_harness.h"
-#include "worker/rank_config.h"
+#include "worker/contract/rank_config.h"
 
 namespace lynx {
 namespace {

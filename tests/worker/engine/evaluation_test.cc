@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common/status.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {

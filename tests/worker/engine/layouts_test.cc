@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {

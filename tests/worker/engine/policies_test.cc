@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "common/rng.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
+#include "planner/search/make_plan.h"
 #include "tests/worker/engine/tiny_cluster.h"
 
 namespace lynx {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "common/status.h"
-#include "planner/layout_schedule.h"
+#include "planner/problem/layout_schedule.h"
 #include "tests/worker/engine/tiny_cluster.h"
 #include "worker/checkpoint/checkpoint.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/memory_model.h"
-#include "planner/recompute_policy.h"
+#include "planner/program/memory_model.h"
+#include "planner/recompute/recompute_policy.h"
 #include "worker/engine/engine.h"
 
 namespace lynx {
@@ -23,7 +23,7 @@ struct StageProgram {
 };
 
 // One model of each kind that the engine trains, with dropout where the family has it; tied ones with fused attention. From
-// kGroupedGpt on they are families of planner/model_families.h, with sizes and factors such that every part of them matters:
+// kGroupedGpt on they are families of planner/problem/model_families.h, with sizes and factors such that every part of them matters:
 // GPT with grouped queries, and with one key and value head (gpt_bigcode); llama3 scaling; heads of their own size and linear
 // scaling, as Mistral Nemo; biases and yarn scaling; norms of queries and keys; partly turned heads.
 enum class TinyModel : uint8_t {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "planner/layer_graph.h"
-#include "planner/memory_model.h"
+#include "planner/problem/layer_graph.h"
+#include "planner/program/memory_model.h"
 
 namespace lynx {
 namespace {

@@ -29,8 +29,8 @@
 #include "absl/strings/str_format.h"
 #include "common/check.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/rank/cancellation.h"
-#include "worker/rank/memory_report.h"
+#include "worker/rank/peers/cancellation.h"
+#include "worker/rank/process/memory_report.h"
 #include "worker/rank/rank_run.h"
 
 namespace lynx {

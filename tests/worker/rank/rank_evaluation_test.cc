@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker/rank/event_records.h"
 #include "tests/worker/rank/rank_processes.h"
-#include "worker/rank/event_file.h"
+#include "tests/worker/rank/records/event_records.h"
+#include "worker/rank/records/event_file.h"
 
 namespace lynx {
 namespace {

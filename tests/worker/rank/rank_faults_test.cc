@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/memory_model.h"
+#include "planner/program/memory_model.h"
 #include "tests/worker/rank/rank_processes.h"
 #include "worker/data/sample_order.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "tests/worker/rank/rank_processes.h"
-#include "worker/rank/measure.h"
+#include "worker/rank/measure/measure.h"
 
 namespace lynx {
 namespace {

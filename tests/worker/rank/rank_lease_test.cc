@@ -8,7 +8,7 @@
 
 #include "common/clock.h"
 #include "tests/worker/rank/rank_processes.h"
-#include "worker/lease_file.h"
+#include "worker/contract/lease_file.h"
 
 namespace lynx {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "planner/lower.h"
-#include "planner/memory_model.h"
-#include "planner/recompute_policy.h"
+#include "planner/lower/lower.h"
+#include "planner/program/memory_model.h"
+#include "planner/recompute/recompute_policy.h"
 
 namespace lynx {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/layout.h"
+#include "planner/problem/layout.h"
 #include "tests/worker/test_folder.h"
-#include "worker/rank_config.h"
-#include "worker/rank_report.h"
+#include "worker/contract/rank_config.h"
+#include "worker/contract/rank_report.h"
 
 namespace lynx {
 

@@ -1,0 +1,88 @@
+#include "cli/local/find_server.h"
+
+#include <filesystem>
+
+#include "cli/connect/contexts.h"
+#include "cli/connect/server_place.h"
+#include "cli/local/local_cluster.h"
+#include "common/status.h"
+#include "node/file.h"
+#include "security/certificate.h"
+#include "security/context_file.h"
+#include "security/secret.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kLongestPem = 64 << 10;
+
+// A word without a slash that is no file here may be a context's name.
+absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
+  std::error_code error;
+  if (text.find('/') != std::string::npos || std::filesystem::exists(text, error)) return text;
+  const absl::StatusOr<std::string> named = ContextPath(text);
+  return named.ok() && std::filesystem::exists(*named, error) ? *named : text;
+}
+
+std::string FlagOr(const std::string& flag, const char* variable) { return flag.empty() ? Environment(variable) : flag; }
+
+// What the flags and the environment name, in place of the context's.
+absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
+  if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kLongestPem));
+    LYNX_RETURN_IF_ERROR(Annotate(ReadCertificate(found.authority).status(), file));
+  }
+  if (const std::string file = FlagOr(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(found.token, ReadSecretFile(file));
+  }
+  if (found.token.empty() || !found.authority.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a token is only sent over TLS: give --ca-file with the cluster's authority, or a --context");
+}
+
+absl::Status Find(const ConnectionFlags& flags, ServerAddress& found) {
+  if (!flags.server.empty()) {
+    found = {.address = flags.server, .source = "--server"};
+  } else if (const std::string server = Environment("LYNX_SERVER"); !server.empty()) {
+    found = {.address = server, .source = "LYNX_SERVER"};
+  }
+  if (flags.no_context) return absl::OkStatus();
+  std::string file = FlagOr(flags.context, "LYNX_CONTEXT");
+  if (file.empty() && found.address.empty() && !ContextInUse().empty()) file = StandingContextFile();
+  if (!file.empty()) {
+    LYNX_ASSIGN_OR_RETURN(file, ContextFileOf(file));
+    LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(file));
+    if (found.address.empty()) found = {.address = context.server, .source = file};
+    found.authority = context.authority;
+    found.token = context.token;
+    return TakeFiles(flags, found);
+  }
+  if (found.address.empty()) {
+    const absl::StatusOr<LocalCluster> local = ReadLocalCluster(LocalDirectory());
+    if (local.ok()) found = {.address = local->server_address, .source = "the local cluster in " + LocalDirectory()};
+    // Somebody else put it where this user's would be: no server that was not meant is called in its place.
+    if (absl::IsFailedPrecondition(local.status())) return local.status();
+  }
+  const std::string standing = StandingContextFile();
+  std::error_code error;
+  if (!standing.empty() && std::filesystem::exists(standing, error)) {
+    LYNX_ASSIGN_OR_RETURN(const ClientContext context, ReadContextFile(standing));
+    if (found.address.empty()) found = {.address = context.server, .source = standing};
+    if (found.address == context.server) {
+      found.authority = context.authority;
+      found.token = context.token;
+    }
+  }
+  return TakeFiles(flags, found);
+}
+
+}  // namespace
+
+ServerAddress FindServer(const ConnectionFlags& flags) {
+  ServerAddress found;
+  const absl::Status status = Find(flags, found);
+  if (found.address.empty()) found = {.address = kDefaultServer, .source = "the default", .authority = found.authority, .token = found.token};
+  found.status = status;
+  return found;
+}
+
+}  // namespace lynx

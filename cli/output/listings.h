@@ -1,0 +1,25 @@
+// Listings of what a cluster has: jobs, nodes, queues, events. Pure; thread-safe.
+#ifndef LYNX_CLI_OUTPUT_LISTINGS_H_
+#define LYNX_CLI_OUTPUT_LISTINGS_H_
+
+#include <vector>
+
+#include "cli/output/output.h"
+#include "lynx/v1/cluster.pb.h"
+#include "lynx/v1/jobs.pb.h"
+
+namespace lynx {
+
+Listing JobListing(const std::vector<v1::Job>& jobs, const CellText& cells);
+// Of jobs that have ended: how long they waited and trained, what restarts they took, and why they ended.
+Listing HistoryListing(const std::vector<v1::Job>& jobs, const CellText& cells);
+Listing NodeListing(const std::vector<v1::Node>& nodes, const CellText& cells);
+Listing QueueListing(const std::vector<v1::Queue>& queues, const CellText& cells);
+Listing EventListing(const std::vector<v1::JobEvent>& events, const CellText& cells);
+
+// "ready", "no worker", "lost", "ready,draining".
+std::string NodeState(const v1::Node& node);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_OUTPUT_LISTINGS_H_

@@ -1,0 +1,36 @@
+// Pages and lines about jobs for people. Pure functions from messages to text; thread-safe.
+#ifndef LYNX_CLI_OUTPUT_RENDER_H_
+#define LYNX_CLI_OUTPUT_RENDER_H_
+
+#include <string>
+#include <vector>
+
+#include "common/units.h"
+#include "lynx/v1/jobs.pb.h"
+#include "report/texts.h"
+
+namespace lynx {
+
+// Whether it is a terminal that moves its cursor when told so: TERM=dumb says that it does not.
+bool IsTerminal(int fd);
+
+// Colors of a terminal; none when NO_COLOR is set or the output is no such terminal.
+struct Style {
+  bool color = false;
+};
+Style StyleOf(int fd);
+
+// Columns padded to their widest cell, two spaces between, no trailing spaces. Rows[0] is the header.
+std::string TableText(const std::vector<std::vector<std::string>>& rows);
+
+std::string Colored(v1::JobState state, const std::string& text, Style style);
+
+// One job in full: state, the plan in one table, predicted beside measured, losses, checkpoint, and its events if it has any. `now`: Unix
+// time, for ages.
+std::string JobPage(const v1::Job& job, Style style, Nanos now);
+// One line of progress, at most `width` columns: "step 120/400 [=====>    ] 30%  loss 2.310  12.3k tok/s  ETA 1m10s".
+std::string ProgressLine(const v1::Job& job, int width);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_OUTPUT_RENDER_H_

@@ -1,0 +1,159 @@
+// See top_screen.h.
+#include "cli/output/top_screen.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/output/listings.h"
+#include "cli/output/output.h"
+#include "cli/output/render.h"
+#include "common/utf8.h"
+
+namespace lynx {
+namespace {
+
+constexpr size_t kSparks = 24;
+
+std::vector<double> Rates(const v1::JobCurves& curves) {
+  std::vector<double> rates;
+  for (const v1::StepPoint& point : curves.steps()) rates.push_back(point.tokens_per_second());
+  return rates;
+}
+
+std::vector<double> Losses(const v1::JobCurves& curves) {
+  std::vector<double> losses;
+  for (const v1::StepPoint& point : curves.steps()) losses.push_back(point.loss());
+  return losses;
+}
+
+std::string Plural(int64_t count, const char* one) { return absl::StrCat(count, " ", one, count == 1 ? "" : "s"); }
+
+std::string Summary(const TopView& view) {
+  int ready = 0, devices = 0, used = 0, running = 0;
+  double rate = 0;
+  for (const v1::Node& node : view.nodes.nodes()) {
+    ready += node.agent_attached() && node.worker_attached() ? 1 : 0;
+    devices += node.devices_size();
+    used += node.devices_used();
+  }
+  for (const v1::Job& job : view.jobs) {
+    if (job.state() != v1::JOB_STATE_RUNNING) continue;
+    ++running;
+    rate += job.progress().tokens_per_second();
+  }
+  const int64_t others = static_cast<int64_t>(view.jobs.size()) - running;
+  const char* least = view.more_active ? "at least " : "";
+  const int all = view.nodes.nodes_size();
+  return absl::StrCat("lynx ", view.nodes.server_version(), " at ", view.server, "\n", Plural(all, "node"),
+                      ready == all ? "" : absl::StrCat(" (", all - ready, " not ready)"), ", ", used, " of ", Plural(devices, "device"), " used; ",
+                      least, Plural(running, "job"), running == 1 ? " trains" : " train", " at ", Count(rate), " tokens/s, ", view.more_active || view.more_waiting ? "at least " : "", others, others == 1 ? " waits or starts" : " wait or start", "\n");
+}
+
+std::string JobsTable(const TopView& view, const TopStyle& style) {
+  std::vector<size_t> order(view.jobs.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return (view.jobs[a].state() == v1::JOB_STATE_RUNNING) > (view.jobs[b].state() == v1::JOB_STATE_RUNNING);
+  });
+  std::vector<std::vector<std::string>> rows = {{"JOB", "NAME", "STATE", "DONE", "LOSS", "", "TOK/S", "", "STEP", "ETA", "WHY"}};
+  for (const size_t i : order) {
+    const v1::Job& job = view.jobs[i];
+    const v1::Progress& p = job.progress();
+    const bool trains = job.state() == v1::JOB_STATE_RUNNING && p.steps_done() > 0;
+    const v1::JobCurves none;
+    const v1::JobCurves& curves = i < view.curves.size() ? view.curves[i] : none;
+    const double share = static_cast<double>(p.steps_done()) / static_cast<double>(std::max<int64_t>(1, job.spec().train().steps()));
+    rows.push_back({job.id(), job.spec().name(), StateName(job.state()), absl::StrFormat("%d%%", static_cast<int>(100 * std::min(1.0, share))),
+                    p.steps_done() > 0 ? absl::StrFormat("%.3f", p.loss()) : "-", Sparkline(Losses(curves), kSparks / 2, false, style.unicode),
+                    trains ? Count(p.tokens_per_second()) : "-", Sparkline(Rates(curves), kSparks, true, style.unicode),
+                    trains ? FormatDuration(Nanos(p.step_ns())) : "-", trains && p.eta_ns() > 0 ? FormatDuration(Nanos(p.eta_ns())) : "-",
+                    trains ? "" : job.reason().substr(0, job.reason().find('\n'))});
+  }
+  return view.jobs.empty() ? "no job trains or waits\n" : TableText(rows);
+}
+
+std::string NodesTable(const TopView& view, const TopStyle& style) {
+  constexpr size_t kBar = 16;
+  std::vector<std::vector<std::string>> rows = {{"NODE", "STATE", "USED", "", "JOBS"}};
+  for (const v1::Node& node : view.nodes.nodes()) {
+    const int devices = node.devices_size();
+    const size_t filled = devices == 0 ? 0 : kBar * static_cast<size_t>(node.devices_used()) / static_cast<size_t>(devices);
+    std::string bar;
+    for (size_t i = 0; i < kBar; ++i) absl::StrAppend(&bar, i < filled ? (style.unicode ? "█" : "#") : (style.unicode ? "░" : "."));
+    std::vector<std::string> jobs(node.jobs().begin(), node.jobs().end());
+    rows.push_back({node.name(), NodeState(node), absl::StrCat(node.devices_used(), "/", devices), bar, absl::StrJoin(jobs, ",")});
+  }
+  return view.nodes.nodes().empty() ? "no nodes have attached yet\n" : TableText(rows);
+}
+
+std::string QueuesTable(const TopView& view) {
+  // The one that everybody has says nothing while nothing waits in it.
+  if (view.queues.size() < 2) return "";
+  const CellText cells(OutputFormat::kTable, view.now);
+  return absl::StrCat("\n", ListingText(QueueListing(view.queues, cells), OutputFormat::kTable).value_or(""));
+}
+
+// At most `width` columns of UTF-8.
+std::string Cut(const std::string& line, size_t width) {
+  size_t columns = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if ((line[i] & 0xC0) == 0x80) continue;
+    if (++columns > width) return line.substr(0, i);
+  }
+  return line;
+}
+
+std::string Toned(const std::string& line, const TopStyle& style) {
+  if (!style.color) return line;
+  const bool title = line.starts_with("JOB ") || line.starts_with("NODE ") || line.starts_with("QUEUE ");
+  return title ? absl::StrCat("\033[7m", line, "\033[0m") : line;
+}
+
+}  // namespace
+
+std::string Sparkline(const std::vector<double>& values, size_t width, bool from_zero, bool unicode) {
+  static constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static constexpr const char* kLetters[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
+  std::vector<double> numbers;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(numbers), [](double value) { return std::isfinite(value); });
+  const size_t bars = std::min(width, numbers.size());
+  std::vector<double> means;
+  for (size_t i = 0; i < bars; ++i) {
+    const size_t begin = i * numbers.size() / bars, end = (i + 1) * numbers.size() / bars;
+    double sum = 0;
+    for (size_t j = begin; j < end; ++j) sum += numbers[j];
+    means.push_back(sum / static_cast<double>(end - begin));
+  }
+  if (means.empty()) return "";
+  const double high = *std::max_element(means.begin(), means.end());
+  const double low = from_zero ? std::min(0.0, high) : *std::min_element(means.begin(), means.end());
+  std::string text;
+  for (const double mean : means) {
+    const double share = high > low ? (mean - low) / (high - low) : 0;
+    const auto level = static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 7));
+    absl::StrAppend(&text, unicode ? kBlocks[level] : kLetters[level]);
+  }
+  return text;
+}
+
+std::string TopScreen(const TopView& view, const TopStyle& style) {
+  const std::string whole = absl::StrCat(Summary(view), view.problem.empty() ? "" : absl::StrCat(view.problem, "\n"), "\n", JobsTable(view, style), "\n",
+                                         NodesTable(view, style), QueuesTable(view));
+  std::vector<std::string> lines = absl::StrSplit(whole, '\n');
+  lines.pop_back();
+  if (style.height > 0 && lines.size() > style.height) {
+    const size_t left_out = lines.size() - style.height + 1;
+    lines.resize(style.height - 1);
+    lines.push_back(absl::StrCat("... ", left_out, " lines more"));
+  }
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, Toned(Cut(VisibleLine(line), style.width), style), "\n");
+  return text;
+}
+
+}  // namespace lynx

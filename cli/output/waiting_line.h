@@ -1,0 +1,57 @@
+// WaitingLine: a sign of life on a terminal, for a command that computes. From two seconds on, a line on standard
+// error says what the command is at and how long it has been; it is wiped when the line ends. Where standard error is
+// no terminal, nothing is written.
+//
+// Thread-safe; a thread of its own draws.
+#ifndef LYNX_CLI_OUTPUT_WAITING_LINE_H_
+#define LYNX_CLI_OUTPUT_WAITING_LINE_H_
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace lynx {
+
+class WaitingLine {
+ public:
+  static constexpr std::chrono::milliseconds kDelay{2000};
+
+  // `verb`: what the command does: "planning". `fd` stays the caller's.
+  explicit WaitingLine(std::string verb, int fd = STDERR_FILENO, std::chrono::milliseconds delay = kDelay);
+  ~WaitingLine();
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+
+  // What it is at from now on: "layouts with tp 8, pp 16".
+  void At(const std::string& part);
+
+ private:
+  void Draw();
+  // The line as it is now. The caller holds the lock.
+  std::string Text() const;
+
+  const std::string verb_;
+  const int fd_;
+  const std::chrono::milliseconds delay_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string part_;    // guarded by mutex_
+  bool ended_ = false;  // guarded by mutex_
+  std::thread drawer_;  // not started where there is no terminal
+};
+
+// What `work` returns, with a waiting line while it works. `work` is given what moves the line on.
+template <class Work>
+auto WithWaitingLine(const std::string& verb, const Work& work) {
+  WaitingLine line(verb);
+  return work([&](const std::string& part) { line.At(part); });
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_OUTPUT_WAITING_LINE_H_

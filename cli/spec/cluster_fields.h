@@ -1,0 +1,52 @@
+// The tables of a cluster file's fields. Immutable; thread-safe.
+#ifndef LYNX_CLI_SPEC_CLUSTER_FIELDS_H_
+#define LYNX_CLI_SPEC_CLUSTER_FIELDS_H_
+
+#include <string>
+#include <vector>
+
+#include "cli/spec/yaml_record.h"
+#include "planner/cost/cluster_topology.h"
+
+namespace lynx {
+
+// A kind of device: what it has itself. The links of `profile` are the node group's to say.
+struct DeviceEntry {
+  std::string name;
+  Bytes memory, reserved_memory;
+  HardwareProfile profile;
+};
+
+// A link as data sheets state it, and the share of that which is reached.
+struct LinkEntry {
+  int32_t devices = 0;  // of inner links
+  Nanos latency;
+  int64_t bandwidth = 0;
+  int32_t share_permille = 1000;
+  LinkCost cost() const;
+};
+
+struct GroupEntry {
+  NodeGroup group;                         // without its device
+  std::string device;                      // a name from `devices`; "" = `inline_device`
+  std::vector<DeviceEntry> inline_device;  // one, or none
+  LinkEntry node_link, network_link;
+  std::vector<LinkEntry> inner_links;
+};
+
+struct ClusterEntry {
+  std::string name;
+  std::vector<DeviceEntry> devices;
+  std::vector<GroupEntry> groups;
+};
+
+const std::vector<Field<ClusterEntry>>& ClusterFields();
+const std::vector<Field<DeviceEntry>>& DeviceFields();
+const std::vector<Field<GroupEntry>>& GroupFields();
+const std::vector<Field<LinkEntry>>& InnerLinkFields();
+// Of curves over sizes that are counted in FLOPs, in tokens or in bytes.
+const std::vector<Field<EfficiencyPoint>>& PointFields(OpClass op_class);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_CLUSTER_FIELDS_H_

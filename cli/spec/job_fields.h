@@ -1,0 +1,23 @@
+// The table of a job file's fields: what each means, how it is read and how it is printed. Immutable; thread-safe.
+#ifndef LYNX_CLI_SPEC_JOB_FIELDS_H_
+#define LYNX_CLI_SPEC_JOB_FIELDS_H_
+
+#include <vector>
+
+#include "cli/spec/yaml_record.h"
+#include "planner/problem/job_spec.h"
+
+namespace lynx {
+
+using JobField = Field<JobSpec>;
+
+inline constexpr char kModelPreset[] = "model.preset";
+inline constexpr char kModelConfig[] = "model.config";
+
+// In the order in which a job file is printed. kModelPreset and kModelConfig change nothing here: who reads a file
+// looks them up first.
+const std::vector<JobField>& JobFields();
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_JOB_FIELDS_H_

@@ -1,0 +1,361 @@
+#include "cli/spec/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads checked fields of one JSON object. The first error is kept; what follows it reads defaults.
+class ConfigReader {
+ public:
+  ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
+
+  const absl::Status& status() const { return status_; }
+  void Fail(const std::string& message) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": ", message));
+  }
+  void Keep(const absl::Status& status) { status_.Update(status); }
+  // Absent and null are the same, as in the library that writes these files, unless said otherwise.
+  bool Has(const char* field) const { return json_.contains(field) && !json_.at(field).is_null(); }
+  bool HasNull(const char* field) const { return json_.contains(field) && json_.at(field).is_null(); }
+  std::string Text(const char* field) const {
+    if (!Has(field)) return "null";
+    const Json& value = json_.at(field);
+    if (value.is_object()) return "an object";
+    if (value.is_array()) return "a list";
+    const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    constexpr size_t kLongest = 60;
+    return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+  }
+
+  // The first of several names that is there; families call the same thing by several.
+  const char* FirstOf(std::initializer_list<const char*> fields) const {
+    for (const char* field : fields) {
+      if (Has(field)) return field;
+    }
+    return *fields.begin();
+  }
+  int32_t Count(std::initializer_list<const char*> fields) {
+    const char* const field = FirstOf(fields);
+    if (!Has(field)) Fail(absl::StrCat(absl::StrJoin(fields, ", or "), ": missing; it is required"));
+    return Count(field, 0);
+  }
+  int32_t Count(const char* field, int32_t otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    const bool whole =
+        value.is_number_integer() && (!value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t{kMaxCount});
+    if (whole && value.get<int64_t>() >= 1 && value.get<int64_t>() <= kMaxCount) return value.get<int32_t>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a whole number from 1 to ", kMaxCount));
+    return otherwise;
+  }
+  double Rate(const char* field, double otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    if (value.is_number() && value.get<double>() >= 0 && value.get<double>() < 1) return value.get<double>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a number from 0 to below 1"));
+    return otherwise;
+  }
+  // Above zero.
+  double Positive(const char* field, double otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    if (value.is_number() && value.get<double>() > 0) return value.get<double>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a number above 0"));
+    return otherwise;
+  }
+  bool Flag(const char* field, bool otherwise) {
+    if (!Has(field)) return otherwise;
+    const Json& value = json_.at(field);
+    if (value.is_boolean()) return value.get<bool>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be true or false"));
+    return otherwise;
+  }
+  std::string Word(const char* field, const std::string& otherwise) {
+    if (!Has(field)) return otherwise;
+    if (json_.at(field).is_string()) return json_.at(field).get<std::string>();
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be a string"));
+    return otherwise;
+  }
+  // An object in a field; empty where it is absent.
+  Json Object(const char* field) {
+    if (!Has(field)) return Json::object();
+    if (json_.at(field).is_object()) return json_.at(field);
+    Fail(absl::StrCat(field, " is ", Text(field), ": must be an object"));
+    return Json::object();
+  }
+  bool IsAbove(const char* field, double least) const {
+    return Has(field) && json_.at(field).is_number() && json_.at(field).get<double>() > least;
+  }
+  // Whether a list of words has one that begins so.
+  bool HasWord(const char* field, const std::string& begin) const {
+    if (!Has(field) || !json_.at(field).is_array()) return false;
+    return std::any_of(json_.at(field).begin(), json_.at(field).end(), [&](const Json& word) {
+      return word.is_string() && word.get<std::string>().rfind(begin, 0) == 0;
+    });
+  }
+
+ private:
+  static constexpr int64_t kMaxCount = 1 << 30;
+
+  const Json& json_;
+  const std::string& file_;
+  absl::Status status_;
+};
+
+void ReadDtype(ConfigReader& config, ModelSpec& model) {
+  const char* field = config.Has("torch_dtype") ? "torch_dtype" : "dtype";
+  const std::string dtype = config.Word(field, "");
+  if (dtype == "bfloat16" || dtype == "float16") {
+    model.dtype = DataType::kBfloat16;  // 16 bits either way
+  } else if (dtype == "float32") {
+    model.dtype = DataType::kFloat32;
+  } else if (!dtype.empty() && dtype != "auto") {
+    config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must be bfloat16, float16 or float32"));
+  }
+}
+
+// What a family that is not in the table is taken for.
+constexpr FamilyTraits kUnknown{.model_type = "",
+                                .model_class = "",
+                                .models = "",
+                                .base = ModelFamily::kLlama,
+                                .weights = WeightNames::kNone,
+                                .plan_only = Bit(PlanOnlyFeature::kUnknownFamily)};
+
+void ReadShape(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  model.layers = config.Count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  model.hidden = config.Count({"hidden_size", "n_embd", "d_model"});
+  model.heads = config.Count({"num_attention_heads", "n_head", "n_heads", "num_heads"});
+  model.seq = config.Count({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"});
+  model.vocab = config.Count({"vocab_size"});
+  // 0: what Normalize makes of it, 4 times the hidden size for GPT.
+  model.ffn = model.family == ModelFamily::kGpt
+                  ? config.Count(config.FirstOf({"intermediate_size", "n_inner", "ffn_dim"}), 0)
+                  : config.Count({"intermediate_size"});
+  // transformers reads null as the number of heads, and an absent field as the class's own number.
+  const bool null = config.HasNull("num_key_value_heads");
+  const int32_t absent = family.key_heads == 0 || null ? model.heads : family.key_heads;
+  model.kv_heads = config.Count(config.FirstOf({"num_key_value_heads", "num_kv_heads"}), absent);
+  const bool one_by_default = std::string(family.model_type) == "gpt_bigcode";
+  if (config.Flag("multi_query", one_by_default)) model.kv_heads = 1;
+  if (model.kv_heads == model.heads) model.kv_heads = 0;
+  model.head_dim = config.Count("head_dim", family.head_dim);
+  if (int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
+  model.tied_embeddings = config.Flag("tie_word_embeddings", family.tied);
+}
+
+// Activation, biases and norms.
+void ReadLayers(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  const bool gpt = model.family == ModelFamily::kGpt;
+  const std::string otherwise =
+      gpt ? family.weights == WeightNames::kGptBigCode ? "gelu_pytorch_tanh" : "gelu_new" : "silu";
+  const std::string activation = config.Word(
+      config.FirstOf({"activation_function", "hidden_activation", "hidden_act", "activation"}), otherwise);
+  const bool tanh_gelu = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast";
+  if (gpt && !tanh_gelu) {
+    model.plan_only |= Bit(activation == "gelu" ? PlanOnlyFeature::kExactGelu : PlanOnlyFeature::kOtherActivation);
+  } else if (!gpt && activation != "silu" && activation != "swish") {
+    const bool gelu = activation.rfind("gelu", 0) == 0;
+    model.plan_only |= Bit(gelu ? PlanOnlyFeature::kGatedGelu : PlanOnlyFeature::kOtherActivation);
+  }
+  model.norm_epsilon = config.Positive(
+      config.FirstOf({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"}), family.norm_epsilon);
+  model.qkv_bias = !gpt && family.qkv_bias;
+  model.qk_norm = !gpt && (family.qk_norm || config.Flag("use_qk_norm", false));
+  for (const char* biases : {"attention_bias", "mlp_bias"}) {
+    if (config.Flag(biases, false) && !gpt) model.plan_only |= Bit(PlanOnlyFeature::kLinearBiases);
+  }
+}
+
+void ReadDropout(ConfigReader& config, ModelSpec& model) {
+  model.dropout = 0;
+  if (model.family == ModelFamily::kLlama) {
+    for (const char* field : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
+      if (config.Rate(field, 0) != 0) {
+        config.Fail(
+            absl::StrCat(field, " is ", config.Text(field), ": must be 0, for such models have no dropout here"));
+      }
+    }
+    return;
+  }
+  const char* const residual = config.FirstOf({"resid_pdrop", "hidden_dropout", "residual_dropout"});
+  const bool has_rates = config.Has(residual) || config.Has("n_embd");
+  model.dropout = config.Rate(residual, has_rates ? 0.1 : 0);
+  for (const char* field : {"embd_pdrop", "attn_pdrop"}) {
+    if (config.Rate(field, model.dropout) != model.dropout) {
+      config.Fail(absl::StrCat(field, " is ", config.Text(field), ": must equal ", residual, " (", model.dropout,
+                               "), since a model has one dropout rate here"));
+    }
+  }
+}
+
+// What GPT-2's configuration can ask for beside its layers.
+void CheckGptSwitches(ConfigReader& config, ModelSpec& model) {
+  if (config.Flag("scale_attn_by_inverse_layer_idx", false) || !config.Flag("scale_attn_weights", true)) {
+    model.plan_only |= Bit(PlanOnlyFeature::kMultipliers);
+  }
+  if (config.Flag("add_cross_attention", false))
+    config.Fail("add_cross_attention is true: cross-attention is not planned here");
+}
+
+double YarnScale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
+
+// `scaling`: the object's fields. Its type is "rope_type", or "type" in older files.
+void ReadRopeScaling(ConfigReader& scaling, const char* where, const FamilyTraits& family, ModelSpec& model,
+                     ConfigReader& config) {
+  RotarySpec& rotary = model.rotary;
+  const std::string type = scaling.Word(scaling.FirstOf({"rope_type", "type"}), "default");
+  if (type == "default" || type == "mrope") return;
+  // transformers reads every scaling of a Phi-3 as longrope, and files of its first versions say "su" or "yarn" for it.
+  const bool long_rope = family.weights == WeightNames::kPhi3;
+  if (long_rope || !ParseRopeScaling(type, rotary.scaling) || rotary.scaling == RopeScaling::kNone) {
+    model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
+    return;
+  }
+  if (!scaling.Has("factor")) config.Fail(absl::StrCat(where, ".factor: missing; scaling ", type, " needs it"));
+  rotary.factor = scaling.Positive("factor", 1);
+  if (rotary.factor < 1)
+    config.Fail(absl::StrCat(where, ".factor is ", scaling.Text("factor"), ": must be at least 1"));
+  if (rotary.scaling == RopeScaling::kLinear) return;
+  const char* const original = "original_max_position_embeddings";
+  if (rotary.scaling == RopeScaling::kLlama3 && !scaling.Has(original)) {
+    config.Fail(absl::StrCat(where, ".", original, ": missing; scaling llama3 needs it"));
+  }
+  // transformers does not look at that field for dynamic scaling.
+  rotary.original_seq = rotary.scaling == RopeScaling::kDynamic ? model.seq : scaling.Count(original, model.seq);
+  if (rotary.scaling == RopeScaling::kLlama3) {
+    rotary.low_freq_factor = scaling.Positive("low_freq_factor", 1);
+    rotary.high_freq_factor = scaling.Positive("high_freq_factor", 4);
+  }
+  if (rotary.scaling != RopeScaling::kYarn) return;
+  rotary.beta_fast = scaling.Positive("beta_fast", 32);
+  rotary.beta_slow = scaling.Positive("beta_slow", 1);
+  rotary.attention_factor = scaling.Positive("attention_factor", 0);
+  if (rotary.attention_factor == 0 && scaling.Has("mscale") && scaling.Has("mscale_all_dim")) {
+    rotary.attention_factor = YarnScale(rotary.factor, scaling.Positive("mscale", 1)) /
+                              YarnScale(rotary.factor, scaling.Positive("mscale_all_dim", 1));
+  }
+  if (!scaling.Flag("truncate", true)) model.plan_only |= Bit(PlanOnlyFeature::kOtherRopeScaling);
+}
+
+// Newer files have all of it in `rope_parameters`, older ones `rope_theta` beside `rope_scaling`.
+void ReadRotary(const FamilyTraits& family, const std::string& file, ConfigReader& config, ModelSpec& model) {
+  const char* const where = config.FirstOf({"rope_parameters", "rope_scaling"});
+  const Json object = config.Object(where);
+  ConfigReader scaling(object, file);
+  const double theta = config.Positive(config.FirstOf({"rope_theta", "rotary_emb_base"}), family.rope_theta);
+  const double share = config.Positive(config.FirstOf({"partial_rotary_factor", "rotary_pct"}), family.rotary_share);
+  model.rotary.theta = scaling.Positive("rope_theta", theta);
+  const double of_head = scaling.Positive("partial_rotary_factor", share);
+  const int32_t head = model.heads == 0 ? 0 : model.head_size();
+  model.rotary.dims = of_head == 1 ? 0 : static_cast<int32_t>(head * of_head);
+  if (of_head > 1) config.Fail(absl::StrCat("partial_rotary_factor is ", of_head, ": must be at most 1"));
+  ReadRopeScaling(scaling, where, family, model, config);
+  config.Keep(scaling.status());
+}
+
+void ReadWindow(const FamilyTraits& family, ConfigReader& config, ModelSpec& model) {
+  const bool used = config.Flag("use_sliding_window", family.window != WindowField::kIfUsed);
+  const int32_t absent = config.HasNull("sliding_window") ? 0 : family.absent_window;
+  const bool all_full = config.Has("layer_types") && !config.HasWord("layer_types", "sliding");
+  if (family.window != WindowField::kNone && used && !all_full) model.window = config.Count("sliding_window", absent);
+}
+
+// Mixtures of experts and latent attention have other layers than any here, whatever the family is called.
+absl::Status CheckPlanned(const std::string& type, ConfigReader& config, const std::string& file) {
+  std::string why = WhyNotPlanned(type);
+  for (const char* field : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    if (why.empty() && config.IsAbove(field, 1)) why = "mixtures of experts";
+  }
+  if (why.empty() && config.Has("kv_lora_rank")) why = "latent attention";
+  if (why.empty() && config.Flag("is_encoder_decoder", false)) why = "an encoder beside the decoder";
+  if (why.empty()) return config.status();
+  return absl::InvalidArgumentError(absl::StrCat(file, ": model_type is \"", type.substr(0, 60), "\": ", why,
+                                                 " cannot be planned by this version"));
+}
+
+struct ReadConfig {
+  ModelSpec model;
+  const FamilyTraits* family;
+};
+
+absl::StatusOr<ReadConfig> Read(const std::string& text, const std::string& file) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(file, ": not valid JSON"));
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": expected an object with the fields of a model"));
+  }
+  // Models that also see or hear keep their language model's fields in an object of their own.
+  if (json.contains("text_config") && json["text_config"].is_object() && json["text_config"].contains("model_type")) {
+    json = Json(json["text_config"]);
+  }
+  ConfigReader config(json, file);
+  if (!config.Has("model_type")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": model_type: missing; it names the model's family, such as \"llama\""));
+  }
+  const std::string type = config.Word("model_type", "");
+  LYNX_RETURN_IF_ERROR(config.status());
+  LYNX_RETURN_IF_ERROR(CheckPlanned(type, config, file));
+  const FamilyTraits* const known = FindModelFamily(type);
+  const FamilyTraits& family = known == nullptr ? kUnknown : *known;
+  ModelSpec model{.family = family.base};
+  model.plan_only = family.plan_only;
+  // Attention that never stores its scores is what people train these with; GPT-2 is planned as Megatron-LM's GPT.
+  if (type != "gpt2") model.attention = AttentionKernel::kFused;
+  ReadShape(family, config, model);
+  ReadLayers(family, config, model);
+  ReadDropout(config, model);
+  if (model.family == ModelFamily::kLlama) {
+    ReadRotary(family, file, config, model);
+    ReadWindow(family, config, model);
+  } else {
+    CheckGptSwitches(config, model);
+  }
+  if (config.Has("quantization_config")) {
+    config.Fail("quantization_config: quantized weights cannot be trained; remove it to plan the model itself");
+  }
+  ReadDtype(config, model);
+  LYNX_RETURN_IF_ERROR(config.status());
+  return ReadConfig{model, known};
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> ParseModelConfig(const std::string& text, const std::string& file) {
+  LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
+  return read.model;
+}
+
+absl::StatusOr<ModelOfWeights> ParseModelConfigOfWeights(const std::string& text, const std::string& file) {
+  LYNX_ASSIGN_OR_RETURN(const ReadConfig read, Read(text, file));
+  if (read.model.plan_only != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": such a model can be planned, but its weights cannot be imported, for the engine lacks: ",
+        PlanOnlyText(read.model.plan_only)));
+  }
+  LYNX_CHECK(read.family != nullptr && read.family->weights != WeightNames::kNone);
+  JobSpec spec;
+  spec.model = read.model;
+  Normalize(spec);
+  spec.model.dtype = DataType::kFloat32;
+  spec.model.attention = AttentionKernel::kUnfused;
+  return ModelOfWeights{spec.model, read.family};
+}
+
+}  // namespace lynx

@@ -1,0 +1,20 @@
+// What to write in place of a number, size, rate or duration that is written in a way that is not taken: what follows
+// "; " in the message. Advice only: scalar_text.h reads. Each returns "" where it cannot tell what was meant. Pure;
+// thread-safe.
+#ifndef LYNX_CLI_SPEC_SCALAR_ADVICE_H_
+#define LYNX_CLI_SPEC_SCALAR_ADVICE_H_
+
+#include <string>
+
+namespace lynx {
+
+std::string WholeNumberAdvice(const std::string& text);  // "1e9", "1_000", "1,000", "4 gpus"
+std::string RealAdvice(const std::string& text);         // "0,1", "10%", "1_000"
+std::string SizeAdvice(const std::string& text);         // "80G", "80gb", "80 GiB"
+std::string ByteRateAdvice(const std::string& text);     // "300GB", "200Gbps"
+std::string FlopRateAdvice(const std::string& text);     // "312TFLOPS"
+std::string DurationAdvice(const std::string& text);     // "30m", "12 hours", "3600", "12:00:00"
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_SCALAR_ADVICE_H_

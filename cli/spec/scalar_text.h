@@ -1,0 +1,66 @@
+// Values as people write them in job and cluster files and on the command line: numbers, sizes, rates, durations.
+// Each reader says on failure what was expected and what was found; each writer gives the shortest text that reads
+// back as the same value. Pure; thread-safe.
+#ifndef LYNX_CLI_SPEC_SCALAR_TEXT_H_
+#define LYNX_CLI_SPEC_SCALAR_TEXT_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cli/spec/scalar_advice.h"
+#include "common/real_text.h"
+#include "common/units.h"
+
+namespace lynx {
+
+// InvalidArgument: "expected WHAT, found 'GOT'", and the advice (scalar_advice.h).
+absl::Status Expected(const std::string& what, const std::string& got, const std::string& advice = "");
+
+template <class Int>
+absl::Status ReadInt(const std::string& text, Int& out) {
+  Int value;
+  if (!absl::SimpleAtoi(text, &value)) {
+    return Expected(absl::StrCat("a whole number up to ", std::numeric_limits<Int>::max()), text, WholeNumberAdvice(text));
+  }
+  out = value;
+  return absl::OkStatus();
+}
+
+// "true" or "on", "false" or "off".
+absl::Status ReadSwitch(const std::string& text, bool& out);
+
+// Finite only.
+absl::Status ReadReal(const std::string& text, double& out);
+
+// "24MiB", "1.5GiB", "512KiB", "100MB", "4096": bytes. Units: B; KiB, MiB, GiB, TiB, powers of 1024; kB, MB, GB, TB, powers of 1000,
+// as data sheets have them.
+absl::StatusOr<Bytes> ParseByteSize(const std::string& text);
+// Exact where possible: "24MiB", else plain bytes.
+std::string ByteSizeText(Bytes bytes);
+
+// "300GB/s", "25GiB/s", "200Gbit/s": bytes per second, above zero. Units: those of sizes, and kbit, Mbit, Gbit, Tbit.
+absl::StatusOr<int64_t> ParseByteRate(const std::string& text);
+// "312TFLOP/s", "67GFLOP/s": FLOP per second, above zero. Units: MFLOP, GFLOP, TFLOP, PFLOP.
+absl::StatusOr<int64_t> ParseFlopRate(const std::string& text);
+// "1GFLOP", "600MFLOP"; the units of rates without "/s".
+absl::StatusOr<int64_t> ParseFlops(const std::string& text);
+// "5us", "1.5ms", "20ns", "2s", "30min", "12h", "1.5d"; "0".
+absl::StatusOr<Nanos> ParseDuration(const std::string& text);
+// In the largest unit in which it is a whole number: "90min", "2d".
+std::string DurationText(Nanos duration);
+// "0.83": a number above 0 and at most 1, in thousandths.
+absl::StatusOr<int32_t> ParseShare(const std::string& text);
+// "1.8": a number from 1 to 100, in thousandths.
+absl::StatusOr<int32_t> ParseSlowdown(const std::string& text);
+
+// A YAML scalar in double quotes that reads back as the same text.
+std::string QuotedText(const std::string& text);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_SCALAR_TEXT_H_

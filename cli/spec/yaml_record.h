@@ -1,0 +1,176 @@
+// Strict reading of YAML records by tables of fields: a table says which fields a record has, what each means and how
+// its text becomes a value. Unknown fields, fields given twice, missing fields and ill-typed values are errors that
+// name file, line, column, field and remedy. The same tables print records and their reference pages.
+//
+// A table is immutable and thread-safe; a YamlReader belongs to the reading of one file on one thread.
+#ifndef LYNX_CLI_SPEC_YAML_RECORD_H_
+#define LYNX_CLI_SPEC_YAML_RECORD_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/spec/yaml_value.h"
+
+namespace lynx {
+
+class YamlReader;
+
+// What a scalar looks like; its words may stand in place of it ("auto").
+enum class ScalarKind : uint8_t { kText, kInteger, kReal, kBoolean };
+
+// A field of a record T. `path` is "name", or "section.name" for a map inside the record.
+template <class T>
+struct Field {
+  std::string path;
+  std::string meaning;
+  bool required = false;
+  // Takes a scalar's text, and says what was expected on failure. A field whose path other fields go on from is a
+  // word that may stand for the whole section ("parallel: auto").
+  std::function<absl::Status(const std::string& text, T& record)> read;
+  // The scalar in YAML, or "" where the field is left out.
+  std::function<std::string(const T& record)> write;
+  // In place of `read`, for lists and records inside the record: whole messages, by YamlReader::Error.
+  std::function<absl::Status(YamlReader& reader, const YamlValue& value, const std::string& path, T& record)>
+      read_value;
+  // For editors; reading decides. Text with words is one of them.
+  ScalarKind scalar = ScalarKind::kText;
+  std::vector<std::string> words;
+};
+
+// "; did you mean 'NAME'?" for the nearest known name, or those that have it behind a section's ("model.layers" for "layers"); else
+// the list of them.
+std::string DidYouMean(const std::string& name, const std::vector<std::string>& known);
+
+// Why a number is what it is.
+struct NumberSource {
+  std::string path;    // "devices[0].memory"
+  std::string value;   // as written
+  std::string source;  // "" = none is given
+};
+
+class YamlReader {
+ public:
+  // How scalars are written. kSourced: also as `{value: 80GiB, source: "data sheet"}`.
+  enum class Scalars : uint8_t { kPlain, kSourced };
+
+  explicit YamlReader(std::string file, Scalars scalars = Scalars::kPlain);
+
+  // `apiVersion: lynx/v1` and `kind: KIND` stand in the document, which is a map.
+  absl::Status CheckHeader(const YamlValue& root, const std::string& kind);
+
+  // Reads the record that `map` holds and whose own path is `path` ("" = the document). Fields named in `optional`
+  // are not required here.
+  template <class T>
+  absl::Status Read(const YamlValue& map, const std::string& path, const std::vector<Field<T>>& fields, T& record,
+                    const std::vector<std::string>& optional = {});
+  // A list of records, with `least` items or more; appends to `records`.
+  template <class T>
+  absl::Status ReadList(const YamlValue& list, const std::string& path, size_t least,
+                        const std::vector<Field<T>>& fields, std::vector<T>& records);
+
+  // InvalidArgument: "FILE:LINE:COLUMN: PATH: MESSAGE".
+  absl::Status Error(const YamlValue& at, const std::string& path, const std::string& message) const;
+  // "FILE:LINE:COLUMN" of a field that has been read; "FILE" of others.
+  std::string PlaceOf(const std::string& path) const;
+  // Of all scalars read so far, in the order of the file.
+  const std::vector<NumberSource>& sources() const { return sources_; }
+
+ private:
+  // A field with the record it belongs to bound in.
+  struct Bound {
+    const std::string* path;
+    const std::string* meaning;
+    bool required;
+    std::function<absl::Status(const std::string&)> read;  // or
+    std::function<absl::Status(const YamlValue&, const std::string& path)> read_value;
+  };
+  struct Record {
+    std::string path;
+    std::vector<Bound> fields;
+    std::vector<std::string> seen;  // relative to the record
+  };
+
+  absl::Status ReadRecord(const YamlValue& map, const std::string& path, std::vector<Bound> fields,
+                          const std::vector<std::string>& optional);
+  absl::Status ReadMap(const YamlValue& map, const std::string& section, Record& record);
+  absl::Status ReadEntry(const YamlValue& value, const std::string& name, Record& record);
+  absl::Status ReadScalar(const YamlValue& value, const std::string& path, const Bound& field);
+  absl::Status CheckHeaderField(const YamlValue& root, const std::string& name, const std::string& wanted) const;
+  absl::Status CheckList(const YamlValue& list, const std::string& path, size_t least) const;
+
+  std::string file_;
+  Scalars scalars_;
+  std::vector<std::pair<std::string, std::string>> places_;  // path -> "FILE:LINE:COLUMN"
+  std::vector<NumberSource> sources_;
+};
+
+// The record as YAML, each line indented by `indent`; fields that are left out are missing.
+template <class T>
+std::string RecordText(const std::vector<Field<T>>& fields, const T& record, int indent = 0);
+
+// Rows of a Markdown table (field, default, meaning); `prefix` comes before each path.
+template <class T>
+std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix = "");
+inline constexpr char kReferenceHead[] = "| field | default | meaning |\n| --- | --- | --- |\n";
+
+// ---- what the templates above need ----
+
+// Appends "name: value" lines below the sections that the paths name.
+std::string NestedText(const std::vector<std::pair<std::string, std::string>>& paths_and_values, int indent);
+std::string ReferenceRow(const std::string& path, bool required, const std::string& value,
+                         const std::string& meaning);
+
+template <class T>
+absl::Status YamlReader::Read(const YamlValue& map, const std::string& path, const std::vector<Field<T>>& fields,
+                              T& record, const std::vector<std::string>& optional) {
+  std::vector<Bound> bound;
+  bound.reserve(fields.size());
+  for (const Field<T>& field : fields) {
+    Bound& b = bound.emplace_back(Bound{&field.path, &field.meaning, field.required});
+    if (field.read) b.read = [&field, &record](const std::string& text) { return field.read(text, record); };
+    if (field.read_value) {
+      b.read_value = [this, &field, &record](const YamlValue& value, const std::string& at) {
+        return field.read_value(*this, value, at, record);
+      };
+    }
+  }
+  return ReadRecord(map, path, std::move(bound), optional);
+}
+
+template <class T>
+absl::Status YamlReader::ReadList(const YamlValue& list, const std::string& path, size_t least,
+                                  const std::vector<Field<T>>& fields, std::vector<T>& records) {
+  absl::Status status = CheckList(list, path, least);
+  for (size_t i = 0; status.ok() && i < list.items.size(); ++i) {
+    status = Read(list.items[i], path + "[" + std::to_string(i) + "]", fields, records.emplace_back());
+  }
+  return status;
+}
+
+template <class T>
+std::string RecordText(const std::vector<Field<T>>& fields, const T& record, int indent) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const Field<T>& field : fields) {
+    if (field.write) lines.emplace_back(field.path, field.write(record));
+  }
+  return NestedText(lines, indent);
+}
+
+template <class T>
+std::string ReferenceRows(const std::vector<Field<T>>& fields, const T& defaults, const std::string& prefix) {
+  std::string rows;
+  for (const Field<T>& field : fields) {
+    if (field.meaning.empty()) continue;  // a word for a section: its fields are listed
+    rows +=
+        ReferenceRow(prefix + field.path, field.required, field.write ? field.write(defaults) : "", field.meaning);
+  }
+  return rows;
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_YAML_RECORD_H_

@@ -1,0 +1,50 @@
+// YamlValue: a YAML document as a plain tree that remembers where each value stands, for files that people write:
+// what makes such a file hard to read or to check (anchors, aliases, tags, several documents, great depth) is an
+// error.
+//
+// Pure functions of text; thread-safe.
+#ifndef LYNX_CLI_SPEC_YAML_VALUE_H_
+#define LYNX_CLI_SPEC_YAML_VALUE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace lynx {
+
+enum class YamlKind : uint8_t { kNull, kScalar, kList, kMap };
+
+struct YamlEntry;
+
+struct YamlValue {
+  YamlKind kind = YamlKind::kNull;
+  std::string scalar;              // kScalar: its text, without quotes
+  std::vector<YamlValue> items;    // kList
+  std::vector<YamlEntry> entries;  // kMap: in the file's order; a key may stand there twice
+  int32_t line = 1;                // from 1
+  int32_t column = 1;
+
+  bool IsScalar() const { return kind == YamlKind::kScalar; }
+  bool IsList() const { return kind == YamlKind::kList; }
+  bool IsMap() const { return kind == YamlKind::kMap; }
+  // The first value of that key; nullptr where there is none, or this is no map.
+  const YamlValue* Find(const std::string& key) const;
+};
+
+struct YamlEntry {
+  YamlValue key;  // kScalar or kNull
+  YamlValue value;
+};
+
+inline constexpr size_t kMaxYamlBytes = 1 << 20;
+inline constexpr int kMaxYamlDepth = 32;
+
+// InvalidArgument: "FILE:LINE:COLUMN: not valid YAML: WHY", and the like for what is valid but refused. An empty text
+// is kNull.
+absl::StatusOr<YamlValue> ParseYaml(const std::string& text, const std::string& file);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SPEC_YAML_VALUE_H_

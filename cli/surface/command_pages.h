@@ -1,0 +1,24 @@
+// Pages made from the command tree: the reference in Markdown, and manual pages in roff (man-pages(7)). Pure; thread-safe.
+#ifndef LYNX_CLI_SURFACE_COMMAND_PAGES_H_
+#define LYNX_CLI_SURFACE_COMMAND_PAGES_H_
+
+#include <string>
+#include <vector>
+
+#include "cli/surface/command_tree.h"
+
+namespace lynx {
+
+struct ManPage {
+  std::string file;  // "lynxctl-queue-set.1"
+  std::string text;
+};
+
+// docs/cli.md. `closing`: the exit codes.
+std::string CommandReference(const CommandTree& tree, const std::string& closing);
+// One of the program and one of each verb that does something, or has verbs of its own.
+std::vector<ManPage> ManPages(const CommandTree& tree, const std::string& version, const std::string& closing);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_SURFACE_COMMAND_PAGES_H_

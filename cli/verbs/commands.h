@@ -1,0 +1,243 @@
+// The verbs of lynxctl. Each prints to standard output and returns an exit code; errors go to standard error as one
+// sentence. One thread.
+#ifndef LYNX_CLI_VERBS_COMMANDS_H_
+#define LYNX_CLI_VERBS_COMMANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cli/connect/client.h"
+#include "cli/local/find_server.h"
+#include "cli/output/output.h"
+#include "common/units.h"
+
+namespace lynx {
+
+struct GlobalOptions {
+  ConnectionFlags connection;
+  double timeout_seconds = 10;
+  OutputFormat output = OutputFormat::kTable;
+};
+
+struct SubmitOptions {
+  std::vector<std::string> files;  // at least one
+  std::vector<std::string> overrides;  // "train.steps=20"
+  std::string idempotency_key;  // "" = a fresh one; of several files KEY.1, KEY.2, ...
+  bool wait = false;            // follow to the end; one file alone
+  bool follow = false;          // the same, with what its ranks write
+  bool dry_run = false;         // nothing is submitted
+};
+
+struct ListOptions {
+  int32_t limit = 100;
+  std::vector<std::string> states;  // "running"; empty: all
+};
+
+struct EventsOptions {
+  std::string job;
+  std::vector<std::string> kinds;  // "checkpoint"; empty: all
+  bool follow = false;
+};
+
+struct CancelOptions {
+  std::string job;
+  bool all = false;  // every job that has not ended; prints nothing where there is none
+  std::string reason;
+  bool checkpoint = false;
+  std::string grace;  // "2min"; "" = the usual time
+};
+
+struct PlanOptions {
+  std::string target = "lynx";  // lynx or any
+  bool opt = false;             // with the exact solver even where the job does not ask for it
+  double opt_seconds = 10;      // of the exact solver for each problem
+  std::string file;
+  std::vector<std::string> overrides;
+  std::string cluster;          // cluster file; "" = a uniform cluster by the fields below
+  std::string profile;          // JSON HardwareProfile; "" = stated figures
+  int32_t nodes = 0;            // 0 = as many as the job's ranks need, or as the cluster file says
+  int32_t devices_per_node = 0; // 0 = max ranks
+  std::string device_memory;    // "" = unknown
+  std::string host_memory;      // of a node, for GPUs to offload to; "" = unknown
+  int32_t actions_rank = -1;    // print this rank's program instead of the table
+  std::string html;             // write the plan as a page to this file
+  std::string trace;            // write the predicted step as a trace to this file
+};
+
+struct WhatIfOptions {
+  PlanOptions base;
+  std::vector<std::string> changes;  // "model.seq=32768", on top of base.overrides
+  std::string nodes;                 // "4", or "+2" more of the last group; "" = as they are
+  std::string cluster;               // another cluster file; "" = the same
+};
+
+struct ExportOptions {
+  PlanOptions plan;
+  std::string format;   // an ExportFormat's name
+  std::string version;  // of the framework; "" = the newest known
+  std::string folder;   // write the files there; "" = print them
+};
+
+struct QueueOptions {
+  std::string name;
+  int32_t weight = 1;
+  int32_t quota = 0;
+  bool no_borrowing = false;
+};
+
+struct CordonOptions {
+  std::vector<std::string> nodes;
+  std::string reason;
+  bool drain = false;
+  std::string grace;  // "10min"; "" = none
+};
+
+struct LogsOptions {
+  std::string job;
+  int32_t rank = -1;
+  int32_t stage = -1;    // ranks of this pipeline stage
+  int32_t attempt = 0;   // 0: all, or with a stage the newest
+  int32_t lines = 100;
+  bool follow = false;
+};
+
+struct TraceOptions {
+  std::string job;
+  std::string out;  // write a Chrome trace to this file
+};
+
+struct TopOptions {
+  bool once = false;
+  double interval_seconds = 2;
+};
+
+struct DoctorOptions {
+  std::string folder;      // whose disk is measured; "" = the local cluster's
+  bool no_server = false;  // look at this machine alone
+};
+
+struct ReportOptions {
+  std::string job;
+  std::string out;             // file; "" = NAME-ID.html
+  bool no_comparison = false;  // without planning other policies beside the job's
+};
+
+struct CheckpointExportOptions {
+  std::string path;    // a checkpoint, or a directory of them: then the newest
+  std::string format;  // "hf"
+  std::string out;     // folder
+};
+
+struct CheckpointImportOptions {
+  std::string path;    // a folder with config.json and *.safetensors
+  std::string format;  // "hf"
+  std::string out;     // checkpoint directory
+  int32_t seq = 0;     // 0 = what the model was made for
+  bool allow_non_finite = false;
+};
+
+struct JoinTokenOptions {
+  std::string node;
+  std::string life;  // "24h"; "" = the server's default
+  std::string out;   // write the token to this file; "" = print it
+};
+
+struct UserOptions {
+  std::string name;
+  std::string role;
+  std::string life;
+  std::string context_file;  // write the user's context to this file; "" = print the token
+};
+
+struct AuditOptions {
+  int32_t limit = 100;
+  bool refused = false;
+};
+
+struct LocalCommandOptions {
+  std::string directory;  // "" = LocalDirectory()
+  std::optional<int32_t> nodes;  // these as in LocalOptions
+  std::optional<std::string> devices;
+  std::optional<std::string> link_rate;
+};
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options);
+int List(const GlobalOptions& global, const ListOptions& options);
+// Jobs that have ended.
+int History(const GlobalOptions& global, const ListOptions& options);
+int Get(const GlobalOptions& global, const std::string& job, bool events);
+int Events(const GlobalOptions& global, const EventsOptions& options);
+int Watch(const GlobalOptions& global, const std::string& job);
+int Cancel(const GlobalOptions& global, const CancelOptions& options);
+int Logs(const GlobalOptions& global, const LogsOptions& options);
+// Of these names; of all, where there are none.
+int Nodes(const GlobalOptions& global, const std::vector<std::string>& names = {});
+int Hold(const GlobalOptions& global, const std::string& job, const std::string& reason);
+int Release(const GlobalOptions& global, const std::string& job);
+int Queues(const GlobalOptions& global);
+int SetQueue(const GlobalOptions& global, const QueueOptions& options);
+// Each node by itself, with a line for each; the exit code of the worst. A server that is not reached is not asked for the others.
+int Cordon(const GlobalOptions& global, const CordonOptions& options);
+int Uncordon(const GlobalOptions& global, const std::vector<std::string>& nodes);
+// The newest traced step, measured beside predicted: as a table, and as a trace for viewers if a file is named.
+int Trace(const GlobalOptions& global, const TraceOptions& options);
+// The cluster at a glance, drawn again and again on a terminal; elsewhere, or once, as plain text.
+int Top(const GlobalOptions& global, const TopOptions& options);
+// Writes the job as one page (report/job_report.h), and prints the file's name.
+int Report(const GlobalOptions& global, const ReportOptions& options);
+int PlanJob(const GlobalOptions& global, const PlanOptions& options);
+// Prints or writes the plan for another framework; what that cannot express goes to standard error, or beside the files.
+int ExportJob(const GlobalOptions& global, const ExportOptions& options);
+// Tables of a file's fields; kJobSchema: JSON Schema.
+enum class ReferencePage : uint8_t { kNone, kJobFile, kClusterFile, kJobSchema };
+// All policies side by side in the layout that the job's own plan has.
+int Compare(const GlobalOptions& global, const PlanOptions& options);
+// The layouts that were rejected, and what more of something would bring.
+int Explain(const GlobalOptions& global, const PlanOptions& options);
+// The plan as things are beside the plan with a change; kExitJobFailed where that does not fit.
+int WhatIf(const GlobalOptions& global, const WhatIfOptions& options);
+// Who may call the server: cli/verbs/commands_admin.cc.
+int WhoAmI(const GlobalOptions& global);
+int MakeJoinToken(const GlobalOptions& global, const JoinTokenOptions& options);
+int RevokeJoinTokens(const GlobalOptions& global);
+int RevokeNode(const GlobalOptions& global, const std::string& node);
+int AddUser(const GlobalOptions& global, const UserOptions& options);
+int ListUsers(const GlobalOptions& global);
+int RevokeUser(const GlobalOptions& global, const std::string& name);
+int AddToken(const GlobalOptions& global, const UserOptions& options);
+int RevokeToken(const GlobalOptions& global, const std::string& id);
+int Audit(const GlobalOptions& global, const AuditOptions& options);
+// Whether this machine is fit, and what to mend; the exit code is that of the worst that was found.
+int Doctor(const GlobalOptions& global, const DoctorOptions& options);
+// Several clusters by name: cli/connect/contexts.h. One is made of the server that the flags and the environment name.
+int ListContextsCommand(const GlobalOptions& global);
+int AddContextCommand(const GlobalOptions& global, const std::string& name);
+// "": none.
+int UseContextCommand(const std::string& name);
+int RemoveContextCommand(const std::string& name);
+// Prints a job file with every field at its default, or `file` with its defaults filled in; or a table of fields.
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference);
+// Lists the model presets with their shapes and parameter counts.
+// The presets or, with `families`, the table of planner/problem/model_families.h.
+int Models(const GlobalOptions& global, bool families);
+// `path`: a checkpoint (".../step-00000100"), shown in full, or a directory of them.
+int InspectCheckpoint(const GlobalOptions& global, const std::string& path);
+// Compares every digest; kExitRefused when anything is damaged, with what on standard error.
+int VerifyCheckpoints(const GlobalOptions& global, const std::string& path);
+// Prints the path of what was written.
+int ExportCheckpoint(const CheckpointExportOptions& options);
+int ImportCheckpoint(const CheckpointImportOptions& options);
+int LocalUpCommand(const LocalCommandOptions& options);
+int LocalStatusCommand(const GlobalOptions& global, const LocalCommandOptions& options);
+int LocalDownCommand(const LocalCommandOptions& options);
+
+Client Connect(const GlobalOptions& global);
+// As of CellText, at this time.
+CellText Cells(const GlobalOptions& global);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_VERBS_COMMANDS_H_

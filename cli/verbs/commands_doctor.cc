@@ -1,0 +1,66 @@
+// doctor: whether this machine is fit.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "cli/connect/server_place.h"
+#include "cli/local/doctor.h"
+#include "cli/output/exit_code.h"
+#include "cli/output/listings.h"
+#include "cli/verbs/commands.h"
+#include "common/clock.h"
+
+namespace lynx {
+namespace {
+
+ServerFacts AskServer(const GlobalOptions& global) {
+  Client client = Connect(global);
+  ServerFacts facts{.address = client.server().address, .source = client.server().source, .is_here = IsThisMachine(client.server().address)};
+  const RealClock clock;
+  const Nanos asked = clock.Monotonic();
+  const auto nodes = client.Nodes();
+  const Nanos took = clock.Monotonic() - asked;
+  facts.status = nodes.status();
+  if (!nodes.ok()) return facts;
+  facts.version = nodes->server_version();
+  // It answered somewhere between the call and now: in the middle, as far as anybody knows.
+  facts.clock_error_ns = took.value / 2;
+  facts.clock_ahead_ns = nodes->server_time_unix_ns() - (clock.Wall() - took / 2).value;
+  for (const v1::Node& node : nodes->nodes()) facts.nodes.push_back({node.name(), NodeState(node), node.agent_version(), node.worker_version()});
+  return facts;
+}
+
+// The local cluster's, or what will hold it.
+std::string DefaultFolder() {
+  std::error_code error;
+  std::filesystem::path folder = LocalDirectory();
+  if (folder.empty()) return std::filesystem::current_path(error).string();
+  while (!std::filesystem::is_directory(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
+}
+
+}  // namespace
+
+int Doctor(const GlobalOptions& global, const DoctorOptions& options) {
+  MachineFacts facts = LookAtMachine(options.folder.empty() ? DefaultFolder() : options.folder);
+  if (!options.no_server) facts.server = AskServer(global);
+  const std::vector<Finding> findings = Diagnose(facts);
+  Listing listing{.columns = {{"", "verdict"}, {"WHAT", "what"}, {"FOUND", "found"}, {"MEND", "mend"}}};
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    listing.rows.push_back({VerdictName(finding.verdict), finding.what, finding.found, finding.mend});
+    list.push_back({{"verdict", VerdictName(finding.verdict)}, {"what", finding.what}, {"found", finding.found}, {"mend", finding.mend}});
+  }
+  const nlohmann::ordered_json json = {{"findings", list}};
+  const int shown = ShowListing(global.output, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", listing);
+  if (shown != kExitOk) return shown;
+  switch (WorstOf(findings)) {
+    case Verdict::kOk:
+    case Verdict::kHint: return kExitOk;
+    case Verdict::kWarning: return kExitJobFailed;
+    case Verdict::kProblem: return kExitRefused;
+  }
+  return kExitRefused;
+}
+
+}  // namespace lynx

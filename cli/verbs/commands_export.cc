@@ -1,0 +1,86 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "cli/output/exit_code.h"
+#include "cli/output/output_file.h"
+#include "cli/output/waiting_line.h"
+#include "cli/verbs/commands.h"
+#include "cli/verbs/plan_request.h"
+#include "common/status.h"
+#include "node/file.h"
+#include "planner/report/export.h"
+
+namespace lynx {
+namespace {
+
+constexpr char kMissingFile[] = "not_expressed.txt";
+
+std::string MissingText(const ExportOptions& options, const ExportedPlan& exported) {
+  if (exported.missing.empty()) return absl::StrCat(options.format, " expresses all of this plan\n");
+  std::string text = absl::StrCat("what ", options.format, " cannot express of this plan:\n");
+  for (const std::string& sentence : exported.missing) absl::StrAppend(&text, "  - ", sentence, "\n");
+  return text;
+}
+
+std::string Json(const ExportTarget& target, const ExportedPlan& exported) {
+  nlohmann::ordered_json json;
+  json["format"] = ExportFormatName(target.format);
+  json["targetVersion"] = ExportVersions(target.format)[target.version].name;
+  json["files"] = nlohmann::ordered_json::array();
+  for (const ExportedFile& file : exported.files) json["files"].push_back({{"name", file.name}, {"text", file.text}});
+  json["notExpressed"] = exported.missing;
+  return json.dump(1) + "\n";
+}
+
+absl::Status WriteFiles(const ExportOptions& options, const ExportedPlan& exported) {
+  if (const absl::Status made = MakeDirectories(options.folder); !made.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--out ", options.folder, ": ", std::string(made.message()),
+                                                   "; name a folder that you may write to"));
+  }
+  const auto write = [&](const std::string& name, const std::string& text) {
+    const std::string path = absl::StrCat(options.folder, "/", name);
+    LYNX_RETURN_IF_ERROR(WriteOutput("--out", path, text));
+    std::printf("%s\n", path.c_str());
+    return absl::OkStatus();
+  };
+  for (const ExportedFile& file : exported.files) LYNX_RETURN_IF_ERROR(write(file.name, file.text));
+  return write(kMissingFile, MissingText(options, exported));
+}
+
+}  // namespace
+
+int ExportJob(const GlobalOptions& global, const ExportOptions& options) {
+  ExportFormat format;
+  if (!ParseExportFormat(options.format, format)) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--format ", options.format, ": expected megatron, deepspeed or torchtitan")));
+  }
+  const absl::StatusOr<ExportTarget> target =
+      options.version.empty() ? NewestTarget(format) : FindTarget(format, options.version);
+  if (!target.ok()) return Fail(Annotate(target.status(), "--target-version"));
+  if (!options.folder.empty()) {
+    const absl::Status known = CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide});
+    if (!known.ok()) return Fail(Annotate(known, "--out"));
+  }
+  const auto request = ReadPlanRequest(options.plan);
+  if (!request.ok()) return Fail(request.status());
+  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlanFor(format, *request); });
+  if (!result.ok()) return Fail(result.status());
+  if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
+  const auto exported =
+      WithWaitingLine("exporting", [&](const auto&) { return ExportPlan(*target, *request, std::get<Plan>(*result)); });
+  if (!exported.ok()) return Fail(exported.status());
+  if (global.output != OutputFormat::kTable && global.output != OutputFormat::kWide) {
+    return ShowJson(global.output, Json(*target, *exported), "");
+  }
+  if (!options.folder.empty()) {
+    if (const absl::Status written = WriteFiles(options, *exported); !written.ok()) return Fail(written);
+  } else {
+    for (const ExportedFile& file : exported->files) std::fputs(file.text.c_str(), stdout);
+  }
+  std::fputs(MissingText(options, *exported).c_str(), stderr);
+  return kExitOk;
+}
+
+}  // namespace lynx

@@ -1,0 +1,449 @@
+#include <google/protobuf/util/json_util.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/connect/client.h"
+#include "cli/connect/log_printer.h"
+#include "cli/connect/submission.h"
+#include "cli/connect/waiting_reason.h"
+#include "cli/local/find_server.h"
+#include "cli/output/exit_code.h"
+#include "cli/output/listings.h"
+#include "cli/output/render.h"
+#include "cli/spec/job_file.h"
+#include "cli/spec/scalar_text.h"
+#include "cli/verbs/commands.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "common/utf8.h"
+#include "planner/problem/layout.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+// How long `watch` outlives a lost server before it gives up.
+constexpr Nanos kWatchPatience{120'000'000'000};
+// Without a terminal a progress line is printed no more often than this.
+constexpr Nanos kPlainInterval{5'000'000'000};
+constexpr int32_t kAllJobs = std::numeric_limits<int32_t>::max();
+
+bool IsTable(const GlobalOptions& global) { return global.output == OutputFormat::kTable || global.output == OutputFormat::kWide; }
+
+int PrintJob(const GlobalOptions& global, const v1::Job& job) {
+  return Show(global.output, job, JobListing({job}, Cells(global)),
+              JobPage(job, StyleOf(STDOUT_FILENO), RealClock().Wall()));
+}
+
+// The job, or in tables a line about it.
+int PrintLine(const GlobalOptions& global, const v1::Job& job, const std::string& line) {
+  return Show(global.output, job, JobListing({job}, Cells(global)), line);
+}
+
+std::vector<v1::JobState> AllStates(bool ended) {
+  std::vector<v1::JobState> states;
+  for (int i = v1::JOB_STATE_QUEUED; i <= v1::JOB_STATE_CANCELLED; ++i) {
+    if (IsFinal(static_cast<v1::JobState>(i)) == ended) states.push_back(static_cast<v1::JobState>(i));
+  }
+  return states;
+}
+
+absl::StatusOr<v1::JobState> ParseState(const std::string& name, const std::vector<v1::JobState>& among) {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  std::vector<std::string> names;
+  for (const v1::JobState known : among) {
+    if (StateName(known) == absl::AsciiStrToUpper(name)) state = known;
+    names.push_back(absl::AsciiStrToLower(StateName(known)));
+  }
+  if (state != v1::JOB_STATE_UNSPECIFIED) return state;
+  return absl::InvalidArgumentError(absl::StrCat("--state ", name, ": expected ", absl::StrJoin(names, ", ")));
+}
+
+// Jobs in one of these states, or of all in `among` where none is named.
+absl::StatusOr<v1::ListJobsResponse> FindJobs(const GlobalOptions& global, const ListOptions& options, const std::vector<v1::JobState>& among) {
+  v1::ListJobsRequest request;
+  request.set_limit(options.limit);
+  for (const std::string& name : options.states) {
+    LYNX_ASSIGN_OR_RETURN(const v1::JobState state, ParseState(name, among));
+    request.add_states(state);
+  }
+  if (options.states.empty()) request.mutable_states()->Add(among.begin(), among.end());
+  return Connect(global).List(request);
+}
+
+// Said below a table that does not have all.
+std::string LeftOut(const v1::ListJobsResponse& response) {
+  if (!response.more()) return "";
+  return absl::StrCat("\nthe newest ", response.jobs_size(), "; there are more: --limit N\n");
+}
+
+// Prints changes as they come: one live line on a terminal, a line now and then elsewhere.
+class ProgressPrinter {
+ public:
+  ProgressPrinter() : terminal_(IsTerminal(STDOUT_FILENO)), style_(StyleOf(STDOUT_FILENO)) {}
+
+  void Update(const v1::WatchJobResponse& update) {
+    for (const v1::JobEvent& event : update.events()) {
+      if (event.sequence() <= last_event_) continue;
+      last_event_ = event.sequence();
+      if (event.kind() == "checkpoint") continue;  // in the page at the end; too many to show
+      PrintState(event.state(), event.reason());
+      why_.Said(event.reason());
+    }
+    const v1::Job& job = update.job();
+    if (job.state() == v1::JOB_STATE_RUNNING && job.progress().steps_done() > 0) Draw(job);
+    std::fflush(stdout);
+    Wait(job);
+  }
+
+  // Nothing has come for a second.
+  void Wait(const v1::Job& job) {
+    const std::string why = why_.Due(job, clock_.Monotonic());
+    if (why.empty()) return;
+    PrintState(job.state(), why);
+    std::fflush(stdout);
+  }
+
+  void Lost() {
+    ClearLine();
+    if (!lost_) std::printf("           the server is away; training goes on; trying again\n");
+    lost_ = true;
+    std::fflush(stdout);
+  }
+
+  void Finish(const v1::Job& job) {
+    ClearLine();
+    if (job.progress().steps_done() > 0) std::printf("%s\n", ProgressLine(job, Width()).c_str());
+  }
+
+ private:
+  void PrintState(v1::JobState state, const std::string& reason) {
+    ClearLine();
+    std::printf("%s  %s\n", Colored(state, absl::StrFormat("%-9s", StateName(state)), style_).c_str(), VisibleLine(reason).c_str());
+  }
+
+  void ClearLine() {
+    if (drawn_) std::printf("\r\033[K");
+    drawn_ = false;
+  }
+
+  void Draw(const v1::Job& job) {
+    lost_ = false;
+    if (terminal_) {
+      std::printf("\r%s\033[K", ProgressLine(job, Width()).c_str());
+      drawn_ = true;
+      return;
+    }
+    const Nanos now = clock_.Monotonic();
+    if (now - last_plain_ < kPlainInterval) return;
+    last_plain_ = now;
+    std::printf("%s\n", ProgressLine(job, Width()).c_str());
+  }
+
+  int Width() const {
+    winsize size{};
+    if (terminal_ && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col - 1;
+    return 100;
+  }
+
+  RealClock clock_;
+  bool terminal_;
+  Style style_;
+  bool drawn_ = false;
+  bool lost_ = false;
+  int64_t last_event_ = 0;
+  WaitingReason why_;
+  Nanos last_plain_;
+};
+
+int ExitCodeOf(const v1::Job& job) { return job.state() == v1::JOB_STATE_SUCCEEDED ? kExitOk : kExitJobFailed; }
+
+int PrintEnd(const GlobalOptions& global, Client& client, const std::string& id) {
+  v1::GetJobRequest request;
+  request.set_job_id(id);
+  auto job = client.Get(request);
+  if (!job.ok()) return Fail(job.status());
+  const int printed = PrintJob(global, *job);
+  return printed == kExitOk ? ExitCodeOf(*job) : printed;
+}
+
+int FollowToEnd(const GlobalOptions& global, Client& client, const std::string& id) {
+  ProgressPrinter printer;
+  v1::Job last;
+  const absl::Status watched = client.Watch(
+      id, kWatchPatience,
+      [&](const v1::WatchJobResponse& update) {
+        last = update.job();
+        if (IsTable(global)) printer.Update(update);
+        return true;
+      },
+      [&] {
+        if (IsTable(global)) printer.Lost();
+      },
+      [&] {
+        if (IsTable(global)) printer.Wait(last);
+      });
+  if (!watched.ok()) return Fail(watched);
+  if (IsTable(global)) {
+    printer.Finish(last);
+    std::printf("\n");
+  }
+  return PrintEnd(global, client, last.id());
+}
+
+// What its ranks write, and then the same.
+int FollowWithLogs(const GlobalOptions& global, Client& client, const std::string& id) {
+  v1::GetLogsRequest request;
+  request.set_job_id(id);
+  request.set_rank(-1);
+  const absl::Status followed = FollowLogs(client, std::move(request), PrintLogLine);
+  if (!followed.ok()) return Fail(followed);
+  std::printf("\n");
+  return PrintEnd(global, client, id);
+}
+
+std::string CancelLine(const v1::Job& job, bool checkpoint) {
+  if (IsFinal(job.state())) return absl::StrCat("job ", job.id(), " is ", StateName(job.state()), "\n");
+  return absl::StrCat("job ", job.id(), checkpoint ? " writes a checkpoint and ends\n" : " is being cancelled\n");
+}
+
+int CancelAll(const GlobalOptions& global, Client& client, v1::CancelJobRequest request) {
+  v1::ListJobsRequest unfinished;
+  unfinished.set_limit(kAllJobs);
+  const std::vector<v1::JobState> states = AllStates(false);
+  unfinished.mutable_states()->Add(states.begin(), states.end());
+  v1::ListJobsResponse cancelled;
+  std::set<std::string> asked;
+  size_t before = 0;
+  do {
+    before = asked.size();
+    auto jobs = client.List(unfinished);
+    if (!jobs.ok()) return Fail(jobs.status());
+    for (const v1::Job& listed : jobs->jobs()) {
+      if (!asked.insert(listed.id()).second) continue;
+      request.set_job_id(listed.id());
+      auto job = client.Cancel(request);
+      if (!job.ok()) return Fail(job.status());
+      if (IsTable(global)) std::fputs(CancelLine(*job, request.checkpoint()).c_str(), stdout);
+      *cancelled.add_jobs() = *std::move(job);
+    }
+    // A job that runs is listed until its ranks have stopped, so the last list is one without a job that is new.
+  } while (asked.size() > before);
+  if (IsTable(global)) return kExitOk;
+  return Show(global.output, cancelled, JobListing({cancelled.jobs().begin(), cancelled.jobs().end()}, Cells(global)));
+}
+
+absl::Status CheckSubmit(const GlobalOptions& global, const SubmitOptions& options) {
+  const bool follows = options.wait || options.follow;
+  if (follows && options.files.size() > 1) {
+    return absl::InvalidArgumentError("--wait and --follow are for one job: submit one file, or without them");
+  }
+  if (follows && options.dry_run) return absl::InvalidArgumentError("--dry-run submits nothing: there is nothing to wait for");
+  if (!options.follow) return absl::OkStatus();
+  // Lines of logs are no part of a document.
+  return Annotate(CheckOutput(global.output, {OutputFormat::kTable, OutputFormat::kWide}), "--follow");
+}
+
+// The job files with all their defaults, as they would be submitted.
+int PrintDryRun(const GlobalOptions& global, const std::vector<v1::SubmitJobRequest>& requests) {
+  using enum OutputFormat;
+  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(known);
+  for (const v1::SubmitJobRequest& request : requests) {
+    const absl::StatusOr<JobSpec> spec = FromProto(request.spec());
+    if (!spec.ok()) return Fail(spec.status());
+    if (requests.size() > 1 && global.output != kJson) std::printf("---\n");
+    std::fputs((global.output == kJson ? JsonText(request.spec()) : JobFileText(*spec)).c_str(), stdout);
+  }
+  std::fprintf(stderr, "nothing was submitted; 'lynxctl plan' tells what would be planned\n");
+  return kExitOk;
+}
+
+bool IsWanted(const EventsOptions& options, const v1::JobEvent& event) {
+  return options.kinds.empty() || std::find(options.kinds.begin(), options.kinds.end(), event.kind()) != options.kinds.end();
+}
+
+std::string EventLine(const GlobalOptions& global, const v1::JobEvent& event, Style style) {
+  const CellText cells = Cells(global);
+  if (IsTable(global)) {
+    return absl::StrCat(cells.Time(event.time_unix_ns()), "  ", Colored(event.state(), absl::StrFormat("%-9s", StateName(event.state())), style),
+                        "  ", absl::StrFormat("%-16s", event.kind()), "  ", VisibleLine(event.reason()), "\n");
+  }
+  if (global.output == OutputFormat::kYaml) return absl::StrCat("---\n", YamlText(event));
+  std::string json;
+  LYNX_CHECK(google::protobuf::util::MessageToJsonString(event, &json).ok());
+  return json + "\n";
+}
+
+// Until the job has ended; one line an event.
+int FollowEvents(const GlobalOptions& global, const EventsOptions& options) {
+  using enum OutputFormat;
+  if (const absl::Status known = CheckOutput(global.output, {kTable, kWide, kJson, kYaml}); !known.ok()) return Fail(Annotate(known, "--follow"));
+  Client client = Connect(global);
+  const Style style = StyleOf(STDOUT_FILENO);
+  int64_t last = 0;
+  const auto told = client.GetWithEvents(options.job);
+  if (!told.ok()) return Fail(told.status());
+  for (const v1::JobEvent& event : told->events()) {
+    last = event.sequence();
+    if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+  }
+  std::fflush(stdout);
+  const absl::Status watched = client.Watch(
+      told->id(), kWatchPatience,
+      [&](const v1::WatchJobResponse& update) {
+        for (const v1::JobEvent& event : update.events()) {
+          if (event.sequence() <= last) continue;
+          last = event.sequence();
+          if (IsWanted(options, event)) std::fputs(EventLine(global, event, style).c_str(), stdout);
+        }
+        std::fflush(stdout);
+        return true;
+      },
+      [] {});
+  return watched.ok() ? kExitOk : Fail(watched);
+}
+
+}  // namespace
+
+Client Connect(const GlobalOptions& global) {
+  return Client(FindServer(global.connection), NanosFromSeconds(global.timeout_seconds));
+}
+
+CellText Cells(const GlobalOptions& global) { return CellText(global.output, RealClock().Wall()); }
+
+int Submit(const GlobalOptions& global, const SubmitOptions& options) {
+  const bool several = options.files.size() > 1;
+  if (const absl::Status checked = CheckSubmit(global, options); !checked.ok()) return Fail(checked);
+  std::vector<v1::SubmitJobRequest> requests;
+  for (const std::string& file : options.files) {
+    auto spec = ReadJobFile(file, options.overrides);
+    if (!spec.ok()) return Fail(spec.status());
+    if (const absl::Status runs = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel)); options.dry_run && !runs.ok()) {
+      return Fail(Annotate(runs, file));
+    }
+    v1::SubmitJobRequest& request = requests.emplace_back();
+    *request.mutable_spec() = ToProto(*spec);
+    const std::string& key = options.idempotency_key;
+    request.set_idempotency_key(key.empty() ? FreshKey() : several ? absl::StrCat(key, ".", requests.size()) : key);
+  }
+  if (options.dry_run) return PrintDryRun(global, requests);
+  Client client = Connect(global);
+  int code = kExitOk;
+  bool headed = false;  // a csv has one head
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto response = client.Submit(requests[i]);
+    if (!response.ok()) {
+      absl::Status why = response.status();
+      if (absl::IsDeadlineExceeded(why)) {
+        why = absl::Status(why.code(), absl::StrCat(why.message(), "; it may have taken the job: the same command with --idempotency-key ",
+                                                    requests[i].idempotency_key(), " makes no second one"));
+      }
+      const int failed = Fail(several ? Annotate(why, options.files[i]) : why);
+      if (code == kExitOk) code = failed;
+      if (code == kExitUnreachable) break;
+      continue;
+    }
+    const v1::Job& job = response->job();
+    if (options.wait || options.follow) {
+      if (IsTable(global)) std::printf("job %s submitted\n", job.id().c_str());
+      std::fflush(stdout);
+      return options.follow ? FollowWithLogs(global, client, job.id()) : FollowToEnd(global, client, job.id());
+    }
+    if (several && global.output == OutputFormat::kYaml) std::printf("---\n");
+    if (global.output == OutputFormat::kCsv) {
+      const absl::StatusOr<std::string> csv = ListingText(JobListing({job}, Cells(global)), global.output);
+      LYNX_CHECK(csv.ok());
+      std::fputs(csv->c_str() + (std::exchange(headed, true) ? csv->find('\n') + 1 : 0), stdout);
+      continue;
+    }
+    const int printed = PrintLine(global, job, SubmittedText(job.id(), response->existed()));
+    if (code == kExitOk) code = printed;
+  }
+  return code;
+}
+
+int List(const GlobalOptions& global, const ListOptions& options) {
+  std::vector<v1::JobState> all = AllStates(false);
+  const std::vector<v1::JobState> ended = AllStates(true);
+  all.insert(all.end(), ended.begin(), ended.end());
+  const auto response = FindJobs(global, options, all);
+  if (!response.ok()) return Fail(response.status());
+  Listing listing = JobListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
+  listing.notes += LeftOut(*response);
+  return Show(global.output, *response, listing);
+}
+
+int History(const GlobalOptions& global, const ListOptions& options) {
+  const auto response = FindJobs(global, options, AllStates(true));
+  if (!response.ok()) return Fail(response.status());
+  Listing listing = HistoryListing({response->jobs().begin(), response->jobs().end()}, Cells(global));
+  listing.notes += LeftOut(*response);
+  return Show(global.output, *response, listing);
+}
+
+int Get(const GlobalOptions& global, const std::string& id, bool events) {
+  v1::GetJobRequest request;
+  request.set_job_id(id);
+  Client client = Connect(global);
+  const auto job = events ? client.GetWithEvents(id) : client.Get(request);
+  if (!job.ok()) return Fail(job.status());
+  return PrintJob(global, *job);
+}
+
+int Watch(const GlobalOptions& global, const std::string& id) {
+  Client client = Connect(global);
+  return FollowToEnd(global, client, id);
+}
+
+int Events(const GlobalOptions& global, const EventsOptions& options) {
+  if (options.follow) return FollowEvents(global, options);
+  auto job = Connect(global).GetWithEvents(options.job);
+  if (!job.ok()) return Fail(job.status());
+  const bool from_the_first = job->events().empty() || job->events(0).sequence() <= 1;
+  v1::WatchJobResponse shown;
+  for (v1::JobEvent& event : *job->mutable_events()) {
+    if (IsWanted(options, event)) *shown.add_events() = std::move(event);
+  }
+  Listing listing = EventListing({shown.events().begin(), shown.events().end()}, Cells(global));
+  if (!from_the_first) listing.notes += "\nearlier events are not kept\n";
+  return Show(global.output, shown, listing);
+}
+
+int Cancel(const GlobalOptions& global, const CancelOptions& options) {
+  v1::CancelJobRequest request;
+  request.set_job_id(options.job);
+  request.set_reason(options.reason);
+  request.set_checkpoint(options.checkpoint);
+  if (!options.grace.empty()) {
+    const absl::StatusOr<Nanos> grace = ParseDuration(options.grace);
+    if (!grace.ok()) return Fail(Annotate(grace.status(), "--grace"));
+    request.set_grace_ns(grace->value);
+  }
+  Client client = Connect(global);
+  if (options.all) return CancelAll(global, client, request);
+  const auto job = client.Cancel(request);
+  if (!job.ok()) return Fail(job.status());
+  return PrintLine(global, *job, CancelLine(*job, options.checkpoint));
+}
+
+int Nodes(const GlobalOptions& global, const std::vector<std::string>& names) {
+  v1::ListNodesRequest request;
+  request.set_include_measurements(global.output == OutputFormat::kJson || global.output == OutputFormat::kYaml);  // tables have none
+  request.mutable_nodes()->Add(names.begin(), names.end());
+  const auto response = Connect(global).Nodes(request);
+  if (!response.ok()) return Fail(response.status());
+  return Show(global.output, *response, NodeListing({response->nodes().begin(), response->nodes().end()}, Cells(global)));
+}
+
+}  // namespace lynx

@@ -1,0 +1,97 @@
+#include <cstdio>
+
+#include "cli/output/exit_code.h"
+#include "cli/output/output_file.h"
+#include "cli/output/waiting_line.h"
+#include "cli/spec/cluster_file.h"
+#include "cli/spec/job_file.h"
+#include "cli/spec/job_schema.h"
+#include "cli/verbs/commands.h"
+#include "cli/verbs/plan_request.h"
+#include "common/status.h"
+#include "planner/plan/plan.h"
+#include "planner/report/chrome_trace.h"
+#include "planner/report/html_page.h"
+#include "planner/report/plan_table.h"
+#include "planner/search/make_plan.h"
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+int PrintActions(const Plan& plan, int32_t rank) {
+  if (rank >= plan.layout.ranks()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--actions ", rank, ": the plan has ranks 0 to ", plan.layout.ranks() - 1, " (", LayoutText(plan.layout), ")")));
+  }
+  const auto& stage = plan.stages[static_cast<size_t>(CoordinatesOf(plan.layout, rank).stage)];
+  std::fputs(ProgramText(stage.program).c_str(), stdout);
+  return kExitOk;
+}
+
+absl::Status WriteReports(const PlanOptions& options, const PlanRequest& request, const Plan& plan) {
+  if (options.html.empty() && options.trace.empty()) return absl::OkStatus();
+  LYNX_ASSIGN_OR_RETURN(const PredictedStep step, PredictStep(request, plan));
+  if (!options.html.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const std::string page, HtmlPage(step));
+    LYNX_RETURN_IF_ERROR(WriteOutput("--html", options.html, page));
+    TellWritten("page", options.html, page.size(), "open it in a browser");
+  }
+  if (!options.trace.empty()) {
+    LYNX_ASSIGN_OR_RETURN(const ChromeTraceText trace, ChromeTrace(step));
+    LYNX_RETURN_IF_ERROR(WriteTrace("--trace", options.trace, trace, plan.step));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int PlanJob(const GlobalOptions& global, const PlanOptions& options) {
+  using enum OutputFormat;
+  if (options.actions_rank >= 0) {
+    if (const absl::Status known = CheckOutput(global.output, {kTable, kWide}); !known.ok()) return Fail(Annotate(known, "--actions"));
+  }
+  const auto request = ReadPlanRequest(options);
+  if (!request.ok()) return Fail(request.status());
+  const auto result = WithWaitingLine("planning", [&](const auto&) { return MakePlan(*request); });
+  if (!result.ok()) return Fail(result.status());
+  if (const auto* infeasible = std::get_if<Infeasible>(&*result)) return PrintInfeasible(*infeasible);
+  const Plan& plan = std::get<Plan>(*result);
+  if (const absl::Status written = WriteReports(options, *request, plan); !written.ok()) return Fail(written);
+  if (options.actions_rank >= 0) return PrintActions(plan, options.actions_rank);
+  const int code = Show(global.output, ToProto(plan), PlanTable(plan));
+  const bool table = global.output == kTable || global.output == kWide;
+  if (table && !plan.measured_profile) {
+    const char* source = !options.profile.empty()   ? "the profile's rates"
+                         : !options.cluster.empty() ? "the cluster file's figures"
+                                                    : "stated figures for one CPU core";
+    std::printf("times come from %s; on a cluster the agents measure them\n", source);
+  }
+  return code;
+}
+
+int Defaults(const GlobalOptions& global, const std::string& file, const std::vector<std::string>& overrides, ReferencePage reference) {
+  using enum OutputFormat;
+  // A job file is YAML, and a schema JSON.
+  const std::vector<OutputFormat> known = reference == ReferencePage::kNone         ? std::vector{kTable, kWide, kYaml, kJson}
+                                          : reference == ReferencePage::kJobSchema ? std::vector{kTable, kWide, kJson}
+                                                                                   : std::vector{kTable, kWide};
+  if (const absl::Status checked = CheckOutput(global.output, known); !checked.ok()) return Fail(checked);
+  if (reference != ReferencePage::kNone) {
+    const std::string text = reference == ReferencePage::kJobFile     ? JobFileReference()
+                             : reference == ReferencePage::kJobSchema ? JobSchemaText()
+                                                                      : ClusterFileReference();
+    std::fputs(text.c_str(), stdout);
+    return kExitOk;
+  }
+  JobSpec spec;
+  if (!file.empty()) {
+    auto read = ReadJobFile(file, overrides);
+    if (!read.ok()) return Fail(read.status());
+    spec = *read;
+  }
+  std::fputs((global.output == kJson ? JsonText(ToProto(spec)) : JobFileText(spec)).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace lynx

@@ -1,0 +1,20 @@
+// Work of lynxctl itself, such as plans to compare, on all cores. Thread-safe.
+#ifndef LYNX_CLI_VERBS_RUN_TASKS_H_
+#define LYNX_CLI_VERBS_RUN_TASKS_H_
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace lynx {
+
+// More at once would take more memory than a laptop has: each may hold the programs of a plan for thousands of devices.
+inline constexpr size_t kMaxTasksAtOnce = 8;
+
+// Runs each task once, as many at once as there are cores for this process, at most kMaxTasksAtOnce. Returns when all are
+// done. The calling thread runs some of them itself.
+void RunOnAllCores(const std::vector<std::function<void()>>& tasks);
+
+}  // namespace lynx
+
+#endif  // LYNX_CLI_VERBS_RUN_TASKS_H_

@@ -1,0 +1,306 @@
+#include "planner/candidates/candidate_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/check.h"
+#include "planner/candidates/plan_caches.h"
+#include "planner/candidates/search.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/program/memory_model.h"
+#include "planner/recompute/stage_problem.h"
+
+namespace lynx {
+namespace {
+
+constexpr LayerType kLayer = LayerType::kTransformer;
+// Rounding of the doubles below is far less.
+constexpr double kRoundedDown = 0.999;
+// Twelve days: no step of a job takes as long.
+constexpr Nanos kLongestStep{int64_t{1} << 50};
+
+Nanos WholeTime(const CostModel& costs, LayerType type) {
+  return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
+}
+
+// Forward and input gradient, alone.
+Nanos PassTime(const CostModel& costs, const LayerGraph& graph) {
+  Nanos passes;
+  for (const Segment segment : graph.SegmentsOf(kLayer, Pass::kForward)) {
+    for (const Op op : graph.OpsOf(kLayer, segment, Pass::kForward)) {
+      passes += costs.OpTime(op, Pass::kForward) + costs.OpTime(op, Pass::kBackward);
+    }
+  }
+  return passes;
+}
+
+// Least microbatches, times chunks, that a rank holds at once; 1 where no formula is known to hold from below.
+int64_t ChunksInFlight(const ParallelLayout& layout, int32_t rank, int64_t microbatches) {
+  const int64_t p = layout.pp, v = layout.virtual_stages;
+  switch (layout.schedule) {
+    case ScheduleKind::kGpipe:
+      return microbatches;
+    case ScheduleKind::kInterleaved:
+      return std::min((v - 1) * p + 2 * (p - rank - 1) + 1, v * microbatches);
+    case ScheduleKind::kOneForwardOneBackward:
+    case ScheduleKind::kZeroBubble:
+      return std::min(p - rank, microbatches);
+    default:
+      return 1;
+  }
+}
+
+// `fits` holds at low and not from some number up to `high` on, nor there: the last for which it does. Looks around `guess`
+// first, in steps that double.
+template <class Fits>
+int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits) {
+  guess = std::clamp(guess, low, high - 1);
+  const bool up = guess == low || fits(guess);
+  (up ? low : high) = guess;
+  for (int32_t step = 1; high - low > 1; step *= 2) {
+    const int32_t next = up ? low + step : high - step;
+    if (next <= low || next >= high) break;
+    const bool holds = fits(next);
+    (holds ? low : high) = next;
+    if (holds != up) break;
+  }
+  while (high - low > 1) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
+    : layer_(WholeTime(costs, kLayer)),
+      embedding_(WholeTime(costs, LayerType::kEmbedding)),
+      head_(WholeTime(costs, LayerType::kHead)),
+      forward_(costs.LayerTime(kLayer, Pass::kForward)),
+      input_(TensorBytes(Tensor::kX, shape)) {
+  const auto permille = [&](Nanos part) {
+    return std::clamp<int64_t>(part.value / (layer_.value / 1000 + 1), 0, 1000);
+  };
+  pass_permille_ = permille(PassTime(costs, LayerGraph::Of(shape)));
+  forward_permille_ = permille(forward_);
+  const RecomputeProblem problem = MakeStageProblem(costs, shape, {.layers = 1, .in_flight = 2});
+  for (const Nanos window : problem.forward) windows_ += window;
+  for (const Nanos window : problem.backward) windows_ += window;
+  const HostLink& host = costs.host_link();
+  copied_per_second_ =
+      std::min({host.to_host_bytes_per_second, host.from_host_bytes_per_second, host.both_bytes_per_second / 2 + 1});
+  for (const RecomputeItem& item : problem.items) {
+    stored_ += item.bytes;
+    items_.push_back({item.bytes, item.cost});
+  }
+  SortByPrice();
+}
+
+void LayerFloor::SortByPrice() {
+  by_price_ = items_;
+  std::stable_sort(by_price_.begin(), by_price_.end(), [](const Item& a, const Item& b) {
+    return static_cast<__int128>(a.cost.value) * b.bytes.value < static_cast<__int128>(b.cost.value) * a.bytes.value;
+  });
+}
+
+void LayerFloor::Lower(const LayerFloor& other) {
+  LYNX_CHECK(items_.size() == other.items_.size());
+  layer_ = std::min(layer_, other.layer_);
+  embedding_ = std::min(embedding_, other.embedding_);
+  head_ = std::min(head_, other.head_);
+  forward_ = std::min(forward_, other.forward_);
+  pass_permille_ = std::min(pass_permille_, other.pass_permille_);
+  forward_permille_ = std::min(forward_permille_, other.forward_permille_);
+  windows_ = std::max(windows_, other.windows_);
+  copied_per_second_ = std::max(copied_per_second_, other.copied_per_second_);
+  for (size_t i = 0; i < items_.size(); ++i) items_[i].cost = std::min(items_[i].cost, other.items_[i].cost);
+  SortByPrice();
+}
+
+Nanos LayerFloor::Exposed(Bytes stored) const {
+  int64_t left = (stored_ - stored).value;
+  double cost = 0;
+  for (const Item& item : by_price_) {
+    if (left <= 0) break;
+    if (item.bytes.value <= left) {
+      cost += static_cast<double>(item.cost.value);
+    } else {
+      cost += static_cast<double>(item.cost.value) * static_cast<double>(left) / static_cast<double>(item.bytes.value);
+    }
+    left -= item.bytes.value;
+  }
+  return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
+}
+
+Bytes LayerFloor::CopiedIn(Nanos time) const {
+  return Bytes(static_cast<int64_t>(Seconds(time) * static_cast<double>(copied_per_second_) / kRoundedDown) + 1);
+}
+
+CandidateBound::CandidateBound(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches,
+                               Offloading offloading)
+    : request_(request), candidate_(candidate), caches_(caches), floor_(caches.Floor(candidate)),
+      pipeline_(PipelineOf(candidate.layout)),
+      offloads_(offloading == Offloading::kIfOffered && OffersOffloading(request)) {
+  if (pipeline_.placement == StagePlacement::kLooping) {
+    before_share_ = static_cast<double>(floor_.delay_permille(SplitsWeight(candidate.layout))) / 1000 / pipeline_.chunks;
+  }
+  total_ = floor_.layer() * request.spec.model.layers + floor_.embedding() + floor_.head();
+}
+
+// All x_r equal, which is best: with g the share of a rank's time that delays those after it, M x_r + g (x_0 + ... +
+// x_{r-1}) is the same for all r when x_r falls by the factor 1 - g/M from rank to rank; what they add up to is known.
+Nanos CandidateBound::Quick() const {
+  const double total = static_cast<double>(total_.value);
+  const double microbatches = candidate_.microbatches;
+  const int32_t p = candidate_.layout.pp;
+  if (before_share_ <= 0) return Nanos(static_cast<int64_t>(microbatches * total / p * kRoundedDown));
+  const double rest = std::pow(1 - before_share_ / microbatches, p);
+  return Nanos(static_cast<int64_t>(before_share_ * total / (1 - rest) * kRoundedDown));
+}
+
+CandidateBound::Rank CandidateBound::RankAt(int32_t rank) const {
+  const ParallelLayout& layout = candidate_.layout;
+  const PipelineShape& pipeline = pipeline_;
+  const auto states = [&](int32_t layers) {
+    StageContext context{.model = request_.spec.model,
+                         .layout = layout,
+                         .micro_batch = candidate_.micro_batch,
+                         .microbatches = candidate_.microbatches,
+                         .pipeline_rank = rank,
+                         .slices = {}};
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      context.slices.push_back(SliceOf(layout, pipeline.StageOn(rank, chunk), 0, chunk == 0 ? layers : 0));
+    }
+    return StatesOf(context).total();
+  };
+  Rank result{.chunks_in_flight = ChunksInFlight(layout, rank, candidate_.microbatches)};
+  for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    const int32_t stage = pipeline.StageOn(rank, chunk);
+    if (pipeline.Previous(stage) == kNoStage) result.ends += floor_.embedding();
+    if (pipeline.Next(stage) == kNoStage) result.ends += floor_.head();
+  }
+  if (pipeline.bidirectional()) result.ends = Nanos(0);  // each end sees half of the microbatches: not counted
+  result.states = states(0);
+  result.states_per_layer = states(1) - result.states;
+  const Bytes device = DeviceMemoryOfStage(request_.cluster, layout, rank);
+  if (device.value > 0) result.memory = device;
+  return result;
+}
+
+const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
+  for (auto rank = static_cast<int32_t>(ranks_.size()); rank < candidate_.layout.pp; ++rank) {
+    ranks_.push_back(RankAt(rank));
+  }
+  return ranks_;
+}
+
+const StateFloor& CandidateBound::States() const {
+  if (states_ == nullptr) states_ = &caches_.States(candidate_);
+  return *states_;
+}
+
+std::optional<Bytes> CandidateBound::Budget(const Rank& rank, int32_t layers) const {
+  // Of inputs that are made again, and of a share that goes to the host, the bound knows nothing.
+  const RecomputeOptions& options = request_.spec.recompute_options;
+  const bool chains = request_.spec.recompute == RecomputeMode::kUniform && options.layers != 1;
+  if (chains || options.offload_permille > 0) return std::nullopt;
+  const Bytes limit = request_.spec.resources.activation_memory_per_rank;
+  std::optional<Bytes> budget;
+  if (rank.memory) budget = *rank.memory - rank.states - rank.states_per_layer * layers;
+  if (limit.value > 0) budget = budget ? std::min(*budget, limit) : limit;
+  return budget;
+}
+
+Bytes CandidateBound::Lacking() const {
+  Bytes most(std::numeric_limits<int64_t>::min() / 2);
+  for (const Rank& rank : Ranks()) {
+    const int32_t layers = request_.spec.model.layers / candidate_.layout.pp;
+    const std::optional<Bytes> budget = Budget(rank, layers);
+    if (!budget) continue;
+    most = std::max(most, floor_.input() * (rank.chunks_in_flight * (layers / pipeline_.chunks)) - *budget);
+  }
+  return most;
+}
+
+// Through M microbatches of each of the pipeline's pipes goes what all of a step's copies carry. `layers` may be rounded
+// down: fewer share it.
+Bytes CandidateBound::Offloaded(Nanos step, int32_t layers) const {
+  const int64_t microbatches = std::max(1, candidate_.microbatches / pipeline_.pipes());
+  return std::min(floor_.stored(), floor_.CopiedIn(step) / (microbatches * layers) + Bytes(1));
+}
+
+std::optional<Nanos> CandidateBound::Least(const Rank& rank, int32_t layers, Nanos step) const {
+  const std::optional<Bytes> budget = Budget(rank, layers);
+  const Nanos busy = Busy(rank, layers);
+  if (!budget) return busy;
+  // Chunks of unlike size hold at least what the smallest does.
+  const int64_t held_layers = rank.chunks_in_flight * (layers / pipeline_.chunks);
+  if (held_layers == 0) return budget->value >= 0 ? std::optional(busy) : std::nullopt;
+  const Bytes each = *budget / held_layers - floor_.input();
+  if (each.value < 0) return std::nullopt;
+  const Bytes offloaded = offloads_ ? Offloaded(step, layers / pipeline_.chunks * pipeline_.chunks) : Bytes(0);
+  return busy + floor_.Exposed(each + offloaded) * layers;
+}
+
+std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nanos ahead, Nanos step) const {
+  const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers, step);
+  if (!time) return std::nullopt;
+  const int64_t microbatches = candidate_.microbatches;
+  const StateFloor& states = States();
+  const Nanos end = states.End(rank, layers);
+  const Nanos of_rank = *time * microbatches / pipeline_.pipes() + ahead + end;
+  if (pipeline_.bidirectional()) return of_rank;
+  Nanos of_links = states.TransfersOfMicrobatch(rank, layers, pipeline_.chunks) * microbatches + end;
+  if (of_links == end && pipeline_.chunks == 1) {
+    // All reductions wait for the last backward or weight slot to begin.
+    of_links = *time * (microbatches - 1) + floor_.forward() * layers + states.EndWithReductions(rank, layers);
+  }
+  return std::max(of_rank, of_links);
+}
+
+bool CandidateBound::MayTake(Nanos step) const {
+  const int32_t p = candidate_.layout.pp;
+  const int32_t model_layers = request_.spec.model.layers * pipeline_.pipes();
+  const int32_t least = pipeline_.chunks, most = model_layers - (p - 1) * least;
+  const Nanos allowed(static_cast<int64_t>(static_cast<double>(step.value) / kRoundedDown));
+  double before = before_share_ * static_cast<double>(total_.value);  // of the ranks before those not yet looked at
+  int64_t taken = 0;
+  int32_t guess = model_layers / p;  // a rank takes about as many as the one after it
+  for (int32_t r = p - 1; r >= 0; --r) {
+    const Rank& rank = Ranks()[static_cast<size_t>(r)];
+    const auto share = [&](int32_t layers) {
+      return before_share_ * static_cast<double>(Busy(rank, layers).value);
+    };
+    const auto fits = [&](int32_t layers) {
+      const Nanos ahead(static_cast<int64_t>(std::max(0.0, before - share(layers))));
+      const std::optional<Nanos> least_step = LeastStep(r, layers, ahead, step);
+      return least_step && *least_step <= allowed;
+    };
+    if (!fits(least)) return false;
+    guess = LastThatFits(least, most + 1, guess, fits);
+    before -= share(guess);
+    taken += guess;
+  }
+  return taken >= model_layers;
+}
+
+std::optional<Nanos> CandidateBound::Bound() const {
+  Nanos low = Quick();
+  if (MayTake(low)) return low;
+  // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is computed.
+  if (!MayTake(std::max(low * 256, kLongestStep))) return std::nullopt;
+  Nanos high = low * 2;
+  while (!MayTake(high)) {
+    low = high;
+    high = high * 2;
+  }
+  while (high - low > low / 1000 + Nanos(1)) {
+    const Nanos middle = low + (high - low) / 2;
+    (MayTake(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+}  // namespace lynx

@@ -1,0 +1,94 @@
+#include "planner/candidates/plan_caches.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/check.h"
+#include "planner/cost/cost_model.h"
+#include "planner/problem/layout_schedule.h"
+
+namespace lynx {
+
+const StageHeu& FrontCache::Solve(RecomputeProblem problem) {
+  problem.budget = Bytes(0);
+  if (problem.stall.value == 0 && problem.host_budget.value == 0) problem.layers = 1;
+  const auto known = fronts_.find(problem);
+  if (known != fronts_.end()) return known->second;
+  RecomputeProblem any = problem;
+  any.layers = 1;
+  any.in_flight = std::min(any.in_flight, 2);
+  any.stall = Nanos(0);
+  const auto [shared, first] = of_any_stage_.try_emplace(any, nullptr);
+  StageHeu heu = first ? StageHeu(problem)
+                       : shared->second->ForStage(problem.layers, problem.in_flight, problem.stall);
+  const StageHeu& added = fronts_.emplace(problem, std::move(heu)).first->second;
+  if (first) shared->second = &added;
+  return added;
+}
+
+StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
+  const ModelSpec& model = request_.spec.model;
+  const ParallelLayout layer = LayerLayout(candidate.layout);
+  const std::tuple key(ShapeOf(model, layer, candidate.micro_batch), layer.dp, layer.zero);
+  const auto it = peaks_.find(key);
+  return it != peaks_.end()
+             ? it->second
+             : peaks_.emplace(key, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
+}
+
+const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
+  const ModelSpec& model = request_.spec.model;
+  const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
+  auto it = floors_.find(shape);
+  if (it != floors_.end()) return it->second;
+  // The first tensor-parallel group of a node: no other one has better links.
+  const ParallelLayout layout{.tp = candidate.layout.tp,
+                              .cp = candidate.layout.cp,
+                              .sequence_parallel = candidate.layout.sequence_parallel};
+  std::optional<LayerFloor> floor;
+  for (const NodeGroup& group : request_.cluster.groups) {
+    const LayerFloor of_group(
+        CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node), shape);
+    if (floor) {
+      floor->Lower(of_group);
+    } else {
+      floor = of_group;
+    }
+  }
+  return floors_.emplace(shape, *std::move(floor)).first->second;
+}
+
+const StateFloor& PlanCaches::States(const Candidate& candidate) {
+  const ParallelLayout& layout = candidate.layout;
+  const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero);
+  const auto it = states_.find(key);
+  if (it != states_.end()) return it->second;
+  const ParallelLayout degrees{
+      .tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero};
+  return states_.emplace(key, StateFloor(request_.cluster, request_.spec.model, degrees)).first->second;
+}
+
+const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {
+  auto [it, inserted] = facts_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
+  if (inserted) {
+    Schedule schedule = ScheduleOf(layout, microbatches);
+    absl::StatusOr<SlotOrder> order = OrderSlots(schedule);
+    LYNX_CHECK(order.ok());
+    it->second = {std::move(schedule), *std::move(order), {}};
+    it->second.in_flight = CountInFlight(it->second.schedule);
+  }
+  return it->second;
+}
+
+const PipelineSlots& PlanCaches::SlotsOf(const ParallelLayout& layout, int32_t microbatches) {
+  auto [it, inserted] = slots_.try_emplace({layout.schedule, layout.pp, layout.virtual_stages, microbatches});
+  if (inserted) {
+    absl::StatusOr<PipelineSlots> slots = SlotsToLower(FactsOf(layout, microbatches).schedule);
+    LYNX_CHECK(slots.ok());
+    it->second = *std::move(slots);
+  }
+  return it->second;
+}
+
+}  // namespace lynx

@@ -1,0 +1,217 @@
+#include "planner/candidates/search.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "planner/candidates/no_layout.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/problem/stage_context.h"
+
+namespace lynx {
+namespace {
+
+constexpr int32_t kLargestAutoContext = 8;
+constexpr int32_t kMostAutoVirtualStages = 8;
+constexpr size_t kMostWantedShapes = 12;
+
+// What a degree may be: the pinned value alone, or `choices` where it is left open (0).
+std::vector<int32_t> Degrees(int32_t pinned, std::vector<int32_t> choices) {
+  return pinned > 0 ? std::vector<int32_t>{pinned} : choices;
+}
+
+std::vector<int32_t> PowersOfTwo(int32_t largest) {
+  std::vector<int32_t> powers;
+  for (int32_t n = 1; n <= largest; n *= 2) powers.push_back(n);
+  return powers;
+}
+
+std::vector<int32_t> UpTo(int32_t largest) {
+  std::vector<int32_t> numbers;
+  for (int32_t n = 1; n <= largest; ++n) numbers.push_back(n);
+  return numbers;
+}
+
+// All combinations of what does not depend on the cluster's size.
+class Space {
+ public:
+  Space(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target)
+      : spec_(spec),
+        model_(spec.model),
+        pinned_(spec.parallel),
+        fixed_(PinnedLayout(spec.parallel)),
+        any_(target == PlanTarget::kAnyFramework),
+        least_devices_(cluster.least_devices_per_node()),
+        max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
+    for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kLargestAutoMicroBatch))) {
+      if (spec.train.global_batch % size == 0) micro_batches_.push_back(size);
+    }
+    for (int32_t dp = 1; dp <= std::min(spec.train.global_batch, max_ranks_); ++dp) {
+      if (spec.train.global_batch % dp == 0 && (pinned_.dp == 0 || pinned_.dp == dp)) replicas_.push_back(dp);
+    }
+  }
+
+  std::vector<Candidate> All() {
+    for (int32_t tp : Degrees(pinned_.tp, UpTo(std::min(max_ranks_, least_devices_)))) {
+      if (!TensorParallelFits(tp)) continue;
+      for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kLargestAutoContext : 1))) {
+        if (cp > 1 && model_.seq % (2 * cp) != 0) continue;
+        for (int32_t pp : Degrees(pinned_.pp, UpTo(model_.layers))) {
+          if (int64_t{tp} * cp * pp > max_ranks_) break;
+          if (pp <= model_.layers) AddReplicas({.tp = tp, .pp = pp, .cp = cp});
+        }
+      }
+    }
+    return std::move(candidates_);
+  }
+
+ private:
+  bool TensorParallelFits(int32_t tp) const {
+    return tp <= least_devices_ && model_.heads % tp == 0 && model_.key_heads() % tp == 0 && model_.ffn % tp == 0 &&
+           tp <= model_.vocab;
+  }
+
+  void AddReplicas(ParallelLayout layout) {
+    const int32_t replica = layout.ranks();
+    for (int32_t dp : replicas_) {
+      const int64_t ranks = int64_t{replica} * dp;
+      if (ranks > max_ranks_) break;
+      if (ranks < spec_.resources.min_ranks) continue;
+      layout.dp = dp;
+      for (int32_t size : micro_batches_) {
+        if (spec_.train.global_batch % (int64_t{dp} * size) != 0) continue;
+        AddModes({layout, size, spec_.train.global_batch / (dp * size)});
+      }
+    }
+  }
+
+  std::vector<bool> SequenceParallel(const ParallelLayout& layout) const {
+    if (pinned_.sequence_parallel == Choice::kOn) return {layout.tp > 1};
+    if (pinned_.sequence_parallel == Choice::kOff || layout.tp == 1) return {false};
+    if (model_.seq / layout.cp % layout.tp != 0) return {false};
+    return {false, true};
+  }
+
+  std::vector<ZeroStage> Zero(const ParallelLayout& layout) const {
+    if (pinned_.zero != ZeroStage::kAuto) return {pinned_.zero};
+    if (layout.dp * layout.cp == 1) return {ZeroStage::kNone};
+    if (!any_) return {ZeroStage::kNone, ZeroStage::kOptimizer};
+    return {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights};
+  }
+
+  std::vector<ScheduleKind> Schedules(const ParallelLayout& layout, int32_t virtual_stages) const {
+    using enum ScheduleKind;
+    if (pinned_.schedule != kAuto) return {pinned_.schedule};
+    if (virtual_stages > 1) return {kInterleaved};
+    if (layout.pp == 1) return {kOneForwardOneBackward};
+    return {kOneForwardOneBackward, kZeroBubble};
+  }
+
+  bool ScheduleFits(const Candidate& c) const {
+    if (!CheckScheduleOf(c.layout, c.microbatches).ok()) return false;
+    if (PipelineOf(c.layout).pieces() > model_.layers) return false;  // each holds a layer
+    switch (c.layout.schedule) {
+      case ScheduleKind::kInterleaved:
+        return c.layout.pp > 1 && c.microbatches % c.layout.pp == 0;
+      case ScheduleKind::kChimera:
+        return c.layout.pp % 2 == 0 && c.microbatches % 2 == 0;
+      default:
+        return true;
+    }
+  }
+
+  void AddModes(Candidate c) {
+    const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
+                      (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
+    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMostAutoVirtualStages : 1))) {
+      // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
+      if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
+      c.layout.virtual_stages = virtual_stages;
+      c.layout.custom = fixed_.custom;
+      for (ScheduleKind schedule : Schedules(c.layout, virtual_stages)) {
+        c.layout.schedule = schedule;
+        if (!ScheduleFits(c)) continue;
+        for (bool sequence_parallel : SequenceParallel(c.layout)) {
+          c.layout.sequence_parallel = sequence_parallel;
+          for (ZeroStage zero : Zero(c.layout)) {
+            c.layout.zero = zero;
+            candidates_.push_back(c);
+          }
+        }
+      }
+    }
+  }
+
+  const JobSpec& spec_;
+  const ModelSpec& model_;
+  const ParallelSpec& pinned_;
+  const ParallelLayout fixed_;
+  const bool any_;
+  const int32_t least_devices_;
+  const int32_t max_ranks_;
+  std::vector<int32_t> micro_batches_, replicas_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Candidate>> Candidates(const JobSpec& spec, const ClusterTopology& cluster,
+                                                  PlanTarget target) {
+  const int64_t devices = cluster.devices();
+  if (spec.resources.min_ranks > devices) {
+    return absl::InvalidArgumentError(absl::StrCat("the job asks for at least ", spec.resources.min_ranks,
+                                                   " ranks, but the cluster has ", devices, " devices (",
+                                                   NodesText(cluster), "): lower resources.ranks or add nodes"));
+  }
+  std::vector<Candidate> candidates = SearchSpace(spec, cluster, target);
+  if (candidates.empty()) return ExplainNoLayout(spec, cluster, target);
+  return candidates;
+}
+
+std::vector<Candidate> SearchSpace(const JobSpec& spec, const ClusterTopology& cluster, PlanTarget target) {
+  std::vector<Candidate> candidates = Space(spec, cluster, target).All();
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    const auto key = [](const Candidate& c) {
+      const ParallelLayout& l = c.layout;
+      return std::make_tuple(l.ranks(), l.tp, l.pp, c.micro_batch, l.cp, l.virtual_stages, l.schedule,
+                             l.sequence_parallel, l.zero, l.dp);
+    };
+    return key(a) < key(b);
+  });
+  return candidates;
+}
+
+std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology& cluster) {
+  const auto candidates = Candidates(spec, cluster, PlanTarget::kLynxEngine);
+  std::vector<LayerShape> shapes;
+  if (!candidates.ok()) return shapes;
+  for (const Candidate& c : *candidates) {
+    LayerShape& shape = shapes.emplace_back(ShapeOf(spec.model, c.layout, c.micro_batch));
+    // The cost model derives either from the other.
+    if (spec.parallel.sequence_parallel == Choice::kAuto) shape.sequence_parallel = false;
+  }
+  // LayerShape orders by micro-batch first: small ones, which nearly every layout can use, come first.
+  std::sort(shapes.begin(), shapes.end());
+  shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+  if (shapes.size() > kMostWantedShapes) shapes.resize(kMostWantedShapes);
+  return shapes;
+}
+
+bool OffersOffloading(const PlanRequest& request) {
+  using enum RecomputeMode;
+  const RecomputeMode mode = request.spec.recompute;
+  const RecomputeOptions& options = request.spec.recompute_options;
+  const std::vector<RecomputeMode>& forbidden = options.forbidden;
+  const bool heu = mode == kHeu || mode == kOpt ||
+                   (mode == kAuto && std::find(forbidden.begin(), forbidden.end(), kHeu) == forbidden.end());
+  // Where the host is the device, only a limit of the job's own leaves something of it.
+  const bool limited = request.spec.resources.activation_memory_per_rank.value > 0;
+  const bool room =
+      std::any_of(request.cluster.groups.begin(), request.cluster.groups.end(), [&](const NodeGroup& group) {
+        return group.host_is_device ? limited && group.memory_per_device.value > 0 : group.host_memory.value > 0;
+      });
+  return room && heu && !options.forbids_offload;
+}
+
+}  // namespace lynx

@@ -1,0 +1,402 @@
+#include "planner/cost/cost_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+#include "common/check.h"
+#include "planner/cost/op_cost.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+
+Nanos TransferTimeOf(int64_t bytes, const LinkCost& link) {
+  return link.latency + TimeAtRate(bytes, link.bytes_per_second);
+}
+
+// Bytes that the optimizer moves per parameter: on every rank, and for the parameters whose states it holds.
+struct OptimizerTraffic {
+  int64_t whole;
+  int64_t share;
+};
+constexpr OptimizerTraffic OptimizerTrafficOf(DataType dtype) {
+  return dtype == DataType::kBfloat16 ? OptimizerTraffic{12, 54} : OptimizerTraffic{0, 8 * kFloatBytes};
+}
+
+int64_t ParametersOf(const StageContext& context, const LayerShape& shape) {
+  int64_t parameters = 0;
+  for (const StageSlice& slice : context.slices) {
+    parameters += slice.layers() * LayerParameters(LayerType::kTransformer, shape);
+    if (slice.has_embedding) parameters += LayerParameters(LayerType::kEmbedding, shape);
+    if (slice.has_head) parameters += LayerParameters(LayerType::kHead, shape);
+  }
+  return parameters;
+}
+
+// As BoundaryTime counts them: the lower of two neighbouring ranks; the last rank where it neighbours the first.
+int32_t BoundaryAfter(const PipelineShape& pipeline, int32_t stage) {
+  LYNX_CHECK(stage != kNoStage && pipeline.Next(stage) != kNoStage);
+  const auto [low, high] = std::minmax({pipeline.RankOf(stage), pipeline.RankOf(pipeline.Next(stage))});
+  return high - low <= 1 ? low : high;
+}
+
+Bytes BytesOf(TensorSet tensors, const LayerShape& shape) {
+  Bytes sum;
+  for (int i = 0; i < kTensorCount; ++i) {
+    if (Contains(tensors, static_cast<Tensor>(i))) sum += TensorBytes(static_cast<Tensor>(i), shape);
+  }
+  return sum;
+}
+
+using TimesOfOps = std::array<OpTimes, kOpCount>;
+
+const ShapeTimes* FindTimes(const std::vector<ShapeTimes>& measured, const LayerShape& shape) {
+  const auto found =
+      std::find_if(measured.begin(), measured.end(), [&](const ShapeTimes& t) { return t.shape == shape; });
+  return found == measured.end() ? nullptr : &*found;
+}
+
+TimesOfOps ComputedTimes(const HardwareProfile& profile, const LayerGraph& graph, const LayerShape& shape) {
+  TimesOfOps of_ops{};
+  for (const OpInfo& info : graph.ops()) {
+    OpTimes& times = of_ops[static_cast<size_t>(info.op)];
+    times.forward = OpCost(profile, info.op, Pass::kForward, shape);
+    times.backward = OpCost(profile, info.op, Pass::kBackward, shape);
+    if (info.has_weight_pass) times.weight = OpCost(profile, info.op, Pass::kWeight, shape);
+  }
+  return of_ops;
+}
+
+// The measured times of a shape that differs in sequence parallelism alone: most ops are the same, and those that are
+// not work on a share of the tokens. `times`, computed, becomes what was measured, by the ratio of what is computed
+// for both.
+void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesOfOps& times) {
+  const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
+    if (computed_of_twin.value <= 0) return;
+    const __int128 scaled = static_cast<__int128>(of_twin.value) * time.value / computed_of_twin.value;
+    time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kLongestTime.value)));
+  };
+  for (size_t op = 0; op < times.size(); ++op) {
+    scale(measured[op].forward, computed[op].forward, times[op].forward);
+    scale(measured[op].backward, computed[op].backward, times[op].backward);
+    scale(measured[op].weight, computed[op].weight, times[op].weight);
+  }
+}
+
+}  // namespace
+
+CostModel::CostModel(const HardwareProfile& profile, const ModelSpec& model, const ParallelLayout& layout,
+                     int32_t micro_batch, int32_t ranks_per_node, RankOrder order)
+    : profile_(profile),
+      layout_(layout),
+      shape_(ShapeOf(model, layout, micro_batch)),
+      graph_(LayerGraph::Of(shape_)),
+      ranks_per_node_(ranks_per_node),
+      order_(order) {
+  LYNX_CHECK(ranks_per_node >= 1);
+  LYNX_CHECK(profile.overlap_slowdown_permille >= 1000 && profile.communication_compute_permille >= 0);
+  LayerShape twin = shape_;
+  twin.sequence_parallel = !twin.sequence_parallel;
+  const ShapeTimes* measured = FindTimes(profile.measured, shape_);
+  const ShapeTimes* of_twin = measured == nullptr ? FindTimes(profile.measured, twin) : nullptr;
+  profile_.measured.clear();
+  ChooseLinks();
+  if (measured != nullptr) {
+    times_ = measured->ops;
+  } else {
+    times_ = ComputedTimes(profile_, graph_, shape_);
+    if (of_twin != nullptr) TakeFromTwin(of_twin->ops, ComputedTimes(profile_, graph_, twin), times_);
+  }
+  if (of_twin != nullptr) measured = of_twin;
+  measured_ = measured != nullptr;
+  if (measured_) optimizer_per_mega_parameter_ = measured->optimizer_per_mega_parameter;
+  AddContextTransfers();
+  ComputeSegmentTimes();
+}
+
+void CostModel::AddContextTransfers() {
+  if (layout_.cp == 1) return;
+  const Nanos gather = AllGather(ContextGatherBytes(shape_), layout_.cp, context_link_);
+  OpTimes& first = times_[static_cast<size_t>(graph_.Has(Op::kFlash) ? Op::kFlash : Op::kProbs)];
+  first.forward += gather;
+  first.backward += gather * 2;
+}
+
+void CostModel::ComputeSegmentTimes() {
+  for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
+    for (Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+      for (Segment segment : graph_.SegmentsOf(type, pass == Pass::kForward ? Pass::kForward : Pass::kBackward)) {
+        Nanos& sum = segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
+        for (Op op : graph_.OpsOf(type, segment, pass)) sum += OpTime(op, pass);
+      }
+    }
+  }
+}
+
+size_t CostModel::LinkLevelOf(int32_t first, int32_t last) const {
+  const size_t levels = profile_.inner_links.size();
+  if (first / ranks_per_node_ != last / ranks_per_node_) return levels + 1;
+  for (size_t i = 0; i < levels; ++i) {
+    const int32_t devices = profile_.inner_links[i].devices;
+    if (first % ranks_per_node_ / devices == last % ranks_per_node_ / devices) return i;
+  }
+  return levels;
+}
+
+const LinkCost& CostModel::LinkAt(size_t level) const {
+  if (level < profile_.inner_links.size()) return profile_.inner_links[level].link;
+  return level == profile_.inner_links.size() ? profile_.intra_node : profile_.inter_node;
+}
+
+int32_t CostModel::RankAt(const RankCoordinates& at) const {
+  if (order_ == RankOrder::kStagesInside) return RankOf(layout_, at);
+  return ((at.stage * layout_.dp + at.dp) * layout_.cp + at.cp) * layout_.tp + at.tp;
+}
+
+// A group's ring passes through all of its ranks, so it needs the link that joins its first and its last.
+void CostModel::ChooseLinks() {
+  const auto [tp, pp, dp, cp] = std::tuple(layout_.tp, layout_.pp, layout_.dp, layout_.cp);
+  size_t tensor = 0, context = 0, data = 0;
+  std::vector<size_t> boundary(static_cast<size_t>(pp), 0);
+  for (int32_t stage = 0; stage < pp; ++stage) {
+    for (int32_t d = 0; d < dp; ++d) {
+      const int32_t first = RankAt({0, stage, d, 0}), last = RankAt({tp - 1, stage, d, cp - 1});
+      context = std::max(context, LinkLevelOf(first, last));
+      for (int32_t c = 0; c < cp; ++c) {
+        tensor = std::max(tensor, LinkLevelOf(RankAt({0, stage, d, c}), RankAt({tp - 1, stage, d, c})));
+      }
+      // If any block of ranks ends between the first rank of a stage and the last of its neighbour, the transfer of
+      // some rank leaves that block.
+      const int32_t next = (stage + 1) % pp;
+      const auto [low, high] = std::minmax({RankAt({0, stage, d, 0}), RankAt({0, next, d, 0})});
+      size_t& level = boundary[static_cast<size_t>(stage)];
+      level = std::max(level, LinkLevelOf(low, high + tp * cp - 1));
+    }
+    // In a bidirectional pipeline the mirrored rank holds the same layers.
+    const int32_t twin = PipelineOf(layout_).bidirectional() ? pp - 1 - stage : stage;
+    for (int32_t t = 0; t < tp; ++t) {
+      const auto [low, high] = std::minmax({stage, twin});
+      data = std::max(data, LinkLevelOf(RankAt({t, low, 0, 0}), RankAt({t, high, dp - 1, cp - 1})));
+    }
+  }
+  tensor_link_ = LinkAt(tensor);
+  context_link_ = LinkAt(context);
+  data_link_ = LinkAt(data);
+  world_link_ = LinkAt(LinkLevelOf(0, layout_.ranks() - 1));
+  for (const size_t level : boundary) boundary_links_.push_back(LinkAt(level));
+}
+
+Nanos CostModel::OpTime(Op op, Pass pass) const {
+  const OpTimes& times = times_[static_cast<int>(op)];
+  switch (pass) {
+    case Pass::kForward:
+      return times.forward;
+    case Pass::kBackward:
+      return times.backward;
+    case Pass::kWeight:
+      return times.weight;
+  }
+  LYNX_CHECK(false);
+}
+
+Nanos CostModel::OpSetTime(OpSet ops) const {
+  Nanos sum;
+  for (OpSet rest = ops; rest != 0; rest &= rest - 1) sum += times_[static_cast<size_t>(std::countr_zero(rest))].forward;
+  return sum;
+}
+
+Nanos CostModel::SegmentTime(LayerType type, Segment segment, Pass pass) const {
+  return segment_times_[static_cast<int>(type)][static_cast<int>(segment)][static_cast<int>(pass)];
+}
+
+Nanos CostModel::AllReduce(Bytes bytes, int32_t n, const LinkCost& link) const {
+  if (n <= 1) return Nanos(0);
+  return TransferTimeOf((bytes.value + n - 1) / n, link) * (2 * (n - 1));
+}
+
+Nanos CostModel::AllGather(Bytes bytes, int32_t n, const LinkCost& link) const {
+  if (n <= 1) return Nanos(0);
+  return TransferTimeOf((bytes.value + n - 1) / n, link) * (n - 1);
+}
+
+Nanos CostModel::ComputeTime(const Action& action, const StageContext& context) const {
+  const auto segment_time = [&](Pass pass) { return SegmentTime(LayerTypeOf(action.layer), action.segment, pass); };
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return segment_time(Pass::kForward);
+    case ActionKind::kBackward:
+      return segment_time(Pass::kBackward);
+    case ActionKind::kWeight:
+      return segment_time(Pass::kWeight);
+    case ActionKind::kRecompute:
+      return OpSetTime(action.ops);
+    case ActionKind::kOptimizer:
+      return OptimizerTime(ParametersOf(context, shape_));
+    default:
+      return Nanos(0);
+  }
+}
+
+Nanos CostModel::TransferTime(const Action& start) const {
+  const auto window = [&](Pass pass) { return WindowTime(LayerTypeOf(start.layer), start.segment, pass); };
+  switch (start.kind) {
+    case ActionKind::kSendForwardStart:
+    case ActionKind::kRecvBackwardStart:
+      return BoundaryTime(BoundaryAfter(PipelineOf(layout_), start.stage), TensorBytes(Tensor::kX, shape_));
+    case ActionKind::kSendBackwardStart:
+    case ActionKind::kRecvForwardStart: {
+      const PipelineShape pipeline = PipelineOf(layout_);
+      return BoundaryTime(BoundaryAfter(pipeline, pipeline.Previous(start.stage)), TensorBytes(Tensor::kX, shape_));
+    }
+    case ActionKind::kDataReduceStart:
+      return DataReduceTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kWeightGatherStart:
+      return WeightGatherTime(LayerParameters(LayerTypeOf(start.layer), shape_));
+    case ActionKind::kOffloadStart:
+      return OffloadTime(BytesOf(start.tensors, shape_));
+    case ActionKind::kReloadStart:
+      return ReloadTime(BytesOf(start.tensors, shape_));
+    case ActionKind::kNormStart:
+      return NormTime();
+    default:
+      break;
+  }
+  if (InfoOf(start.kind).group != Group::kTensor || InfoOf(start.kind).phase != Phase::kStart) return Nanos(0);
+  return window(InfoOf(start.kind).segment_pass);
+}
+
+Nanos CostModel::WindowTime(LayerType type, Segment segment, Pass pass) const {
+  if (layout_.tp == 1 || !graph_.EndsInCollective(type, segment, pass)) return Nanos(0);
+  const Bytes bytes = CollectiveBytes(type, segment, pass, shape_);
+  // A ring's reduce-scatter moves as many bytes as its all-gather, and an all-reduce is one after the other.
+  const bool both = graph_.CollectiveOf(type, segment, pass).kind == Collective::kAllReduce;
+  return both ? AllReduce(bytes, layout_.tp, tensor_link_) : AllGather(bytes, layout_.tp, tensor_link_);
+}
+
+Nanos CostModel::GatherTime(LayerType type, Tensor gathered) const {
+  return WindowTime(type, graph_.GatherSegmentOf(gathered), Pass::kForward);
+}
+
+bool CostModel::AnyReads(OpSet ops, Tensor tensor) const {
+  return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
+    return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end();
+  });
+}
+
+std::vector<Tensor> CostModel::GatheredForWeights(LayerType type, Segment segment) const {
+  OpSet weight_ops = 0;
+  for (const Op op : graph_.OpsOf(type, segment, Pass::kWeight)) weight_ops |= Bit(op);
+  std::vector<Tensor> gathered;
+  for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
+    if (AnyReads(weight_ops, tensor)) gathered.push_back(tensor);
+  }
+  return gathered;
+}
+
+Nanos CostModel::LayerTime(LayerType type, Pass pass, OpSet recomputed) const {
+  Nanos sum;
+  if (pass == Pass::kWeight) {
+    for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) sum += SegmentTime(type, segment, Pass::kWeight);
+    return sum;
+  }
+  for (Segment segment : graph_.SegmentsOf(type, pass)) {
+    const Nanos window = WindowTime(type, segment, pass);
+    Nanos own = SegmentTime(type, segment, pass), weight;
+    if (pass == Pass::kBackward) {
+      weight = SegmentTime(type, segment, Pass::kWeight);
+      Nanos gather;
+      for (const Tensor tensor : GatheredForWeights(type, segment)) {
+        if (!AnyReads(recomputed, tensor)) gather += GatherTime(type, tensor);
+      }
+      own = std::max(gather, OverlappedTime(own, gather));
+    }
+    sum += own + std::max(window, OverlappedTime(weight, window));
+  }
+  return sum;
+}
+
+Nanos CostModel::InputGradientTime(LayerType type) const {
+  Nanos sum;
+  for (Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) {
+    sum += SegmentTime(type, segment, Pass::kBackward) + WindowTime(type, segment, Pass::kBackward);
+  }
+  return sum;
+}
+
+Nanos CostModel::BoundaryTime(int32_t pipeline_rank, Bytes bytes) const {
+  return TransferTimeOf(bytes.value, boundary_links_[static_cast<size_t>(pipeline_rank)]);
+}
+
+Nanos CostModel::DataReduceTime(int64_t parameters) const {
+  const int32_t replicas = GradientRanks(layout_);
+  const Bytes gradients(parameters * kFloatBytes);
+  // A ring's reduce-scatter takes as long as its all-gather.
+  return layout_.zero == ZeroStage::kNone ? AllReduce(gradients, replicas, data_link_)
+                                          : AllGather(gradients, replicas, data_link_);
+}
+
+Nanos CostModel::WeightGatherTime(int64_t parameters) const {
+  if (layout_.zero == ZeroStage::kNone) return Nanos(0);
+  return AllGather(Bytes(parameters * shape_.element_bytes()), GradientRanks(layout_), data_link_);
+}
+
+Nanos CostModel::OffloadTime(Bytes bytes) const {
+  if (profile_.host.to_host_bytes_per_second == 0) return kLongestTime;
+  return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.to_host_bytes_per_second);
+}
+
+Nanos CostModel::ReloadTime(Bytes bytes) const {
+  if (profile_.host.from_host_bytes_per_second == 0) return kLongestTime;
+  return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.from_host_bytes_per_second);
+}
+
+Nanos CostModel::CopyTime(Nanos alone, bool to_host, Nanos other_busy) const {
+  const HostLink& host = profile_.host;
+  const int64_t own = to_host ? host.to_host_bytes_per_second : host.from_host_bytes_per_second;
+  const int64_t other = to_host ? host.from_host_bytes_per_second : host.to_host_bytes_per_second;
+  if (own == 0 || alone.value <= 0 || other_busy.value <= 0) return alone;
+  const int64_t left = std::min(own, host.both_bytes_per_second - other);  // >= 0, see CheckProfile
+  // What of `alone` is done when the other direction is.
+  const Nanos done(static_cast<int64_t>(static_cast<__int128>(other_busy.value) * left / own));
+  if (done >= alone) return Nanos(static_cast<int64_t>(static_cast<__int128>(alone.value) * own / left));
+  return other_busy + alone - done;
+}
+
+Nanos CostModel::BesideCopies(Nanos work, Nanos window) const {
+  const int32_t slowdown = profile_.host.op_slowdown_permille;
+  const Nanos capacity = window * 1000 / slowdown;
+  return work >= capacity ? window + work - capacity : work * slowdown / 1000;
+}
+
+Nanos CostModel::OptimizerTime(int64_t parameters) const {
+  if (measured_) {
+    const __int128 nanos = static_cast<__int128>(parameters) * optimizer_per_mega_parameter_.value;
+    return Nanos(static_cast<int64_t>(nanos >> 20));
+  }
+  const OptimizerTraffic traffic = OptimizerTrafficOf(shape_.dtype);
+  const int64_t shares = layout_.zero == ZeroStage::kNone ? 1 : int64_t{GradientRanks(layout_)};
+  return MemoryTime(profile_, Bytes(parameters * traffic.whole + (parameters + shares - 1) / shares * traffic.share));
+}
+
+Nanos CostModel::NormTime() const { return AllReduce(Bytes(2 * sizeof(double)), layout_.ranks(), world_link_); }
+
+Nanos CostModel::TiedEmbeddingTime() const {
+  return AllReduce(Bytes(OpParameters(Op::kLogits, shape_) * kFloatBytes), 2, boundary_links_.back());
+}
+
+Nanos CostModel::OverlapCapacity(Nanos window) const {
+  const int32_t left = std::max(0, 1000 - profile_.communication_compute_permille);
+  return window * left / profile_.overlap_slowdown_permille;
+}
+
+Nanos CostModel::OverlappedTime(Nanos work, Nanos window) const {
+  if (work.value == 0) return Nanos(0);
+  const Nanos capacity = OverlapCapacity(window);
+  if (work > capacity || capacity.value == 0) return window + work - capacity;
+  const int32_t left = 1000 - profile_.communication_compute_permille;  // > 0, for capacity > 0
+  return std::min(window, (work * profile_.overlap_slowdown_permille + Nanos(left - 1)) / left);
+}
+
+}  // namespace lynx

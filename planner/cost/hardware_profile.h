@@ -1,0 +1,140 @@
+// HardwareProfile: what is known of the speed of one kind of device and its links, measured by agents or stated. Where
+// an op was not measured, the cost model computes its time from the rates here (planner/cost/cost_model.h).
+// Plain data; thread-safe.
+#ifndef LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
+#define LYNX_PLANNER_COST_HARDWARE_PROFILE_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/units.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+
+struct OpTimes {
+  Nanos forward;
+  Nanos backward;  // input gradient
+  Nanos weight;    // weight gradient; 0 where the op has no weight pass
+  bool operator==(const OpTimes&) const = default;
+};
+
+// Measured times of every op for one shape, medians over repetitions with all devices of the node busy; without what
+// a rank waits for a core that others have.
+struct ShapeTimes {
+  LayerShape shape;
+  std::array<OpTimes, kOpCount> ops;  // indexed by Op
+  Nanos optimizer_per_mega_parameter; // AdamW update with clipping, per 2^20 parameters
+  bool operator==(const ShapeTimes&) const = default;
+};
+
+// A transfer of n bytes from one rank to another takes latency + n / bytes_per_second. The rate is the one that a ring
+// collective or a message really gets (NCCL's bus bandwidth), not the link's nominal one.
+struct LinkCost {
+  Nanos latency;
+  int64_t bytes_per_second = 0;  // > 0
+  bool operator==(const LinkCost&) const = default;
+};
+
+// Links closer than a node's: ranks inside the same aligned block of `devices` ranks (a switch, a bridged pair) reach
+// each other over `link`.
+struct LinkLevel {
+  int32_t devices = 0;  // >= 2
+  LinkCost link;
+  bool operator==(const LinkLevel&) const = default;
+};
+
+// Copies between a device and its host's pinned memory, which run beside compute and communication. A rate of 0: the
+// device cannot offload.
+struct HostLink {
+  Nanos latency;
+  int64_t to_host_bytes_per_second = 0;
+  int64_t from_host_bytes_per_second = 0;
+  int64_t both_bytes_per_second = 0;  // the two directions together while both copy
+  // How much longer an op takes while a copy runs beside it, in thousandths. >= 1000.
+  int32_t op_slowdown_permille = 1000;
+  bool operator==(const HostLink&) const = default;
+};
+
+// Ops that reach the same share of a peak, and by what their size is counted.
+enum class OpClass : uint8_t {
+  kGemm,               // share of the peak FLOP/s; size: FLOPs of the product
+  kAttention,          // fused attention, forward; share of the peak FLOP/s; size: tokens of the sequence
+  kAttentionBackward,  // its backward pass, likewise
+  kScores,             // the kernels of unfused attention, between the products of its linears; share of the memory's
+                       // rate; size: bytes moved
+  kMemory,             // everything else; share of the memory's rate; size: bytes moved
+};
+inline constexpr int kOpClassCount = static_cast<int>(OpClass::kMemory) + 1;
+
+struct EfficiencyPoint {
+  int64_t size = 0;      // > 0
+  int32_t permille = 0;  // 1..1000
+  bool operator==(const EfficiencyPoint&) const = default;
+};
+// Sorted by size, without repeats, at most kMaxEfficiencyPoints. Between points linear in log(size), outside them
+// constant. Empty: 1000 throughout.
+using EfficiencyCurve = std::vector<EfficiencyPoint>;
+inline constexpr size_t kMaxEfficiencyPoints = 64;
+// In thousandths; `size` below 1 counts as 1. Integer arithmetic throughout, so that every machine gives the same.
+int32_t EfficiencyAt(const EfficiencyCurve& curve, int64_t size);
+
+// A GPU computes a product in tiles of rows x columns of its result, one a compute unit (streaming multiprocessor) at a
+// time, so the last wave of tiles may leave units idle ("tile and wave quantization": NVIDIA, Matrix Multiplication
+// Background User's Guide, DU-09799, chapter 3). All 0: no such effect. Either orientation of the tile may be used.
+struct GemmTiles {
+  int32_t units = 0;
+  int32_t rows = 0;
+  int32_t columns = 0;
+  bool operator==(const GemmTiles&) const = default;
+};
+
+struct HardwareProfile {
+  std::string device_kind;  // "cpu: AMD EPYC ..."; free text
+  std::vector<ShapeTimes> measured;
+  // For shapes that were not measured: a roofline.
+  int64_t flops_per_second = 0;           // fp32 GEMM rate of one device with all devices busy, > 0
+  int64_t bfloat16_flops_per_second = 0;  // 16-bit GEMM rate; 0 = as for fp32
+  int64_t memory_bytes_per_second = 0;    // > 0
+  std::array<EfficiencyCurve, kOpClassCount> efficiency;  // by OpClass; shares of the rates above
+  GemmTiles gemm_tiles;
+  Nanos op_overhead;                      // fixed cost of one op
+  // From the closest: inner_links (by ascending `devices`, each dividing a node's devices), a node, all nodes.
+  std::vector<LinkLevel> inner_links;     // at most kMaxLinkLevels; usually none
+  LinkCost intra_node;
+  LinkCost inter_node;
+  HostLink host;
+  // How much longer an op takes while a collective runs beside it, in thousandths: 1000 = not at all. >= 1000.
+  int32_t overlap_slowdown_permille = 1000;
+  // Share of a transfer's time that the compute core itself spends on it (a CPU rank's communication thread shares
+  // its core), in thousandths: 0 = none. hidden <= window * (1000 - this) / 1000.
+  int32_t communication_compute_permille = 0;
+
+  int64_t FlopsPerSecond(DataType type) const {
+    return type == DataType::kBfloat16 && bfloat16_flops_per_second > 0 ? bfloat16_flops_per_second : flops_per_second;
+  }
+  bool operator==(const HardwareProfile&) const = default;
+};
+inline constexpr size_t kMaxLinkLevels = 4;
+
+// No op or transfer counts as longer (about three hours), so that sums of times fit into 64 bits.
+inline constexpr Nanos kLongestTime{10'000'000'000'000};
+
+// InvalidArgument with the numbers unless rates and bandwidths are positive (or, where 0 has a meaning, 0), times lie
+// within 0 and kLongestTime, slowdowns within 1000 and 100000 permille, shares within their bounds, and curves and link
+// levels are sorted and bounded.
+absl::Status CheckProfile(const HardwareProfile& profile);
+
+// Times of compute, measured and from rates, take `factor` (> 0) times as long.
+void SlowCompute(HardwareProfile& profile, double factor);
+
+// A conservative stated profile for a machine of which nothing is known (one CPU core, loopback). For offline
+// planning without a profile, and the fallback when no agent could measure.
+HardwareProfile StatedCpuProfile();
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_COST_HARDWARE_PROFILE_H_

@@ -1,0 +1,216 @@
+#include "planner/cost/op_cost.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kNanosPerSecond = 1'000'000'000;
+constexpr int64_t kFloatBytes = 4;
+constexpr int32_t kSmallestTile = 64;
+constexpr int64_t kHalvingPermille = 900;  // speed of a tile of half the size
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t Saturated(__int128 value) {
+  return static_cast<int64_t>(std::min<__int128>(value, std::numeric_limits<int64_t>::max()));
+}
+
+// The share of a rate that `curve` gives at that size; at least 1.
+int64_t RateAt(int64_t rate, const EfficiencyCurve& curve, int64_t size) {
+  return std::max<int64_t>(1, Saturated(static_cast<__int128>(rate) * EfficiencyAt(curve, size) / 1000));
+}
+
+const EfficiencyCurve& CurveOf(const HardwareProfile& profile, OpClass op_class) {
+  return profile.efficiency[static_cast<size_t>(op_class)];
+}
+
+bool HasTiles(const HardwareProfile& profile) { return profile.gemm_tiles.units > 0; }
+
+Nanos Limited(__int128 nanos) { return Nanos(static_cast<int64_t>(std::min<__int128>(nanos, kLongestTime.value))); }
+
+Nanos Sum(Nanos a, Nanos b) { return std::min(kLongestTime, a + b); }
+
+int64_t TiledFlops(const GemmShape& gemm, const GemmTiles& tiles, int64_t rows, int64_t columns, int halvings) {
+  const int64_t waves = CeilDiv(CeilDiv(gemm.rows, rows) * CeilDiv(gemm.columns, columns), tiles.units);
+  __int128 flops = static_cast<__int128>(2) * waves * tiles.units * rows * columns * gemm.depth;
+  for (int i = 0; i < halvings; ++i) flops = flops * 1000 / kHalvingPermille;
+  return Saturated(flops);
+}
+
+// Bytes of the operands that a product reads, and of what moves while no products are computed: the result that it
+// writes or adds to, and for the bias's gradient, a kernel of its own, the output's gradient once more.
+struct GemmBytes {
+  int64_t operands;
+  int64_t alone;
+};
+
+GemmBytes BytesOf(const GemmShape& gemm, Op op, Pass pass, const LayerShape& shape) {
+  const int64_t element = shape.element_bytes();
+  // Logits and their gradient are 32-bit: the result forward, an operand later.
+  const int64_t wide = op == Op::kLogits ? kFloatBytes : element;
+  const int64_t left = gemm.rows * gemm.depth, right = gemm.depth * gemm.columns, result = gemm.rows * gemm.columns;
+  switch (pass) {
+    case Pass::kForward:
+      return {(left + right) * element, result * wide};
+    case Pass::kBackward:
+      return {left * wide + right * element, result * element};
+    case Pass::kWeight: {
+      const bool bias = op == Op::kQkv ? shape.has_qkv_bias() : op == Op::kFc1 && shape.family == ModelFamily::kGpt;
+      return {left * wide + right * element, result * 2 * kFloatBytes + (bias ? left * element : 0)};
+    }
+  }
+  LYNX_CHECK(!"unknown pass");
+  return {};
+}
+
+Nanos TiledGemmTime(const HardwareProfile& profile, const GemmShape& gemm, Op op, Pass pass,
+                    const LayerShape& shape) {
+  const GemmBytes bytes = BytesOf(gemm, op, pass, shape);
+  const int64_t rate =
+      RateAt(profile.FlopsPerSecond(shape.dtype), CurveOf(profile, OpClass::kGemm), OpFlops(op, pass, shape));
+  const Nanos products = TimeAtRate(PaddedFlops(gemm, profile.gemm_tiles), rate);
+  return Sum(std::max(products, MemoryTime(profile, Bytes(bytes.operands))), MemoryTime(profile, Bytes(bytes.alone)));
+}
+
+// One kernel after another over the A scores. Forward: the product writes them, softmax reads them and writes
+// probabilities, dropout reads those and writes mask and result, the last product reads that. Backward: the gradients
+// of the probabilities are written, go through dropout and softmax, and are read for the gradients of Q and of K; the
+// dropped probabilities are read for that of V.
+int64_t ScoreKernelBytes(Op op, Pass pass, const LayerShape& shape) {
+  const int64_t scores = TensorBytes(Tensor::kProbs, shape).value;
+  const int64_t dropout = shape.dropout && !shape.stored_masks ? scores * 2 : 0;  // drawn again, in its own kernel
+  const bool forward = pass == Pass::kForward;
+  switch (op) {
+    case Op::kProbs:
+      return scores * (forward ? 3 : 5);
+    case Op::kDrop:
+      return scores * 2 + TensorBytes(Tensor::kProbsMask, shape).value;
+    case Op::kContext:
+      return scores * (forward ? 1 : 2) + dropout * (forward ? 1 : 2);
+    default:
+      break;
+  }
+  LYNX_CHECK(!"no op over the scores");
+  return 0;
+}
+
+}  // namespace
+
+Nanos TimeAtRate(int64_t amount, int64_t per_second) {
+  LYNX_CHECK(amount >= 0 && per_second > 0);
+  return Limited((static_cast<__int128>(amount) * kNanosPerSecond + per_second - 1) / per_second);
+}
+
+Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes) {
+  return TimeAtRate(bytes.value,
+                    RateAt(profile.memory_bytes_per_second, CurveOf(profile, OpClass::kMemory), bytes.value));
+}
+
+std::optional<GemmShape> GemmOf(Op op, Pass pass, const LayerShape& shape) {
+  int64_t in = shape.hidden, out = 0;
+  switch (op) {
+    case Op::kQkv:
+      out = shape.qkv_width();
+      break;
+    case Op::kProj:
+      in = shape.context_width(), out = shape.hidden;
+      break;
+    case Op::kFc1:
+      out = shape.fc1_width();
+      break;
+    case Op::kFc2:
+      in = shape.ffn / shape.tp, out = shape.hidden;
+      break;
+    case Op::kLogits:
+      out = shape.vocab_shard();
+      break;
+    default:
+      return std::nullopt;
+  }
+  switch (pass) {
+    case Pass::kForward:
+      return GemmShape{shape.tokens(), out, in};
+    case Pass::kBackward:
+      return GemmShape{shape.tokens(), in, out};
+    case Pass::kWeight:
+      return GemmShape{out, in, shape.tokens(), true};
+  }
+  LYNX_CHECK(!"unknown pass");
+  return std::nullopt;
+}
+
+OpClass ClassOf(Op op, Pass pass) {
+  switch (op) {
+    case Op::kQkv:
+    case Op::kProj:
+    case Op::kFc1:
+    case Op::kFc2:
+    case Op::kLogits:
+      return OpClass::kGemm;
+    case Op::kFlash:
+      return pass == Pass::kForward ? OpClass::kAttention : OpClass::kAttentionBackward;
+    case Op::kProbs:
+    case Op::kDrop:
+    case Op::kContext:
+      return OpClass::kScores;
+    default:
+      return OpClass::kMemory;
+  }
+}
+
+Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape) {
+  if (pass != Pass::kWeight && ClassOf(op, pass) == OpClass::kScores) {
+    const Bytes linear = op == Op::kDrop ? Bytes(0) : TensorBytes(Tensor::kQkv, shape);
+    return linear + Bytes(ScoreKernelBytes(op, pass, shape));
+  }
+  const Bytes traffic = OpTraffic(op, pass, shape);
+  if (op == Op::kLoss && pass != Pass::kWeight) {
+    // In 32 bits: maximum, difference, exponential, sum, quotient; backward scales and rounds.
+    const Bytes logits = TensorBytes(Tensor::kLogits, shape);
+    return pass == Pass::kForward ? logits * 8 : logits * 7 / 2;
+  }
+  if ((op != Op::kSilu && op != Op::kSwiglu) || pass == Pass::kWeight) return traffic;
+  // silu reads the gate's half of fc1, and in backward updates that half of the gradient; swiglu reads the other
+  // half.
+  const int64_t halves = op == Op::kSilu && pass == Pass::kBackward ? 3 : 1;
+  return traffic - Bytes(TensorBytes(Tensor::kFc1, shape).value / 2 * halves);
+}
+
+int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles) {
+  if (tiles.units == 0) return Saturated(static_cast<__int128>(2) * gemm.rows * gemm.columns * gemm.depth);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t rows = std::max(tiles.rows, tiles.columns), columns = std::min(tiles.rows, tiles.columns);
+  for (int halvings = 0;; ++halvings) {
+    least = std::min(
+        {least, TiledFlops(gemm, tiles, rows, columns, halvings), TiledFlops(gemm, tiles, columns, rows, halvings)});
+    if (rows <= kSmallestTile) return least;
+    rows /= 2;
+    if (rows < columns) std::swap(rows, columns);
+  }
+}
+
+Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape) {
+  const int64_t flops = OpFlops(op, pass, shape);
+  const Bytes traffic = OpTraffic(op, pass, shape);
+  if (flops == 0 && traffic.value == 0) return Nanos(0);
+  const OpClass op_class = ClassOf(op, pass);
+  if (HasTiles(profile)) {
+    if (const auto gemm = GemmOf(op, pass, shape)) {
+      return Sum(TiledGemmTime(profile, *gemm, op, pass, shape), profile.op_overhead);
+    }
+  }
+  const Bytes moved = HasTiles(profile) ? KernelTraffic(op, pass, shape) : traffic;
+  const bool attention = op_class == OpClass::kAttention || op_class == OpClass::kAttentionBackward;
+  const EfficiencyCurve& flops_curve = CurveOf(profile, attention ? op_class : OpClass::kGemm);
+  const int64_t rate = RateAt(profile.FlopsPerSecond(shape.dtype), flops_curve, attention ? shape.seq : flops);
+  const EfficiencyCurve& memory_curve =
+      CurveOf(profile, op_class == OpClass::kScores ? OpClass::kScores : OpClass::kMemory);
+  const int64_t memory_rate = RateAt(profile.memory_bytes_per_second, memory_curve, moved.value);
+  return Sum(std::max(TimeAtRate(flops, rate), TimeAtRate(moved.value, memory_rate)), profile.op_overhead);
+}
+
+}  // namespace lynx

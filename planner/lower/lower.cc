@@ -1,0 +1,178 @@
+// The slots of one rank, and the transfers between ranks. See lower.h.
+//
+// Receives are posted a slot before they are needed: in a forward slot at its start, in a backward slot before the
+// bottom layer's attention, when most of the slot's memory is free again. A sent activation is waited for in a backward
+// slot when its gradient has come, in a forward slot before the next one is sent; a sent gradient at the end of a slot;
+// each in the first slot in which that can hold up no one (RankSlot::sent_by). So each transfer has the time of a slot,
+// and no rank waits for a peer that waits for it.
+#include "planner/lower/lower.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "common/check.h"
+#include "planner/lower/lower_chain.h"
+#include "planner/lower/lower_layers.h"
+#include "planner/lower/lower_offload.h"
+#include "planner/lower/lower_sharing.h"
+#include "planner/problem/layout_schedule.h"
+
+namespace lynx {
+namespace {
+
+using enum ActionKind;
+
+class StageLowering {
+ public:
+  StageLowering(const StageContext& context, const std::vector<RankSlot>& slots,
+                const std::vector<StagePolicy>& policies)
+      : context_(context), slots_(slots) {
+    LYNX_CHECK(!context.slices.empty() && policies.size() == context.slices.size());
+    const PipelineShape pipeline = context.pipeline();
+    for (size_t i = 0; i < policies.size(); ++i) {
+      const StageSlice& slice = context.slices[i];
+      const bool stall = !slice.has_head && pipeline.RankOf(pipeline.Next(slice.stage)) != context.pipeline_rank;
+      slices_.emplace_back(context, slice, policies[i], stall, program_);
+    }
+  }
+
+  Program Lower() && {
+    PostReceive(0);
+    for (at_ = 0; at_ < slots_.size(); ++at_) {
+      switch (slots_[at_].slot.pass) {
+        case Pass::kForward: ForwardSlot(slots_[at_]); break;
+        case Pass::kBackward: BackwardSlot(slots_[at_]); break;
+        case Pass::kWeight: WeightSlot(slots_[at_]); break;
+      }
+    }
+    WaitForSent(activations_);
+    WaitForSent(gradients_);
+    for (SliceLowering& slice : slices_) slice.ReduceTiedEmbedding();
+    for (const auto& [stage, layer] : Reduced()) Emit({.kind = kDataReduceWait, .stage = stage, .layer = layer});
+    const int32_t stage = context_.slices.front().stage;
+    for (const ActionKind kind : {kNormStart, kNormWait, kOptimizer}) Emit({.kind = kind, .stage = stage});
+    return std::move(program_);
+  }
+
+ private:
+  // A send that is under way.
+  struct Sent {
+    ActionKind kind;
+    Slot slot;
+    int32_t sent_by;
+  };
+
+  void Emit(const Action& action) { program_.push_back(action); }
+  void Boundary(ActionKind kind, const Slot& slot) {
+    Emit({.kind = kind, .stage = slot.stage, .microbatch = slot.microbatch});
+  }
+
+  SliceLowering& SliceOfStage(int32_t stage) {
+    const auto found = std::find_if(slices_.begin(), slices_.end(),
+                                    [&](const SliceLowering& slice) { return slice.slice().stage == stage; });
+    LYNX_CHECK(found != slices_.end());
+    return *found;
+  }
+
+  // Posts the receive that slot `i` needs, if it needs one.
+  void PostReceive(size_t i) {
+    if (i >= slots_.size() || !slots_[i].receives) return;
+    Boundary(slots_[i].slot.pass == Pass::kForward ? kRecvForwardStart : kRecvBackwardStart, slots_[i].slot);
+  }
+
+  void Send(ActionKind start, const RankSlot& slot, std::deque<Sent>& sent) {
+    if (!slot.sends) return;
+    Boundary(start, slot.slot);
+    sent.push_back({InfoOf(start).counterpart, slot.slot, slot.sent_by});
+  }
+
+  // For those that may be waited for by now.
+  void WaitForSent(std::deque<Sent>& sent) {
+    for (const Sent& one : sent) {
+      if (one.sent_by <= static_cast<int64_t>(at_)) Boundary(one.kind, one.slot);
+    }
+    std::erase_if(sent, [&](const Sent& one) { return one.sent_by <= static_cast<int64_t>(at_); });
+  }
+
+  // The backward that this forward slot is followed by, weight slots aside, and that may be recomputed in its windows.
+  SliceLowering::Guest GuestOf(const RankSlot& forward) {
+    size_t next = at_ + 1;
+    while (next < slots_.size() && slots_[next].slot.pass == Pass::kWeight) ++next;
+    if (next == slots_.size() || slots_[next].slot.pass != Pass::kBackward) return {};
+    const Slot& backward = slots_[next].slot;
+    if (backward.stage == forward.slot.stage && backward.microbatch == forward.slot.microbatch) return {};
+    return {&SliceOfStage(backward.stage), backward.microbatch};
+  }
+
+  void ForwardSlot(const RankSlot& slot) {
+    SliceLowering& slice = SliceOfStage(slot.slot.stage);
+    if (slot.receives) Boundary(kRecvForwardWait, slot.slot);
+    PostReceive(at_ + 1);
+    const SliceLowering::Guest guest = GuestOf(slot);
+    slice.Forward(slot.slot.microbatch, guest);
+    hosts_ = guest.slice == nullptr ? 0 : slice.slice().layers();
+    WaitForSent(activations_);
+    Send(kSendForwardStart, slot, activations_);
+    WaitForSent(gradients_);
+    if (slice.slice().has_head) slice.ForwardHead(slot.slot.microbatch);
+  }
+
+  void BackwardSlot(const RankSlot& slot) {
+    SliceLowering& slice = SliceOfStage(slot.slot.stage);
+    const SliceLowering::BackwardSlot backward{slot.slot.microbatch, std::exchange(hosts_, 0), slot.last};
+    slice.BackwardTop(backward);
+    if (slot.receives) Boundary(kRecvBackwardWait, slot.slot);
+    WaitForSent(activations_);
+    slice.Backward(backward, [&] { PostReceive(at_ + 1); });
+    WaitForSent(gradients_);
+    Send(kSendBackwardStart, slot, gradients_);
+  }
+
+  void WeightSlot(const RankSlot& slot) {
+    PostReceive(at_ + 1);
+    SliceOfStage(slot.slot.stage).Weight(slot.slot.microbatch, slot.last);
+    WaitForSent(activations_);
+    WaitForSent(gradients_);
+  }
+
+  // Virtual stage and layer of every reduction, in the order of the starts.
+  std::vector<std::pair<int32_t, int32_t>> Reduced() const {
+    std::vector<std::pair<int32_t, int32_t>> reduced;
+    for (const Action& action : program_) {
+      if (action.kind == kDataReduceStart) reduced.emplace_back(action.stage, action.layer);
+    }
+    return reduced;
+  }
+
+  const StageContext& context_;
+  const std::vector<RankSlot>& slots_;
+  std::deque<SliceLowering> slices_;  // by chunk
+  size_t at_ = 0;                     // slot
+  int32_t hosts_ = 0;                 // layers of the forward that has recomputed for the next backward
+  std::deque<Sent> activations_, gradients_;
+  Program program_;
+};
+
+}  // namespace
+
+int32_t InFlight(int32_t stage, int32_t stages, int32_t microbatches) {
+  return std::min(stages - stage, microbatches);
+}
+
+Program LowerStage(const StageContext& context, const std::vector<RankSlot>& slots,
+                   const std::vector<StagePolicy>& policies) {
+  Program program = RecomputeInputs(StageLowering(context, slots, policies).Lower(), context, policies);
+  program = OffloadTensors(std::move(program), context, policies);
+  return ShareStates(std::move(program), context);
+}
+
+Program LowerStage(const StageContext& context, const std::vector<StagePolicy>& policies) {
+  return LowerStage(context, SlotsOfRank(context.layout, context.microbatches, context.pipeline_rank), policies);
+}
+
+Program LowerStage(const StageContext& context, const StagePolicy& policy) {
+  return LowerStage(context, std::vector<StagePolicy>{policy});
+}
+
+}  // namespace lynx

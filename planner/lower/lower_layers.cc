@@ -1,0 +1,293 @@
+// See lower_layers.h.
+#include "planner/lower/lower_layers.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/program/state_sharing.h"
+
+namespace lynx {
+
+using enum ActionKind;
+
+SliceLowering::SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy,
+                             bool stall, Program& program)
+    : context_(context), slice_(slice), graph_(context.graph()),
+      splits_weight_(SplitsWeight(context.layout)), program_(program) {
+  LYNX_CHECK(slice_.layers() > 0 && static_cast<int64_t>(policy.layers.size()) == slice_.layers());
+  for (const Tensor tensor : {Tensor::kLn1Full, Tensor::kLn2Full, Tensor::kLnfFull}) {
+    OpSet readers = 0;
+    for (const OpInfo& info : graph_.ops()) {
+      if (std::find(info.reads.begin(), info.reads.end(), tensor) != info.reads.end()) readers |= Bit(info.op);
+    }
+    if (readers != 0) gathered_.emplace_back(tensor, readers);
+  }
+  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kForward)) {
+    OpSet ops = 0;
+    for (const Op op : graph_.OpsOf(LayerType::kTransformer, segment, Pass::kForward)) ops |= Bit(op);
+    forward_ops_.emplace_back(segment, ops);
+  }
+  for (const bool paired : {false, true}) {
+    for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) {
+      const LayerPolicy& of_layer = policy.layers[static_cast<size_t>(Position(layer))];
+      std::vector<RecomputeOps>& resolved = recompute_[paired];
+      // Layers that are alike are resolved once.
+      const bool top = layer == slice_.top_layer();
+      if (!resolved.empty() && !top && of_layer == policy.layers[resolved.size() - 1]) {
+        resolved.push_back(RecomputeOps(resolved.back()));
+        continue;
+      }
+      resolved.push_back(ResolveRecomputation(graph_, of_layer,
+                                              {.collectives = collectives(),
+                                               .paired_forward = paired,
+                                               .stall = stall && !SharesWeights(context),
+                                               .layer_above = !top && !SharesWeights(context)}));
+    }
+  }
+}
+
+void SliceLowering::Emit(Action action) const {
+  action.stage = slice_.stage;
+  program_.push_back(action);
+}
+
+void SliceLowering::EmitAll(const Program& actions) const {
+  program_.insert(program_.end(), actions.begin(), actions.end());
+}
+
+void SliceLowering::Run(ActionKind kind, int32_t microbatch, int32_t layer, Segment segment) const {
+  Emit({.kind = kind, .segment = segment, .microbatch = microbatch, .layer = layer});
+}
+
+ActionKind SliceLowering::StartOf(LayerType type, Segment segment, Pass pass) const {
+  return CollectiveStart(graph_.CollectiveOf(type, segment, pass).kind, pass);
+}
+
+OpSet SliceLowering::OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) const {
+  const auto position = static_cast<size_t>(Position(layer));
+  return recompute_[Position(layer) < hosts][position][static_cast<size_t>(point)];
+}
+
+// All that is made again of a layer before or during its backward pass.
+OpSet SliceLowering::RecomputedOps(int32_t layer, int32_t hosts) const {
+  OpSet ops = 0;
+  for (RecomputePoint point = 0; point < kRecomputePointCount; ++point) ops |= OpsAt(layer, point, hosts);
+  return ops;
+}
+
+// Gathered tensors that `ops` read.
+std::vector<Tensor> SliceLowering::GatheredReads(OpSet ops) const {
+  std::vector<Tensor> gathered;
+  for (const auto& [tensor, readers] : gathered_) {
+    if ((ops & readers) != 0) gathered.push_back(tensor);
+  }
+  return gathered;
+}
+
+OpSet SliceLowering::WeightOps(LayerType type, Segment segment) const {
+  OpSet ops = 0;
+  for (const Op op : graph_.OpsOf(type, segment, Pass::kWeight)) ops |= Bit(op);
+  return ops;
+}
+
+// Start and wait of the repetition of the forward collective that ends the segment.
+void SliceLowering::AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const {
+  const Collective kind = graph_.CollectiveOf(LayerTypeOf(layer), segment, Pass::kForward).kind;
+  Action action{.kind = CollectiveStart(kind, Pass::kForward, true),
+                .segment = segment,
+                .stage = slice_.stage,
+                .microbatch = microbatch,
+                .layer = layer};
+  actions.push_back(action);
+  action.kind = InfoOf(action.kind).counterpart;
+  actions.push_back(action);
+}
+
+// Recomputation of `ops` of one layer, in forward order, with the collectives that it needs.
+Program SliceLowering::Recompute(int32_t microbatch, int32_t layer, OpSet ops) const {
+  Program actions;
+  if (ops == 0) return actions;
+  for (const auto& [segment, all] : forward_ops_) {
+    const OpSet here = ops & all;
+    if (here == 0) continue;
+    for (Tensor gathered : GatheredReads(here)) {
+      AppendRepeated(actions, microbatch, layer, graph_.GatherSegmentOf(gathered));
+    }
+    actions.push_back({.kind = kRecompute,
+                       .segment = segment,
+                       .stage = slice_.stage,
+                       .microbatch = microbatch,
+                       .layer = layer,
+                       .ops = here});
+    if (collectives() && Contains(here, Op::kProj)) AppendRepeated(actions, microbatch, layer, segment);
+  }
+  return actions;
+}
+
+void SliceLowering::EmitRecompute(const BackwardSlot& slot, int32_t layer, RecomputePoint point) const {
+  EmitAll(Recompute(slot.microbatch, layer, OpsAt(layer, point, slot.hosts)));
+}
+
+void SliceLowering::EmitInForwardWindow(int32_t microbatch, int32_t position, int window, int32_t hosts) const {
+  if (position >= slice_.layers()) return;
+  const int32_t layer = slice_.first_layer + position;
+  EmitAll(Recompute(microbatch, layer, OpsAt(layer, ForwardWindowPoint(window), hosts)));
+}
+
+void SliceLowering::Forward(int32_t microbatch, const Guest& guest) {
+  if (slice_.has_embedding) ForwardLayer(microbatch, kEmbeddingLayer, {});
+  for (int32_t layer = slice_.first_layer; layer < slice_.end_layer; ++layer) ForwardLayer(microbatch, layer, guest);
+}
+
+void SliceLowering::ForwardHead(int32_t microbatch) { ForwardLayer(microbatch, kHeadLayer, {}); }
+
+void SliceLowering::ForwardLayer(int32_t microbatch, int32_t layer, const Guest& guest) const {
+  const LayerType type = LayerTypeOf(layer);
+  int window = 0;
+  for (const Segment segment : graph_.SegmentsOf(type, Pass::kForward)) {
+    Run(kForward, microbatch, layer, segment);
+    if (!collectives() || !graph_.EndsInCollective(type, segment, Pass::kForward)) continue;
+    const ActionKind start = StartOf(type, segment, Pass::kForward);
+    Run(start, microbatch, layer, segment);
+    if (guest.slice != nullptr) {
+      guest.slice->EmitInForwardWindow(guest.microbatch, Position(layer), window, slice_.layers());
+    }
+    Run(InfoOf(start).counterpart, microbatch, layer, segment);
+    ++window;
+  }
+}
+
+// What the top layer's first segment needs is made before the wait for the gradient: its memory is in use by then in
+// any case, and the wait may hide it.
+void SliceLowering::BackwardTop(const BackwardSlot& slot) {
+  const OpSet first_needed = OpsAt(slice_.top_layer(), BeforeSegmentPoint(0), slot.hosts);
+  if (slice_.has_head) {
+    BackwardHead(slot, Recompute(slot.microbatch, slice_.top_layer(), first_needed));
+    return;
+  }
+  for (int32_t layer = slice_.top_layer(); layer >= slice_.first_layer; --layer) {
+    const OpSet ops = OpsAt(layer, kStallPoint, slot.hosts) | (layer == slice_.top_layer() ? first_needed : 0);
+    EmitAll(Recompute(slot.microbatch, layer, ops));
+  }
+}
+
+void SliceLowering::Backward(const BackwardSlot& slot, const std::function<void()>& before_bottom) {
+  for (int32_t layer = slice_.top_layer(); layer >= slice_.first_layer; --layer) {
+    BackwardLayer(slot, layer, before_bottom);
+  }
+  if (slice_.has_embedding) BackwardEmbedding(slot);
+}
+
+// The input gradient of a segment. Where its weight gradients follow at once, gathers behind it what they read of shares,
+// unless recomputation has done that already.
+void SliceLowering::RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const {
+  Program gathers;
+  if (!splits_weight_ && !gathered_.empty()) {
+    const std::vector<Tensor> known = GatheredReads(recomputed);
+    for (Tensor gathered : GatheredReads(WeightOps(LayerTypeOf(layer), segment))) {
+      if (std::find(known.begin(), known.end(), gathered) != known.end()) continue;
+      AppendRepeated(gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
+    }
+  }
+  if (!gathers.empty()) Emit(gathers.front());
+  Run(kBackward, microbatch, layer, segment);
+  if (!gathers.empty()) Emit(gathers.back());
+}
+
+// The head's collective hides the beginning of `top`, up to the first collective that `top` repeats.
+void SliceLowering::BackwardHead(const BackwardSlot& slot, const Program& top) {
+  RunBackward(slot.microbatch, kHeadLayer, Segment::kHead, 0);
+  auto rest = top.begin();
+  const ActionKind start = StartOf(LayerType::kHead, Segment::kHead, Pass::kBackward);
+  if (collectives()) Run(start, slot.microbatch, kHeadLayer, Segment::kHead);
+  if (!splits_weight_) Run(kWeight, slot.microbatch, kHeadLayer, Segment::kHead);
+  if (collectives()) {
+    rest = std::find_if(top.begin(), top.end(), [](const Action& a) { return a.kind != kRecompute; });
+    EmitAll(Program(top.begin(), rest));
+    Run(InfoOf(start).counterpart, slot.microbatch, kHeadLayer, Segment::kHead);
+  }
+  Run(kBackward, slot.microbatch, kHeadLayer, Segment::kEnd);
+  if (slot.last && !splits_weight_) Reduce(kHeadLayer);
+  EmitAll(Program(rest, top.end()));
+}
+
+void SliceLowering::BackwardLayer(const BackwardSlot& slot, int32_t layer,
+                                  const std::function<void()>& before_bottom) {
+  const OpSet recomputed = RecomputedOps(layer, slot.hosts);
+  int index = 0, window_index = 0;
+  for (const Segment segment : graph_.SegmentsOf(LayerType::kTransformer, Pass::kBackward)) {
+    if (segment == Segment::kAttn && layer == slice_.first_layer) before_bottom();
+    if (index > 0 || layer != slice_.top_layer()) EmitRecompute(slot, layer, BeforeSegmentPoint(index));
+    RunBackward(slot.microbatch, layer, segment, recomputed);
+    const bool window = collectives() && graph_.EndsInCollective(LayerType::kTransformer, segment, Pass::kBackward);
+    const ActionKind start = window ? StartOf(LayerType::kTransformer, segment, Pass::kBackward) : kBackward;
+    if (window) Run(start, slot.microbatch, layer, segment);
+    if (!splits_weight_ && !graph_.OpsOf(LayerType::kTransformer, segment, Pass::kWeight).empty()) {
+      Run(kWeight, slot.microbatch, layer, segment);
+    }
+    if (window) {
+      EmitRecompute(slot, layer, OwnWindowPoint(index));
+      if (layer > slice_.first_layer) EmitRecompute(slot, layer - 1, AboveWindowPoint(window_index));
+      Run(InfoOf(start).counterpart, slot.microbatch, layer, segment);
+      ++window_index;
+    }
+    ++index;
+  }
+  if (slot.last && !splits_weight_) Reduce(layer);
+}
+
+void SliceLowering::BackwardEmbedding(const BackwardSlot& slot) {
+  for (const Segment segment : graph_.SegmentsOf(LayerType::kEmbedding, Pass::kBackward)) {
+    Run(kBackward, slot.microbatch, kEmbeddingLayer, segment);
+    if (!collectives() || !graph_.EndsInCollective(LayerType::kEmbedding, segment, Pass::kBackward)) continue;
+    const ActionKind start = StartOf(LayerType::kEmbedding, segment, Pass::kBackward);
+    Run(start, slot.microbatch, kEmbeddingLayer, segment);
+    Run(InfoOf(start).counterpart, slot.microbatch, kEmbeddingLayer, segment);
+  }
+  if (slot.last && !HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
+}
+
+void SliceLowering::Weight(int32_t microbatch, bool last) {
+  struct Step {
+    int32_t layer;
+    Segment segment;
+    Program gathers;  // start and wait, or none
+    bool ends_layer;
+  };
+  std::vector<Step> steps;
+  const auto add = [&](int32_t layer) {
+    const LayerType type = LayerTypeOf(layer);
+    for (const Segment segment : graph_.SegmentsOf(type, Pass::kBackward)) {
+      const OpSet ops = WeightOps(type, segment);
+      if (ops == 0) continue;
+      steps.push_back({layer, segment, {}, false});
+      for (Tensor gathered : GatheredReads(ops)) {
+        AppendRepeated(steps.back().gathers, microbatch, layer, graph_.GatherSegmentOf(gathered));
+      }
+    }
+    steps.back().ends_layer = true;
+  };
+  if (slice_.has_head) add(kHeadLayer);
+  for (int32_t layer = slice_.top_layer(); layer >= slice_.first_layer; --layer) add(layer);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i == 0) EmitAll(steps[i].gathers);
+    const bool next = i + 1 < steps.size() && !steps[i + 1].gathers.empty();
+    if (next) Emit(steps[i + 1].gathers.front());
+    Run(kWeight, microbatch, steps[i].layer, steps[i].segment);
+    if (next) Emit(steps[i + 1].gathers.back());
+    if (last && steps[i].ends_layer) Reduce(steps[i].layer);
+  }
+}
+
+void SliceLowering::ReduceTiedEmbedding() {
+  if (slice_.has_embedding && HoldsTiedEmbedding(context_)) Reduce(kEmbeddingLayer);
+}
+
+// After the last microbatch has added to a layer's gradients, they are summed over the ranks that hold the same weights.
+void SliceLowering::Reduce(int32_t layer) {
+  if (context_.gradient_ranks() == 1 || ReducesEachMicrobatch(context_)) return;  // see ShareStates
+  Emit({.kind = kDataReduceStart, .layer = layer});
+}
+
+}  // namespace lynx

@@ -1,0 +1,99 @@
+// The passes of one virtual stage over its layers, as actions: segments with their collectives, recomputation at its
+// points, weight gradients, the reduction of gradients. What stands at the borders of a slot is planner/lower/lower.cc's.
+//
+// Weight gradients. Where the schedule does not split them off they run in backward slots, first in the window of the
+// collective that their segment ends in. Where it does, a backward slot holds input gradients only, and what the weight
+// gradients read stays until the weight slot (docs/memory-model.md). With sequence parallelism they read tensors that are
+// gathered of shares: in a backward slot the gather runs behind the input gradient, in a weight slot behind the weight
+// gradients of the segment before.
+#ifndef LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
+#define LYNX_PLANNER_LOWER_LOWER_LAYERS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "planner/lower/lower_recompute.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+#include "planner/recompute/recompute_policy.h"
+
+namespace lynx {
+
+// Appends to a program that all slices of a rank share. Keeps references to its arguments, which outlive it.
+class SliceLowering {
+ public:
+  // `stall`: its gradient comes from another rank, so that recomputation can stand before the wait for it.
+  SliceLowering(const StageContext& context, const StageSlice& slice, const StagePolicy& policy, bool stall,
+                Program& program);
+
+  // The backward that follows a forward slot on its rank, and recomputes in the forward's windows: layer i of its slice
+  // in those of layer i of the forward's slice, as far as that has so many. Slice null: none.
+  struct Guest {
+    const SliceLowering* slice = nullptr;
+    int32_t microbatch = kNoMicrobatch;
+  };
+  // Embedding and transformer layers; the head.
+  void Forward(int32_t microbatch, const Guest& guest);
+  void ForwardHead(int32_t microbatch);
+
+  // What a backward slot is: `hosts`, how many layers of the forward before it have recomputed for it (0: none was
+  // there); `last`: of the slice's last microbatch, whose pass ends its gradients.
+  struct BackwardSlot {
+    int32_t microbatch = kNoMicrobatch;
+    int32_t hosts = 0;
+    bool last = false;
+  };
+  // Everything that stands before the top transformer layer's backward: the head's backward, or what is recomputed before
+  // the gradient comes (the wait for it follows).
+  void BackwardTop(const BackwardSlot& slot);
+  // The transformer layers, then the embedding. Calls `before_bottom` when most of the slot's memory is free again.
+  void Backward(const BackwardSlot& slot, const std::function<void()>& before_bottom);
+  // Of a schedule that splits weights.
+  void Weight(int32_t microbatch, bool last);
+
+  // Behind the rank's last slot: reduces the slice's tied embedding, if the head on this rank adds to its gradients too.
+  void ReduceTiedEmbedding();
+
+  const StageSlice& slice() const { return slice_; }
+
+ private:
+  bool collectives() const { return context_.layout.tp > 1; }
+  int32_t Position(int32_t layer) const { return layer - slice_.first_layer; }
+  void Emit(Action action) const;
+  void EmitAll(const Program& actions) const;
+  void Run(ActionKind kind, int32_t microbatch, int32_t layer, Segment segment) const;
+  ActionKind StartOf(LayerType type, Segment segment, Pass pass) const;
+
+  OpSet OpsAt(int32_t layer, RecomputePoint point, int32_t hosts) const;
+  OpSet RecomputedOps(int32_t layer, int32_t hosts) const;
+  std::vector<Tensor> GatheredReads(OpSet ops) const;
+  OpSet WeightOps(LayerType type, Segment segment) const;
+  void AppendRepeated(Program& actions, int32_t microbatch, int32_t layer, Segment segment) const;
+  Program Recompute(int32_t microbatch, int32_t layer, OpSet ops) const;
+  void EmitRecompute(const BackwardSlot& slot, int32_t layer, RecomputePoint point) const;
+  // In window `window` of the host's layer at `position`.
+  void EmitInForwardWindow(int32_t microbatch, int32_t position, int window, int32_t hosts) const;
+
+  void ForwardLayer(int32_t microbatch, int32_t layer, const Guest& guest) const;
+  void RunBackward(int32_t microbatch, int32_t layer, Segment segment, OpSet recomputed) const;
+  void BackwardHead(const BackwardSlot& slot, const Program& top);
+  void BackwardLayer(const BackwardSlot& slot, int32_t layer, const std::function<void()>& before_bottom);
+  void BackwardEmbedding(const BackwardSlot& slot);
+  void Reduce(int32_t layer);
+
+  const StageContext& context_;
+  const StageSlice& slice_;
+  const LayerGraph& graph_;
+  const bool splits_weight_;
+  Program& program_;
+  std::vector<std::pair<Tensor, OpSet>> gathered_;      // what reads each
+  std::vector<std::pair<Segment, OpSet>> forward_ops_;  // of a transformer layer, by segment
+  std::array<std::vector<RecomputeOps>, 2> recompute_;  // [has a paired forward][layer - first_layer]
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_LOWER_LOWER_LAYERS_H_

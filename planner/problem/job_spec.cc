@@ -1,0 +1,481 @@
+// Names of the enums, normalization and validation of job specs. See job_spec.h.
+#include "planner/problem/job_spec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "planner/schedule/custom_schedule.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::array<const char*, 11> kRecomputeModes = {
+    "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"};
+constexpr std::array<const char*, 2> kModelFamilies = {"gpt", "llama"};
+constexpr std::array<const char*, 5> kRopeScalings = {"none", "linear", "dynamic", "llama3", "yarn"};
+constexpr std::array<const char*, 2> kAttentionKernels = {"unfused", "fused"};
+constexpr std::array<const char*, 2> kDataTypes = {"float32", "bfloat16"};
+constexpr std::array<const char*, 2> kDropoutMasks = {"regenerated", "stored"};
+constexpr std::array<const char*, 3> kDeviceKinds = {"any", "cpu", "cuda"};
+constexpr std::array<const char*, 3> kChoices = {"auto", "off", "on"};
+constexpr std::array<const char*, 5> kZeroStages = {"auto", "none", "optimizer", "gradients", "weights"};
+constexpr std::array<const char*, kPartitionMethodCount> kPartitionMethods = {"exact", "even", "compute", "greedy"};
+constexpr std::array<const char*, 3> kLrSchedules = {"constant", "linear", "cosine"};
+constexpr std::array<const char*, 2> kNonFinitePolicies = {"stop", "skip"};
+constexpr std::array<const char*, 2> kDataKinds = {"text", "megatron"};
+constexpr std::array<const char*, 3> kFailureActions = {"retry", "exclude-node", "fail"};
+constexpr std::array<const char*, 3> kNodeCheckPolicies = {"auto", "always", "never"};
+
+// Limits on everything: far above what the planner is made for, far below where arithmetic could overflow.
+constexpr int64_t kMaxLayers = 1000;
+constexpr int64_t kMaxHidden = 1 << 17;
+constexpr int64_t kMaxHeads = 1 << 12;
+constexpr int64_t kMaxHeadDim = 1 << 12;
+constexpr int64_t kMaxFfn = 1 << 20;
+constexpr int64_t kMaxSeq = 1 << 20;
+constexpr int64_t kMaxVocab = 1 << 24;
+constexpr int64_t kMaxSteps = 1'000'000'000'000;
+constexpr int64_t kMaxBatch = 1 << 20;
+constexpr int64_t kMaxRanks = 1 << 16;
+constexpr int64_t kMaxVirtualStages = 64;
+constexpr int64_t kMaxKeep = 1'000'000;
+constexpr int64_t kMaxRestarts = 1'000'000;
+constexpr int64_t kMaxPriority = 1000;
+constexpr size_t kMaxDependencies = 100;
+constexpr size_t kMaxFailureRules = 32;
+constexpr size_t kMaxFailureText = 256;
+constexpr Nanos kMaxTimeLimit{int64_t{366} * 86'400 * 1'000'000'000};
+constexpr size_t kMaxNameLength = 48;
+constexpr size_t kMaxPathLength = 4096;
+
+template <class Enum, size_t N>
+bool ParseName(const std::array<const char*, N>& names, const std::string& name, Enum& value) {
+  for (size_t i = 0; i < N; ++i) {
+    if (name != names[i]) continue;
+    value = static_cast<Enum>(i);
+    return true;
+  }
+  return false;
+}
+
+template <class Value>
+absl::Status Bad(const char* field, const Value& value, const std::string& rule) {
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": ", rule));
+}
+
+absl::Status InRange(const char* field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Bad(field, value, absl::StrCat("must be from ", low, " to ", high));
+}
+
+// NaN and infinity are out of every range.
+absl::Status InRealRange(const char* field, double value, double low, double high, const char* rule) {
+  if (std::isfinite(value) && value >= low && value <= high) return absl::OkStatus();
+  return Bad(field, value, rule);
+}
+
+absl::Status Divides(const char* field, int64_t value, const char* divisor_field, int64_t divisor) {
+  if (value % divisor == 0) return absl::OkStatus();
+  return Bad(field, value, absl::StrCat("must be a multiple of ", divisor_field, ", which is ", divisor));
+}
+
+absl::Status Positive(const char* field, double value) {
+  if (std::isfinite(value) && value > 0) return absl::OkStatus();
+  return Bad(field, value, "must be a number above 0");
+}
+
+// Fields that only one kind of scaling has are at their defaults for the others, so that none is said in vain.
+absl::Status ValidateRopeScaling(const RotarySpec& rotary) {
+  const RotarySpec plain;
+  const RopeScaling scaling = rotary.scaling;
+  const auto only = [&](const char* field, bool has, double value, double otherwise) {
+    if (has || value == otherwise) return absl::OkStatus();
+    return Bad(field, value, absl::StrCat("means nothing with model.rope.scaling ", RopeScalingName(scaling), "; leave it out"));
+  };
+  const bool llama3 = scaling == RopeScaling::kLlama3, yarn = scaling == RopeScaling::kYarn;
+  const bool from_original = llama3 || yarn || scaling == RopeScaling::kDynamic;
+  LYNX_RETURN_IF_ERROR(only("model.rope.factor", scaling != RopeScaling::kNone, rotary.factor, plain.factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.originalSeq", from_original, rotary.original_seq, plain.original_seq));
+  LYNX_RETURN_IF_ERROR(only("model.rope.lowFreqFactor", llama3, rotary.low_freq_factor, plain.low_freq_factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.highFreqFactor", llama3, rotary.high_freq_factor, plain.high_freq_factor));
+  LYNX_RETURN_IF_ERROR(only("model.rope.betaFast", yarn, rotary.beta_fast, plain.beta_fast));
+  LYNX_RETURN_IF_ERROR(only("model.rope.betaSlow", yarn, rotary.beta_slow, plain.beta_slow));
+  LYNX_RETURN_IF_ERROR(only("model.rope.attentionFactor", yarn, rotary.attention_factor, plain.attention_factor));
+  LYNX_RETURN_IF_ERROR(InRealRange("model.rope.factor", rotary.factor, 1, 1e6, "must be from 1 to 1e6"));
+  LYNX_RETURN_IF_ERROR(InRange("model.rope.originalSeq", rotary.original_seq, from_original ? 1 : 0, kMaxSeq));
+  LYNX_RETURN_IF_ERROR(Positive("model.rope.lowFreqFactor", rotary.low_freq_factor));
+  if (!(rotary.high_freq_factor > rotary.low_freq_factor) || !std::isfinite(rotary.high_freq_factor)) {
+    return Bad("model.rope.highFreqFactor", rotary.high_freq_factor,
+               absl::StrCat("must be above model.rope.lowFreqFactor, which is ", rotary.low_freq_factor));
+  }
+  LYNX_RETURN_IF_ERROR(Positive("model.rope.betaSlow", rotary.beta_slow));
+  if (!(rotary.beta_fast > rotary.beta_slow) || !std::isfinite(rotary.beta_fast)) {
+    return Bad("model.rope.betaFast", rotary.beta_fast,
+               absl::StrCat("must be above model.rope.betaSlow, which is ", rotary.beta_slow));
+  }
+  return InRealRange("model.rope.attentionFactor", rotary.attention_factor, 0, 1e6, "must be from 0 (as the scaling says) to 1e6");
+}
+
+absl::Status ValidateRotary(const ModelSpec& model) {
+  const RotarySpec& rotary = model.rotary;
+  const int32_t head = model.head_size();
+  if (!(rotary.theta > 1) || !std::isfinite(rotary.theta)) return Bad("model.rope.theta", rotary.theta, "must be a number above 1");
+  LYNX_RETURN_IF_ERROR(InRange("model.rope.dims", rotary.dims, 0, head));
+  if (rotary.dims % 2 != 0) {
+    return Bad("model.rope.dims", rotary.dims, "must be even: rotary positions turn pairs of a head's elements");
+  }
+  if (rotary.dims == 0 && head % 2 != 0) {
+    const char* const field = model.head_dim == 0 ? "model.hidden" : "model.headDim";
+    const std::string rule = model.head_dim == 0 ? absl::StrCat("an even multiple of model.heads (", model.heads, ")") : "even";
+    return Bad(field, model.head_dim == 0 ? model.hidden : model.head_dim,
+               absl::StrCat("must be ", rule, " for model.family llama: its rotary positions turn pairs of a head's elements"));
+  }
+  return ValidateRopeScaling(rotary);
+}
+
+// What only one family has.
+absl::Status ValidateFamily(const ModelSpec& model) {
+  if (model.family == ModelFamily::kLlama) {
+    if (model.dropout != 0) return Bad("model.dropout", model.dropout, "must be 0 for model.family llama, which has no dropout");
+    return ValidateRotary(model);
+  }
+  if (model.qkv_bias) return Bad("model.qkvBias", "true", "is for model.family llama; gpt has biases everywhere");
+  if (model.qk_norm) return Bad("model.qkNorm", "true", "is for model.family llama");
+  if (model.window != 0) return Bad("model.window", model.window, "is for model.family llama; leave it out for gpt");
+  if (!(model.rotary == RotarySpec())) {
+    return absl::InvalidArgumentError("model.rope is for model.family llama, which has rotary positions; leave it out for gpt");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateModel(const ModelSpec& model) {
+  LYNX_RETURN_IF_ERROR(InRange("model.layers", model.layers, 1, kMaxLayers));
+  LYNX_RETURN_IF_ERROR(InRange("model.hidden", model.hidden, 1, kMaxHidden));
+  LYNX_RETURN_IF_ERROR(InRange("model.heads", model.heads, 1, kMaxHeads));
+  LYNX_RETURN_IF_ERROR(InRange("model.headDim", model.head_dim, 0, kMaxHeadDim));
+  if (model.head_dim == 0) LYNX_RETURN_IF_ERROR(Divides("model.hidden", model.hidden, "model.heads", model.heads));
+  LYNX_RETURN_IF_ERROR(InRange("model.ffn", model.ffn, 1, kMaxFfn));
+  LYNX_RETURN_IF_ERROR(InRange("model.seq", model.seq, 1, kMaxSeq));
+  LYNX_RETURN_IF_ERROR(InRange("model.vocab", model.vocab, 2, kMaxVocab));
+  LYNX_RETURN_IF_ERROR(InRange("model.window", model.window, 0, kMaxSeq));
+  if (!(model.dropout >= 0 && model.dropout < 1)) {
+    return Bad("model.dropout", model.dropout, "must be at least 0 and below 1");
+  }
+  if (!(model.norm_epsilon > 0 && model.norm_epsilon < 1)) {
+    return Bad("model.normEpsilon", model.norm_epsilon, "must be above 0 and below 1");
+  }
+  LYNX_RETURN_IF_ERROR(InRange("model.kvHeads", model.kv_heads, 0, model.heads));
+  if (model.heads % model.key_heads() != 0) {
+    return Bad("model.kvHeads", model.kv_heads, absl::StrCat("must divide model.heads, which is ", model.heads));
+  }
+  if (model.plan_only >> kPlanOnlyFeatureCount != 0) {
+    return Bad("model.planOnly", model.plan_only, "has features that this version does not know");
+  }
+  return ValidateFamily(model);
+}
+
+absl::Status ValidateData(const DataSpec& data, const ModelSpec& model) {
+  if (data.path.empty() || data.path.size() > kMaxPathLength) {
+    return Bad("data.path", absl::StrCat("\"", data.path.substr(0, 64), "\""),
+               absl::StrCat("must name a file in 1 to ", kMaxPathLength, " characters"));
+  }
+  if (data.validation_path.size() > kMaxPathLength) {
+    return Bad("data.validationPath", absl::StrCat("\"", data.validation_path.substr(0, 64), "\""),
+               absl::StrCat("must name a file in at most ", kMaxPathLength, " characters"));
+  }
+  if (data.kind == DataKind::kText && model.vocab < 256) {
+    return Bad("model.vocab", model.vocab, "must be at least 256 for data.kind text, whose tokens are bytes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateOptimizer(const OptimizerSpec& optimizer) {
+  if (!(optimizer.lr > 0) || !std::isfinite(optimizer.lr)) {
+    return Bad("train.optimizer.lr", optimizer.lr, "must be above 0");
+  }
+  for (const auto& [field, beta] :
+       {std::pair("train.optimizer.beta1", optimizer.beta1), std::pair("train.optimizer.beta2", optimizer.beta2)}) {
+    if (!(beta >= 0 && beta < 1)) return Bad(field, beta, "must be at least 0 and below 1");
+  }
+  if (!(optimizer.eps > 0) || !std::isfinite(optimizer.eps)) {
+    return Bad("train.optimizer.eps", optimizer.eps, "must be above 0");
+  }
+  LYNX_RETURN_IF_ERROR(
+      InRealRange("train.optimizer.weightDecay", optimizer.weight_decay, 0, 1e9, "must be at least 0"));
+  return InRealRange("train.optimizer.clipNorm", optimizer.clip_norm, 0, 1e9,
+                     "must be at least 0 (0 = no clipping)");
+}
+
+absl::Status ValidateTrain(const TrainSpec& train) {
+  LYNX_RETURN_IF_ERROR(InRange("train.steps", train.steps, 1, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("train.globalBatch", train.global_batch, 1, kMaxBatch));
+  LYNX_RETURN_IF_ERROR(InRange("train.microBatch", train.micro_batch, 0, train.global_batch));
+  if (train.micro_batch > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", train.global_batch, "train.microBatch", train.micro_batch));
+  }
+  LYNX_RETURN_IF_ERROR(ValidateOptimizer(train.optimizer));
+  LYNX_RETURN_IF_ERROR(InRange("train.warmupSteps", train.warmup_steps, 0, train.steps));
+  return InRealRange("train.minLr", train.min_lr, 0, train.optimizer.lr, "must be from 0 to train.optimizer.lr");
+}
+
+absl::Status ValidateEvaluation(const JobSpec& spec) {
+  const TrainSpec& train = spec.train;
+  LYNX_RETURN_IF_ERROR(InRange("train.evalEvery", train.eval_every, 0, kMaxSteps));
+  LYNX_RETURN_IF_ERROR(InRange("train.evalBatches", train.eval_batches, 1, kMaxBatch));
+  if ((train.eval_every > 0) != spec.data.validation_path.empty()) return absl::OkStatus();
+  return Bad("train.evalEvery", train.eval_every,
+             train.eval_every > 0 ? "needs held-out data: data.validationPath"
+                                  : "must be above 0 where there is a data.validationPath");
+}
+
+absl::Status ValidateResources(const ResourceSpec& resources) {
+  LYNX_RETURN_IF_ERROR(InRange("resources.ranks (least)", resources.min_ranks, 1, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("resources.ranks (most)", resources.max_ranks, resources.min_ranks, kMaxRanks));
+  if (resources.activation_memory_per_rank < Bytes(0)) {
+    return Bad("resources.activationMemoryPerRank", resources.activation_memory_per_rank.value,
+               "must be at least 0 bytes (0 = what the device has left)");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateCustomSchedule(const ParallelSpec& p) {
+  const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(p.schedule_text);
+  if (!custom.ok()) return Annotate(custom.status(), "parallel.schedule");
+  const auto same = [](const char* field, int32_t value, int32_t wanted, const char* what) {
+    if (value == wanted) return absl::OkStatus();
+    return Bad(field, value, absl::StrCat("must be ", wanted, " or auto: the schedule's text has ", wanted, what));
+  };
+  LYNX_RETURN_IF_ERROR(same("parallel.pp", p.pp, custom->schedule->shape.ranks, " ranks"));
+  return same("parallel.virtualStages", p.virtual_stages, VirtualStagesOf(*custom->schedule), " chunks that it can place");
+}
+
+absl::Status ValidateSchedule(const ParallelSpec& p) {
+  if (p.schedule == ScheduleKind::kCustom) return ValidateCustomSchedule(p);
+  if (!p.schedule_text.empty()) {
+    return Bad("parallel.schedule", ScheduleKindName(p.schedule), "only a custom schedule has a text");
+  }
+  const bool interleaved = p.schedule == ScheduleKind::kInterleaved || p.schedule == ScheduleKind::kAuto;
+  if (p.virtual_stages > 1 && !interleaved) {
+    return Bad("parallel.virtualStages", p.virtual_stages,
+               "only parallel.schedule interleaved, or one of your own, has more than 1");
+  }
+  return absl::OkStatus();
+}
+
+// Degrees and modes that exclude each other or do not divide the model.
+absl::Status ValidateModes(const JobSpec& spec) {
+  const ParallelSpec& p = spec.parallel;
+  LYNX_RETURN_IF_ERROR(InRange("parallel.cp", p.cp, 0, kMaxRanks));
+  if (p.cp > 1) LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "2 * parallel.cp", 2 * int64_t{p.cp}));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.virtualStages", p.virtual_stages, 0, kMaxVirtualStages));
+  LYNX_RETURN_IF_ERROR(ValidateSchedule(p));
+  if (p.sequence_parallel == Choice::kOn && p.tp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("model.seq", spec.model.seq, "parallel.tp * parallel.cp (parallel.sequenceParallel)",
+                                 int64_t{p.tp} * std::max(p.cp, 1)));
+  }
+  const RecomputeOptions& options = spec.recompute_options;
+  LYNX_RETURN_IF_ERROR(InRange("recomputeOptions.layers", options.layers, 0, kMaxLayers));
+  if (options.layers > 0 && spec.recompute != RecomputeMode::kUniform && spec.recompute != RecomputeMode::kBlock) {
+    return Bad("recomputeOptions.layers", options.layers, "is for recompute uniform or block");
+  }
+  if (options.forbids_offload && options.offload_permille != 0) {
+    return Bad("recomputeOptions.offloadShare (thousandths)", options.offload_permille,
+               "must be 0, for recomputeOptions.forbid has offload");
+  }
+  return InRange("recomputeOptions.offloadShare (thousandths)", options.offload_permille, 0, 1000);
+}
+
+// What pinned degrees of parallelism ask of the model, the batch and the ranks.
+absl::Status ValidateParallel(const JobSpec& spec) {
+  const ParallelSpec& p = spec.parallel;
+  LYNX_RETURN_IF_ERROR(ValidateModes(spec));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.tp", p.tp, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.pp", p.pp, 0, kMaxRanks));
+  LYNX_RETURN_IF_ERROR(InRange("parallel.dp", p.dp, 0, kMaxRanks));
+  if (p.tp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("model.heads", spec.model.heads, "parallel.tp", p.tp));
+    LYNX_RETURN_IF_ERROR(Divides("model.kvHeads", spec.model.key_heads(), "parallel.tp", p.tp));
+    LYNX_RETURN_IF_ERROR(Divides("model.ffn", spec.model.ffn, "parallel.tp", p.tp));
+    if (p.tp > spec.model.vocab) {
+      return Bad("parallel.tp", p.tp, absl::StrCat("must be at most model.vocab, which is ", spec.model.vocab));
+    }
+  }
+  if (p.pp > spec.model.layers) {
+    return Bad(
+        "parallel.pp", p.pp,
+        absl::StrCat("every stage needs a layer, so it must be at most model.layers, which is ", spec.model.layers));
+  }
+  if (p.dp > 0) {
+    LYNX_RETURN_IF_ERROR(Divides("train.globalBatch", spec.train.global_batch, "parallel.dp", p.dp));
+    if (spec.train.micro_batch > 0) {
+      const int64_t samples = int64_t{spec.train.micro_batch} * p.dp;
+      LYNX_RETURN_IF_ERROR(
+          Divides("train.globalBatch", spec.train.global_batch, "train.microBatch * parallel.dp", samples));
+    }
+  }
+  const auto at_least_one = [](int32_t n) { return int64_t{n == 0 ? 1 : n}; };
+  const int64_t product = at_least_one(p.tp) * at_least_one(p.cp) * at_least_one(p.pp) * at_least_one(p.dp);
+  const std::string rule = absl::StrCat("parallel.tp * ", p.cp > 1 ? "parallel.cp * " : "",
+                                        "parallel.pp * parallel.dp (auto counted as 1) is ", product);
+  if (product > spec.resources.max_ranks) {
+    return Bad("resources.ranks (most)", spec.resources.max_ranks,
+               absl::StrCat("must be at least ", product, ": ", rule));
+  }
+  if (p.tp > 0 && p.cp > 0 && p.pp > 0 && p.dp > 0 && product < spec.resources.min_ranks) {
+    return Bad("resources.ranks (least)", spec.resources.min_ranks,
+               absl::StrCat("must be at most ", product, ": ", rule));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateScheduling(const SchedulingSpec& scheduling) {
+  LYNX_RETURN_IF_ERROR(ValidateName(scheduling.queue, "scheduling.queue"));
+  LYNX_RETURN_IF_ERROR(InRange("scheduling.priority", scheduling.priority, -kMaxPriority, kMaxPriority));
+  if (scheduling.after.size() > kMaxDependencies) {
+    return Bad("scheduling.after", absl::StrCat(scheduling.after.size(), " jobs long"),
+               absl::StrCat("must be at most ", kMaxDependencies));
+  }
+  for (const std::string& job : scheduling.after) LYNX_RETURN_IF_ERROR(ValidateName(job, "scheduling.after"));
+  if (scheduling.time_limit < Nanos(0) || scheduling.time_limit > kMaxTimeLimit) {
+    return Bad("scheduling.timeLimit", FormatDuration(scheduling.time_limit), "must be from 0 (none) to 366 days");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateFailureRules(const std::vector<FailureRule>& rules) {
+  if (rules.size() > kMaxFailureRules) {
+    return Bad("onFailure", absl::StrCat(rules.size(), " rules long"), absl::StrCat("must be at most ", kMaxFailureRules));
+  }
+  for (const FailureRule& rule : rules) {
+    if (rule.log.empty()) {
+      LYNX_RETURN_IF_ERROR(InRange("onFailure (exit code)", rule.exit_code, 0, 255));
+    } else if (rule.exit_code != -1) {
+      return Bad("onFailure", absl::StrCat("exit ", rule.exit_code, " and log ", rule.log.substr(0, kMaxFailureText)),
+                 "a rule is for an exit code or for a text, not for both");
+    } else if (rule.log.size() > kMaxFailureText || rule.log.find('\n') != std::string::npos) {
+      return Bad("onFailure", absl::StrCat("log ", rule.log.substr(0, kMaxFailureText)),
+                 absl::StrCat("a rule's text must be one line of at most ", kMaxFailureText, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateName(const std::string& name, const char* field) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (!name.empty() && name.size() <= kMaxNameLength && name.find_first_not_of(kAllowed) == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return Bad(field, absl::StrCat("\"", name.substr(0, 2 * kMaxNameLength), "\""),
+             absl::StrCat("must be 1 to ", kMaxNameLength, " of the characters a-z, 0-9 and -"));
+}
+
+void Normalize(JobSpec& spec) {
+  ModelSpec& model = spec.model;
+  if (model.ffn == 0 && model.hidden <= kMaxHidden) {
+    const bool gated = model.family == ModelFamily::kLlama;
+    model.ffn = gated ? (8 * model.hidden / 3 + 255) / 256 * 256 : 4 * model.hidden;
+  }
+  if (model.kv_heads == model.heads) model.kv_heads = 0;
+  if (model.heads > 0 && int64_t{model.head_dim} * model.heads == model.hidden) model.head_dim = 0;
+  if (model.heads > 0 && model.rotary.dims == model.head_size()) model.rotary.dims = 0;
+  ParallelSpec& parallel = spec.parallel;
+  if (parallel.schedule == ScheduleKind::kCustom) {
+    const absl::StatusOr<SharedSchedule> custom = ReadCustomSchedule(parallel.schedule_text);
+    if (custom.ok()) {
+      parallel.schedule_text = ScheduleText(*custom->schedule);
+      if (parallel.pp == 0) parallel.pp = custom->schedule->shape.ranks;
+      if (parallel.virtual_stages == 0) parallel.virtual_stages = VirtualStagesOf(*custom->schedule);
+    }
+  }
+  std::vector<RecomputeMode>& forbidden = spec.recompute_options.forbidden;
+  std::sort(forbidden.begin(), forbidden.end());
+  forbidden.erase(std::unique(forbidden.begin(), forbidden.end()), forbidden.end());
+}
+
+absl::Status ValidateJobSpec(const JobSpec& spec) {
+  LYNX_RETURN_IF_ERROR(ValidateName(spec.name, "name"));
+  LYNX_RETURN_IF_ERROR(ValidateModel(spec.model));
+  LYNX_RETURN_IF_ERROR(ValidateData(spec.data, spec.model));
+  LYNX_RETURN_IF_ERROR(ValidateTrain(spec.train));
+  LYNX_RETURN_IF_ERROR(ValidateEvaluation(spec));
+  LYNX_RETURN_IF_ERROR(ValidateResources(spec.resources));
+  LYNX_RETURN_IF_ERROR(ValidateParallel(spec));
+  if (spec.checkpoint.directory.size() > kMaxPathLength) {
+    return Bad("checkpoint.directory", absl::StrCat(spec.checkpoint.directory.size(), " characters long"),
+               absl::StrCat("must be at most ", kMaxPathLength));
+  }
+  if (spec.checkpoint.from.size() > kMaxPathLength) {
+    return Bad("checkpoint.from", absl::StrCat(spec.checkpoint.from.size(), " characters long"),
+               absl::StrCat("must be at most ", kMaxPathLength));
+  }
+  if (spec.checkpoint.weights_only && spec.checkpoint.from.empty()) {
+    return Bad("checkpoint.weightsOnly", "true", "says what to take of checkpoint.from, which is missing");
+  }
+  LYNX_RETURN_IF_ERROR(InRange("checkpoint.everySteps", spec.checkpoint.every_steps, 0, kMaxSteps));
+  if (spec.checkpoint.copy_every_steps < kCopiesAuto || spec.checkpoint.copy_every_steps > kMaxSteps) {
+    return Bad("checkpoint.copyEverySteps", absl::StrCat(spec.checkpoint.copy_every_steps),
+               absl::StrCat("must be auto, or from 0 to ", int64_t{kMaxSteps}));
+  }
+  LYNX_RETURN_IF_ERROR(InRange("checkpoint.keep", spec.checkpoint.keep, 1, kMaxKeep));
+  LYNX_RETURN_IF_ERROR(InRange("maxRestarts", spec.max_restarts, 0, kMaxRestarts));
+  LYNX_RETURN_IF_ERROR(ValidateScheduling(spec.scheduling));
+  return ValidateFailureRules(spec.on_failure);
+}
+
+const char* RecomputeModeName(RecomputeMode mode) { return kRecomputeModes.at(static_cast<size_t>(mode)); }
+bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode) {
+  return ParseName(kRecomputeModes, name, mode);
+}
+const char* ModelFamilyName(ModelFamily family) { return kModelFamilies.at(static_cast<size_t>(family)); }
+bool ParseModelFamily(const std::string& name, ModelFamily& family) { return ParseName(kModelFamilies, name, family); }
+const char* RopeScalingName(RopeScaling scaling) { return kRopeScalings.at(static_cast<size_t>(scaling)); }
+bool ParseRopeScaling(const std::string& name, RopeScaling& scaling) { return ParseName(kRopeScalings, name, scaling); }
+const char* AttentionKernelName(AttentionKernel attention) {
+  return kAttentionKernels.at(static_cast<size_t>(attention));
+}
+bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention) {
+  return ParseName(kAttentionKernels, name, attention);
+}
+const char* DataTypeName(DataType dtype) { return kDataTypes.at(static_cast<size_t>(dtype)); }
+bool ParseDataType(const std::string& name, DataType& dtype) { return ParseName(kDataTypes, name, dtype); }
+const char* DropoutMasksName(DropoutMasks masks) { return kDropoutMasks.at(static_cast<size_t>(masks)); }
+bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks) { return ParseName(kDropoutMasks, name, masks); }
+const char* DeviceKindName(DeviceKind kind) { return kDeviceKinds.at(static_cast<size_t>(kind)); }
+bool ParseDeviceKind(const std::string& name, DeviceKind& kind) { return ParseName(kDeviceKinds, name, kind); }
+const char* ChoiceName(Choice choice) { return kChoices.at(static_cast<size_t>(choice)); }
+bool ParseChoice(const std::string& name, Choice& choice) { return ParseName(kChoices, name, choice); }
+const char* ZeroStageName(ZeroStage zero) { return kZeroStages.at(static_cast<size_t>(zero)); }
+bool ParseZeroStage(const std::string& name, ZeroStage& zero) { return ParseName(kZeroStages, name, zero); }
+const char* PartitionMethodName(PartitionMethod method) { return kPartitionMethods.at(static_cast<size_t>(method)); }
+bool ParsePartitionMethod(const std::string& name, PartitionMethod& method) {
+  return ParseName(kPartitionMethods, name, method);
+}
+const char* LrScheduleName(LrSchedule schedule) { return kLrSchedules.at(static_cast<size_t>(schedule)); }
+bool ParseLrSchedule(const std::string& name, LrSchedule& schedule) {
+  return ParseName(kLrSchedules, name, schedule);
+}
+const char* NonFinitePolicyName(NonFinitePolicy policy) {
+  return kNonFinitePolicies.at(static_cast<size_t>(policy));
+}
+bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy) {
+  return ParseName(kNonFinitePolicies, name, policy);
+}
+const char* FailureActionName(FailureAction action) { return kFailureActions.at(static_cast<size_t>(action)); }
+bool ParseFailureAction(const std::string& name, FailureAction& action) {
+  return ParseName(kFailureActions, name, action);
+}
+const char* NodeCheckPolicyName(NodeCheckPolicy policy) { return kNodeCheckPolicies.at(static_cast<size_t>(policy)); }
+bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy) {
+  return ParseName(kNodeCheckPolicies, name, policy);
+}
+const char* DataKindName(DataKind kind) { return kDataKinds.at(static_cast<size_t>(kind)); }
+bool ParseDataKind(const std::string& name, DataKind& kind) { return ParseName(kDataKinds, name, kind); }
+
+}  // namespace lynx

@@ -1,0 +1,315 @@
+// JobSpec: what a person asks for, as a value. The job file, the protocol and the store all convert to and from
+// this one type; defaults live here and nowhere else. Zero in a field documented "0 = auto" leaves the choice to
+// the planner. Plain data; thread-safe as such.
+#ifndef LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
+#define LYNX_PLANNER_PROBLEM_JOB_SPEC_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/units.h"
+#include "planner/schedule/schedule.h"
+
+namespace lynx {
+
+// The base that a model's layers follow; ModelSpec's fields say where a model differs. kGpt: LayerNorm, causal attention,
+// GELU, dropout, learned positions, biases. kLlama: RMSNorm, rotary positions, SwiGLU, no biases and no dropout. Both may
+// have grouped queries. planner/problem/model_families.h says which model has which fields.
+enum class ModelFamily : uint8_t { kGpt, kLlama };
+
+// kUnfused: the scores (b, a/t, s, s) are an activation. kFused: one op that never writes them (FlashAttention, Dao et
+// al. 2022); it keeps the log-sum-exp of each row.
+enum class AttentionKernel : uint8_t { kUnfused, kFused };
+
+// Of weights in use, activations and communication. Master weights and optimizer states are 32-bit in either case.
+enum class DataType : uint8_t { kFloat32, kBfloat16 };
+
+// kRegenerated: a dropout mask is a function of counters, drawn again in backward, as Lynx's engine does. kStored: one
+// byte an element beside the dropped output, as in Megatron-LM.
+enum class DropoutMasks : uint8_t { kRegenerated, kStored };
+
+// How rotary positions are stretched for sequences that are longer than those a model was first trained on. kLinear: every
+// angle by 1 / factor (Chen et al. 2023). kDynamic: a larger base ("dynamic NTK"), as it is for the sequences of model.seq.
+// kLlama3: slow pairs by 1 / factor, fast ones not at all (Llama 3.1's). kYarn: Peng et al. 2024.
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
+
+// Rotary positions (Su et al. 2021). Names and meanings are those of Hugging Face's `rope_theta` and `rope_scaling`;
+// worker/model/rotary_table.h has the formulas.
+struct RotarySpec {
+  double theta = 10000;        // base of the angles, above 1
+  int32_t dims = 0;            // leading elements of a head that turn, even; 0 = all of them
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1;           // at least 1; 1 without scaling
+  int32_t original_seq = 0;    // positions before scaling; only kDynamic, kLlama3, kYarn have it, and need it
+  double low_freq_factor = 1;  // kLlama3 only
+  double high_freq_factor = 4;
+  double beta_fast = 32;       // kYarn only
+  double beta_slow = 1;
+  double attention_factor = 0; // kYarn only: factor of cosines and sines; 0 = 0.1 ln(factor) + 1
+
+  bool operator==(const RotarySpec&) const = default;
+};
+
+// What a model has that the engine cannot compute: such a model is planned as its family's layers and never trained. One
+// bit each in ModelSpec::plan_only; planner/problem/model_families.h names and explains them.
+enum class PlanOnlyFeature : uint8_t {
+  kGatedGelu, kExactGelu, kOtherActivation, kLayerNorm, kNormOffset, kPostNorms, kWholeQueryNorm, kParallelResidual,
+  kSoftCapping, kMultipliers, kSkippedRotary, kLocalLayers, kOtherRopeScaling, kRotaryWithLayerNorm, kLinearBiases, kOtherPositions,
+  kUnknownFamily,
+};
+inline constexpr int kPlanOnlyFeatureCount = static_cast<int>(PlanOnlyFeature::kUnknownFamily) + 1;
+using PlanOnlyFeatures = uint64_t;
+constexpr PlanOnlyFeatures Bit(PlanOnlyFeature feature) { return PlanOnlyFeatures{1} << static_cast<int>(feature); }
+
+// A decoder-only transformer.
+struct ModelSpec {
+  int32_t layers = 0;   // transformer layers, 1..1000
+  int32_t hidden = 0;   // h; a multiple of heads where head_dim is 0
+  int32_t heads = 0;    // a
+  int32_t ffn = 0;      // f; 0 = 4h for GPT, 8h/3 rounded up to a multiple of 256 for Llama (filled in by Normalize)
+  int32_t seq = 0;      // s, tokens per sample
+  int32_t vocab = 256;  // v; 256 for bytes
+  double dropout = 0.1; // in [0, 1); one rate for embedding, attention and residual dropout; 0 for Llama
+  ModelFamily family = ModelFamily::kGpt;
+  int32_t kv_heads = 0; // key and value heads, a divisor of heads; 0 = as many as heads (Normalize prefers 0)
+  AttentionKernel attention = AttentionKernel::kUnfused;
+  DataType dtype = DataType::kFloat32;
+  DropoutMasks dropout_masks = DropoutMasks::kRegenerated;
+  bool tied_embeddings = false;  // the output projection is the token embedding
+  int32_t head_dim = 0;          // d, elements of a head; 0 = hidden / heads (Normalize prefers 0)
+  bool qkv_bias = false;         // llama: biases of the query, key and value projections; gpt has them always
+  bool qk_norm = false;          // llama: RMSNorm over each head of queries and keys, before it turns (Qwen3)
+  double norm_epsilon = 1e-5;    // of every norm; above 0
+  RotarySpec rotary;             // llama only; gpt: as default
+  int32_t window = 0;            // positions that one attends to, itself included (Mistral); 0 = all before it
+  PlanOnlyFeatures plan_only = 0;
+
+  int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
+  int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  bool operator==(const ModelSpec&) const = default;
+};
+
+enum class DataKind : uint8_t { kText, kMegatron };
+
+struct DataSpec {
+  DataKind kind = DataKind::kText;
+  // kText: a file, one token per byte. kMegatron: the common prefix of PATH.bin and PATH.idx.
+  // Absolute after the CLI has resolved it against the job file's folder.
+  std::string path;
+  std::string validation_path;  // of held-out data of the same kind; "" without evaluation
+
+  bool operator==(const DataSpec&) const = default;
+};
+
+enum class LrSchedule : uint8_t { kConstant, kLinear, kCosine };
+
+// What becomes of a step whose loss or gradient norm is not finite. kStop: the run ends before it changes a weight. kSkip: no
+// rank updates its weights in that step, and training goes on.
+enum class NonFinitePolicy : uint8_t { kStop, kSkip };
+
+struct OptimizerSpec {  // AdamW
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  // matrices only; never biases, norms
+  double clip_norm = 1.0;     // global gradient norm; 0 = no clipping
+
+  bool operator==(const OptimizerSpec&) const = default;
+};
+
+struct TrainSpec {
+  int64_t steps = 0;
+  int32_t global_batch = 0;  // samples per optimizer step over all replicas
+  int32_t micro_batch = 0;   // samples per microbatch; 0 = auto
+  OptimizerSpec optimizer;
+  LrSchedule schedule = LrSchedule::kCosine;
+  int64_t warmup_steps = 0;
+  double min_lr = 0;         // where linear and cosine end
+  uint64_t seed = 1234;
+  NonFinitePolicy on_non_finite = NonFinitePolicy::kStop;
+  int64_t eval_every = 0;    // steps between evaluations of the validation loss; 0 = never
+  int32_t eval_batches = 8;  // global batches of an evaluation, the same ones each time
+
+  bool operator==(const TrainSpec&) const = default;
+};
+
+// What a rank computes on. All ranks of a job are on one kind. kAny, of a job: GPUs where the cluster has enough of them, else
+// CPUs.
+enum class DeviceKind : uint8_t { kAny, kCpu, kCuda };
+
+struct ResourceSpec {
+  int32_t min_ranks = 1;
+  int32_t max_ranks = 1;
+  // Limit for one rank's activation arena. 0 = whatever the device has left beside the model states.
+  Bytes activation_memory_per_rank;
+  DeviceKind device = DeviceKind::kAny;
+
+  bool operator==(const ResourceSpec&) const = default;
+};
+
+// A choice that may be left to the planner.
+enum class Choice : uint8_t { kAuto, kOff, kOn };
+
+// What of the model states data-parallel ranks share out instead of repeating (Rajbhandari et al. 2020): optimizer
+// states, also gradients, also weights.
+enum class ZeroStage : uint8_t { kAuto, kNone, kOptimizer, kGradients, kWeights };
+
+// How layers are spread over the stages. kExact: so that the longest stage, with what it recomputes, is as short as possible.
+// The baselines: kEven: as many layers each; kCompute: by forward and backward time alone; kGreedy: from an even split on, a
+// layer at a time leaves the longest stage, recomputation included, as long as that lessens it (Lynx, arXiv 2406.08756).
+enum class PartitionMethod : uint8_t { kExact, kEven, kCompute, kGreedy };
+inline constexpr int kPartitionMethodCount = 4;
+
+struct ParallelSpec {  // 0 = auto
+  int32_t tp = 0;
+  int32_t pp = 0;
+  int32_t dp = 0;
+  int32_t cp = 0;              // context parallelism: ranks that share a sequence
+  int32_t virtual_stages = 0;  // model chunks of a rank; above 1 only with the interleaved or a custom schedule
+  Choice sequence_parallel = Choice::kAuto;  // norms and residuals sharded over the tensor-parallel ranks
+  ScheduleKind schedule = ScheduleKind::kAuto;
+  std::string schedule_text;  // of kCustom: as ScheduleText prints it; else empty
+  ZeroStage zero = ZeroStage::kAuto;
+  PartitionMethod partition = PartitionMethod::kExact;
+
+  bool operator==(const ParallelSpec&) const = default;
+};
+
+// kAuto: the best of all that follow. kNone: store everything. kFull: keep each layer's input only and recompute the
+// rest on the critical path, repeating the attention block's collective. kFullKeepCollectives: as kFull, but the result
+// of the collective is kept, so none is repeated. kSelective: recompute the attention core (softmax, context) only
+// (Korthikanti et al. 2022). kUniform, kBlock: Megatron-LM's --recompute-method, with RecomputeOptions::layers: groups
+// of N layers of which only the first one's input is kept; the first N layers of each stage in full, the others not at
+// all. Both repeat collectives. kBalanced: norms and the activation function only, never a product or attention (Yuan et
+// al. 2024). kNoOverlap: per stage, the least exposed time that fits without any window. kHeu, kOpt: with windows, by
+// the heuristic and by the exact MILP.
+enum class RecomputeMode : uint8_t {
+  kAuto, kNone, kFull, kFullKeepCollectives, kSelective, kUniform, kBlock, kBalanced, kNoOverlap, kHeu, kOpt,
+};
+
+struct RecomputeOptions {
+  int32_t layers = 0;               // N of kUniform and kBlock; 0 = that of the shortest step that fits
+  int32_t offload_permille = 0;     // share of stored activations that go to the host, linearly per chunk (Yuan et al.)
+  std::vector<RecomputeMode> forbidden;  // that kAuto may not choose; sorted, without kAuto
+  bool forbids_offload = false;     // nothing goes to the host, whatever chooses
+
+  bool operator==(const RecomputeOptions&) const = default;
+};
+
+// Copies in memory are made as often as they cost little: a twentieth of the time waited, a tenth beside training.
+inline constexpr int64_t kCopiesAuto = -1;
+
+struct CheckpointSpec {
+  std::string directory;     // "" = below the server's data directory
+  int64_t every_steps = 0;   // 0 = only at the end
+  int32_t keep = 2;          // newest checkpoints kept; >= 1
+  // Where the job begins: a checkpoint of another run, or a directory of them, whose newest whole one it is; "" = at initial
+  // weights. Absolute as DataSpec::path. One of step 0 gives its weights; of any other, the run goes on, unless
+  // `weights_only`.
+  std::string from;
+  bool weights_only = false;
+  // Steps between copies of the states in the memory of nodes (docs/checkpoints.md); kCopiesAuto; 0 = none.
+  int64_t copy_every_steps = kCopiesAuto;
+
+  bool operator==(const CheckpointSpec&) const = default;
+};
+
+// When a job runs, beside others (docs/scheduling.md).
+struct SchedulingSpec {
+  std::string queue = "default";   // [a-z0-9-]{1,48}
+  int32_t priority = 0;            // -1000..1000: higher first
+  bool hold = false;               // begins only when it is released
+  std::vector<std::string> after;  // jobs, by id or name, that must have succeeded before
+  Nanos time_limit;                // of training, over all generations; 0 = none
+  bool preemptible = true;         // gives way, with a checkpoint, where a job of a higher priority needs its devices
+
+  bool operator==(const SchedulingSpec&) const = default;
+};
+
+// What becomes of a job when a rank has failed: it starts again (which spends max_restarts), starts again without the node of
+// that rank, or has failed.
+enum class FailureAction : uint8_t { kRetry, kExcludeNode, kFail };
+
+// For failures with this exit code (128 + signal where one ended it), or with a reason or one of the rank's last lines that holds
+// this text; exactly one of the two is set.
+struct FailureRule {
+  int32_t exit_code = -1;  // 0..255
+  std::string log;
+  FailureAction action = FailureAction::kRetry;
+
+  bool operator==(const FailureRule&) const = default;
+};
+
+// Whether ranks check their devices and links before they train: after failures that may be a node's doing, at the beginning of
+// every generation, or not at all.
+enum class NodeCheckPolicy : uint8_t { kAuto, kAlways, kNever };
+
+struct JobSpec {
+  std::string name;  // [a-z0-9-]{1,48}
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  ResourceSpec resources;
+  ParallelSpec parallel;
+  RecomputeMode recompute = RecomputeMode::kAuto;
+  RecomputeOptions recompute_options;
+  CheckpointSpec checkpoint;
+  int32_t max_restarts = 3;  // automatic restarts after a lost rank or node
+  SchedulingSpec scheduling;
+  std::vector<FailureRule> on_failure;  // the first that matches; none: kRetry
+  NodeCheckPolicy node_check = NodeCheckPolicy::kAuto;
+
+  bool operator==(const JobSpec&) const = default;
+};
+
+// Fills what follows from other fields (ffn; the degrees that a custom schedule fixes) and drops what says nothing
+// (kv_heads equal to heads, head_dim equal to hidden / heads, rotary dims equal to the head). Idempotent.
+void Normalize(JobSpec& spec);
+
+// InvalidArgument with the field's job-file path ("train.globalBatch"), its value and what would be right, for
+// anything that no planner could satisfy: ranges, divisibility of hidden by heads, heads/ffn by a pinned tp, layers by
+// a pinned pp (pp <= layers), global_batch by dp and micro_batch, ranks against tp*cp*pp*dp, fields that exclude each
+// other. The spec must be normalized.
+absl::Status ValidateJobSpec(const JobSpec& spec);
+
+// Of a job or a queue; `field` is for the error.
+absl::Status ValidateName(const std::string& name, const char* field);
+
+// "auto", "none", "full", "full-keep-collectives", "selective", "uniform", "block", "balanced", "no-overlap", "heu", "opt"
+const char* RecomputeModeName(RecomputeMode mode);
+bool ParseRecomputeMode(const std::string& name, RecomputeMode& mode);
+const char* ModelFamilyName(ModelFamily family);    // "gpt", "llama"
+bool ParseModelFamily(const std::string& name, ModelFamily& family);
+const char* RopeScalingName(RopeScaling scaling);   // "none", "linear", "dynamic", "llama3", "yarn"
+bool ParseRopeScaling(const std::string& name, RopeScaling& scaling);
+const char* AttentionKernelName(AttentionKernel attention);  // "unfused", "fused"
+bool ParseAttentionKernel(const std::string& name, AttentionKernel& attention);
+const char* DataTypeName(DataType dtype);           // "float32", "bfloat16"
+bool ParseDataType(const std::string& name, DataType& dtype);
+const char* DropoutMasksName(DropoutMasks masks);   // "regenerated", "stored"
+bool ParseDropoutMasks(const std::string& name, DropoutMasks& masks);
+const char* DeviceKindName(DeviceKind kind);        // "any", "cpu", "cuda"
+bool ParseDeviceKind(const std::string& name, DeviceKind& kind);
+const char* ChoiceName(Choice choice);              // "auto", "off", "on"
+bool ParseChoice(const std::string& name, Choice& choice);
+const char* ZeroStageName(ZeroStage zero);          // "auto", "none", "optimizer", "gradients", "weights"
+bool ParseZeroStage(const std::string& name, ZeroStage& zero);
+const char* PartitionMethodName(PartitionMethod method);  // "exact", "even", "compute", "greedy"
+bool ParsePartitionMethod(const std::string& name, PartitionMethod& method);
+const char* LrScheduleName(LrSchedule schedule);    // "constant", "linear", "cosine"
+bool ParseLrSchedule(const std::string& name, LrSchedule& schedule);
+const char* NonFinitePolicyName(NonFinitePolicy policy);  // "stop", "skip"
+bool ParseNonFinitePolicy(const std::string& name, NonFinitePolicy& policy);
+const char* FailureActionName(FailureAction action);  // "retry", "exclude-node", "fail"
+bool ParseFailureAction(const std::string& name, FailureAction& action);
+const char* NodeCheckPolicyName(NodeCheckPolicy policy);  // "auto", "always", "never"
+bool ParseNodeCheckPolicy(const std::string& name, NodeCheckPolicy& policy);
+const char* DataKindName(DataKind kind);            // "text", "megatron"
+bool ParseDataKind(const std::string& name, DataKind& kind);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROBLEM_JOB_SPEC_H_

@@ -1,0 +1,397 @@
+// The tables of ops, segments and collectives of each kind of graph. See layer_graph.h; sizes are in layer_sizes.cc.
+#include "planner/problem/layer_graph.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+using enum Tensor;
+
+// Indexed by Tensor.
+constexpr std::array<std::string_view, kTensorCount> kTensorNames = {
+    "x",        "ln1",      "ln1_full",     "qkv",       "qk_normed", "probs",      "probs_mask", "probs_dropped", "context",
+    "lse",      "proj_sum", "x1",           "mask1",     "ln2",        "ln2_full",   "fc1",           "gelu",
+    "silu",     "swiglu",   "fc2_sum",      "mask2",     "embed_sum",  "embed_mask", "lnf",           "lnf_full",
+    "logits",   "loss_stats", "grad",       "grad_fc2",  "grad_fc1",   "grad_swiglu", "grad_ln2",     "grad_proj",
+    "grad_context", "grad_qkv", "grad_ln1", "grad_lnf",  "grad_embed", "weights",
+    "weight_grads", "workspace"};
+
+// Indexed by Op.
+constexpr std::array<std::string_view, kOpCount> kOpNames = {
+    "embed", "position", "ln1", "qkv",  "rope", "probs",  "drop", "context", "flash", "proj", "mask1", "add1",
+    "ln2",   "fc1",      "gelu", "silu", "swiglu", "fc2", "mask2", "add2",   "lnf",   "logits", "loss",
+    "qk_norm"};
+
+constexpr std::array<std::string_view, kSegmentCount> kSegmentNames = {"none", "embed", "norm1", "attn", "norm2",
+                                                                       "mlp",  "head",  "out",   "end"};
+constexpr std::array<std::string_view, kLayerTypeCount> kLayerTypeNames = {"embedding", "transformer", "head"};
+
+template <size_t N, class Enum>
+bool ParseName(const std::array<std::string_view, N>& names, std::string_view name, size_t first, Enum& value) {
+  for (size_t i = first; i < N; ++i) {
+    if (names[i] != name) continue;
+    value = static_cast<Enum>(i);
+    return true;
+  }
+  return false;
+}
+
+constexpr auto kRead = AccessMode::kRead;
+constexpr auto kWrite = AccessMode::kWrite;
+constexpr auto kUpdate = AccessMode::kUpdate;
+constexpr auto kE = LayerType::kEmbedding;
+constexpr auto kT = LayerType::kTransformer;
+constexpr auto kH = LayerType::kHead;
+
+// Where the ops stand that sequence parallelism gives segments of their own.
+struct Places {
+  Segment forward_norm1, forward_norm2, backward_out, backward_norm2;
+};
+
+Places PlacesOf(bool sequence_parallel) {
+  if (sequence_parallel) return {Segment::kNorm1, Segment::kNorm2, Segment::kOut, Segment::kNorm2};
+  return {Segment::kAttn, Segment::kMlp, Segment::kMlp, Segment::kAttn};
+}
+
+using Ops = std::vector<OpInfo>;
+
+// Columns of all tables: op, layer type, forward segment, backward segment | reads, output, in place |
+// backward reads, gradients | weight reads, weight gradients, has a weight pass | side outputs.
+// clang-format off
+
+void AddEmbedding(bool gpt, bool masks, bool sp, Ops& ops) {
+  ops.push_back({Op::kEmbed, kE, Segment::kEmbed, Segment::kEmbed, {}, sp ? kEmbedSum : kX, false,
+                 {}, {{sp ? kGradEmbed : kGrad, kRead}}, {}, {}, false});
+  if (!gpt) return;
+  ops.push_back({Op::kPosition, kE, Segment::kEnd, sp ? Segment::kOut : Segment::kEmbed, {}, kX, true,
+                 {}, {{kGrad, masks ? kUpdate : kRead}}, {}, {}, false, {}});
+  if (!masks) return;
+  ops.back().backward_reads = {kEmbedMask};
+  ops.back().side_outputs = {kEmbedMask};
+}
+
+// `heads`: the queries, keys and values that attention reads.
+void AddAttentionCore(Tensor heads, bool fused, bool masks, Ops& ops) {
+  constexpr auto kSeg = Segment::kAttn;
+  if (fused) {
+    ops.push_back({Op::kFlash, kT, kSeg, kSeg, {heads}, kContext, false,
+                   {heads, kContext, kLse}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false, {kLse}});
+    return;
+  }
+  ops.push_back({Op::kProbs, kT, kSeg, kSeg, {heads}, kProbs, false,
+                 {kProbs, heads}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  if (masks) {
+    ops.push_back({Op::kDrop, kT, kSeg, kSeg, {kProbs}, kProbsDropped, false,
+                   {kProbsMask}, {}, {}, {}, false, {kProbsMask}});
+  }
+  const Tensor probs = masks ? kProbsDropped : kProbs;
+  ops.push_back({Op::kContext, kT, kSeg, kSeg, {probs, heads}, kContext, false,
+                 {probs, heads}, {{kGradContext, kRead}, {kGradQkv, kWrite}}, {}, {}, false});
+}
+
+void AddAttention(bool gpt, bool fused, bool masks, bool sp, bool qk_norm, Ops& ops) {
+  const Places at = PlacesOf(sp);
+  constexpr auto kSeg = Segment::kAttn;
+  const Tensor input = sp ? kLn1Full : kLn1;
+  ops.push_back({Op::kLn1, kT, at.forward_norm1, Segment::kEnd, {kX}, kLn1, false,
+                 {kX}, {{kGradLn1, kRead}, {kGrad, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kQkv, kT, kSeg, kSeg, {input}, kQkv, false,
+                 {}, {{kGradQkv, kRead}, {kGradLn1, kWrite}}, {input}, {kGradQkv}, true});
+  const Tensor heads = qk_norm ? kQkNormed : kQkv;
+  if (qk_norm) {
+    ops.push_back({Op::kQkNorm, kT, kSeg, kSeg, {kQkv}, kQkNormed, false, {kQkv}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  }
+  if (!gpt) ops.push_back({Op::kRope, kT, kSeg, kSeg, {}, heads, true, {}, {{kGradQkv, kUpdate}}, {}, {}, false});
+  AddAttentionCore(heads, fused, masks, ops);
+  ops.push_back({Op::kProj, kT, kSeg, kSeg, {kContext}, sp ? kProjSum : kX1, false,
+                 {}, {{kGradProj, kRead}, {kGradContext, kWrite}}, {kContext}, {kGradProj}, true});
+  if (masks) ops.push_back({Op::kMask1, kT, at.forward_norm2, at.backward_norm2, {}, kMask1, false, {}, {}, {}, {}, false});
+  // With sequence parallelism the input-gradient pass of add1 and add2 makes their biases' gradients, from the share
+  // that a gather then widens.
+  const bool bias_pass = gpt && !sp;
+  ops.push_back({Op::kAdd1, kT, at.forward_norm2, at.backward_norm2, {kX}, kX1, true,
+                 {}, {{kGrad, kRead}, {kGradProj, kWrite}}, {}, {}, bias_pass});
+  if (masks) ops.back().reads.push_back(kMask1), ops.back().backward_reads = {kMask1};
+  if (bias_pass) ops.back().weight_gradients = {kGradProj};
+}
+
+void AddActivation(bool gpt, Ops& ops) {
+  constexpr auto kSeg = Segment::kMlp;
+  if (gpt) {
+    ops.push_back({Op::kGelu, kT, kSeg, kSeg, {kFc1}, kGelu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
+    return;
+  }
+  ops.push_back({Op::kSilu, kT, kSeg, kSeg, {kFc1}, kSilu, false, {kFc1}, {{kGradFc1, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kSwiglu, kT, kSeg, kSeg, {kFc1, kSilu}, kSwiglu, false,
+                 {kFc1, kSilu}, {{kGradSwiglu, kRead}, {kGradFc1, kWrite}}, {}, {}, false});
+}
+
+void AddMlp(bool gpt, bool masks, bool sp, Ops& ops) {
+  const Places at = PlacesOf(sp);
+  constexpr auto kSeg = Segment::kMlp;
+  const Tensor input = sp ? kLn2Full : kLn2;
+  const Tensor inner = gpt ? kGelu : kSwiglu;
+  ops.push_back({Op::kLn2, kT, at.forward_norm2, at.backward_norm2, {kX1}, kLn2, false,
+                 {kX1}, {{kGradLn2, kRead}, {kGrad, kUpdate}}, {}, {}, false});
+  ops.push_back({Op::kFc1, kT, kSeg, kSeg, {input}, kFc1, false,
+                 {}, {{kGradFc1, kRead}, {kGradLn2, kWrite}}, {input}, {kGradFc1}, true});
+  AddActivation(gpt, ops);
+  ops.push_back({Op::kFc2, kT, kSeg, kSeg, {inner}, sp ? kFc2Sum : kX, false,
+                 {}, {{kGradFc2, kRead}, {gpt ? kGradFc1 : kGradSwiglu, kWrite}}, {inner}, {kGradFc2}, true});
+  if (masks) ops.push_back({Op::kMask2, kT, Segment::kEnd, at.backward_out, {}, kMask2, false, {}, {}, {}, {}, false});
+  const bool bias_pass = gpt && !sp;
+  ops.push_back({Op::kAdd2, kT, Segment::kEnd, at.backward_out, {kX1}, kX, true,
+                 {}, {{kGrad, kRead}, {kGradFc2, kWrite}}, {}, {}, bias_pass});
+  if (masks) ops.back().reads.push_back(kMask2), ops.back().backward_reads = {kMask2};
+  if (bias_pass) ops.back().weight_gradients = {kGradFc2};
+}
+
+void AddHead(bool sp, Ops& ops) {
+  const Tensor input = sp ? kLnfFull : kLnf;
+  ops.push_back({Op::kLnf, kH, sp ? Segment::kNorm1 : Segment::kHead, Segment::kEnd, {kX}, kLnf, false,
+                 {kX}, {{kGradLnf, kRead}, {kGrad, kWrite}}, {}, {}, false});
+  // The gradient of the logits overwrites them, so the passes after the loss's backward read it there.
+  ops.push_back({Op::kLogits, kH, Segment::kHead, Segment::kHead, {input}, kLogits, false,
+                 {kLogits}, {{kGradLnf, kWrite}}, {input, kLogits}, {}, true, {kLossStats}});
+  ops.push_back({Op::kLoss, kH, Segment::kEnd, Segment::kHead, {kLogits, kLossStats}, kWorkspace, false,
+                 {kLossStats}, {{kLogits, kUpdate}}, {}, {}, false});
+}
+// clang-format on
+
+size_t Index(LayerType type) { return static_cast<size_t>(type); }
+size_t Index(Segment segment) { return static_cast<size_t>(segment); }
+size_t Index(Pass pass) { return static_cast<size_t>(pass); }
+size_t Index(Tensor tensor) { return static_cast<size_t>(tensor); }
+size_t Index(Op op) { return static_cast<size_t>(op); }
+
+}  // namespace
+
+LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch) {
+  return {.micro_batch = micro_batch,
+          .seq = model.seq,
+          .hidden = model.hidden,
+          .heads = model.heads,
+          .ffn = model.ffn,
+          .vocab = model.vocab,
+          .tp = layout.tp,
+          .dropout = model.dropout > 0,
+          .family = model.family,
+          .kv_heads = model.kv_heads,
+          .attention = model.attention,
+          .dtype = model.dtype,
+          .stored_masks = model.dropout > 0 && model.dropout_masks == DropoutMasks::kStored,
+          .sequence_parallel = layout.sequence_parallel && layout.tp > 1,
+          .cp = layout.cp,
+          .head_dim = model.head_dim,
+          .qkv_bias = model.qkv_bias,
+          .qk_norm = model.qk_norm,
+          .rotary_dims = model.rotary.dims};
+}
+
+const LayerGraph& LayerGraph::Of(const LayerShape& shape) {
+  // Indexed by the five bits of Kind. Never destroyed, so that references outlive everything.
+  static const std::vector<const LayerGraph*>& graphs = *new std::vector<const LayerGraph*>([] {
+    std::vector<const LayerGraph*> all;
+    for (int bits = 0; bits < 32; ++bits) {
+      const auto family = (bits & 8) != 0 ? ModelFamily::kLlama : ModelFamily::kGpt;
+      const bool masks = family == ModelFamily::kGpt && (bits & 2) != 0;  // Llama drops nothing
+      all.push_back(new LayerGraph({family, (bits & 4) != 0, masks, (bits & 1) != 0, (bits & 16) != 0}));
+    }
+    return all;
+  }());
+  const size_t bits = (shape.qk_norm ? 16 : 0) + (shape.family == ModelFamily::kLlama ? 8 : 0) +
+                      (shape.attention == AttentionKernel::kFused ? 4 : 0) + (shape.stored_masks ? 2 : 0) +
+                      (shape.sequence_parallel ? 1 : 0);
+  return *graphs[bits];
+}
+
+LayerGraph::LayerGraph(const Kind& kind) {
+  const bool gpt = kind.family == ModelFamily::kGpt;
+  AddEmbedding(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddAttention(gpt, kind.fused, kind.stored_masks, kind.sequence_parallel, kind.qk_norm, ops_);
+  AddMlp(gpt, kind.stored_masks, kind.sequence_parallel, ops_);
+  AddHead(kind.sequence_parallel, ops_);
+  index_.fill(-1);
+  for (size_t i = 0; i < ops_.size(); ++i) index_[Index(ops_[i].op)] = static_cast<int8_t>(i);
+  AddSegments(kind);
+  AddCollectives(kind);
+  FindRecomputable();
+}
+
+void LayerGraph::AddSegments(const Kind& kind) {
+  using enum Segment;
+  const bool sp = kind.sequence_parallel;
+  using Segments = std::vector<Segment>;
+  const bool gpt = kind.family == ModelFamily::kGpt;
+  segments_[Index(kE)] = {gpt ? Segments{kEmbed, kEnd} : Segments{kEmbed}, sp ? Segments{kOut, kEmbed} : Segments{kEmbed}};
+  segments_[Index(kT)] = {sp ? Segments{kNorm1, kAttn, kNorm2, kMlp, kEnd} : Segments{kAttn, kMlp, kEnd},
+                          sp ? Segments{kOut, kMlp, kNorm2, kAttn, kEnd} : Segments{kMlp, kAttn, kEnd}};
+  segments_[Index(kH)] = {sp ? Segments{kNorm1, kHead, kEnd} : Segments{kHead, kEnd}, Segments{kHead, kEnd}};
+  for (const OpInfo& info : ops_) {
+    ops_of_[Index(info.layer_type)][Index(info.forward_segment)][Index(Pass::kForward)].push_back(info.op);
+  }
+  for (auto info = ops_.rbegin(); info != ops_.rend(); ++info) {
+    auto& of_segment = ops_of_[Index(info->layer_type)][Index(info->backward_segment)];
+    of_segment[Index(Pass::kBackward)].push_back(info->op);
+    if (info->has_weight_pass) of_segment[Index(Pass::kWeight)].push_back(info->op);
+  }
+}
+
+void LayerGraph::AddCollectives(const Kind& kind) {
+  using enum Collective;
+  const auto set = [&](LayerType type, Segment segment, Pass pass, const CollectiveInfo& info) {
+    collectives_[Index(type)][Index(segment)][Index(pass)] = info;
+  };
+  set(kH, Segment::kHead, Pass::kForward, {kAllGather, kLossStats, kLossStats});
+  if (!kind.sequence_parallel) {
+    set(kE, Segment::kEmbed, Pass::kForward, {kAllReduce, kX, kX});
+    set(kT, Segment::kAttn, Pass::kForward, {kAllReduce, kX1, kX1});
+    set(kT, Segment::kMlp, Pass::kForward, {kAllReduce, kX, kX});
+    set(kT, Segment::kMlp, Pass::kBackward, {kAllReduce, kGradLn2, kGradLn2});
+    set(kT, Segment::kAttn, Pass::kBackward, {kAllReduce, kGradLn1, kGradLn1});
+    set(kH, Segment::kHead, Pass::kBackward, {kAllReduce, kGradLnf, kGradLnf});
+  } else {
+    set(kE, Segment::kEmbed, Pass::kForward, {kReduceScatter, kEmbedSum, kX});
+    set(kE, Segment::kOut, Pass::kBackward, {kAllGather, kGrad, kGradEmbed});
+    set(kT, Segment::kNorm1, Pass::kForward, {kAllGather, kLn1, kLn1Full});
+    set(kT, Segment::kAttn, Pass::kForward, {kReduceScatter, kProjSum, kX1});
+    set(kT, Segment::kNorm2, Pass::kForward, {kAllGather, kLn2, kLn2Full});
+    set(kT, Segment::kMlp, Pass::kForward, {kReduceScatter, kFc2Sum, kX});
+    set(kT, Segment::kOut, Pass::kBackward, {kAllGather, kGradFc2, kGradFc2});
+    set(kT, Segment::kMlp, Pass::kBackward, {kReduceScatter, kGradLn2, kGradLn2});
+    set(kT, Segment::kNorm2, Pass::kBackward, {kAllGather, kGradProj, kGradProj});
+    set(kT, Segment::kAttn, Pass::kBackward, {kReduceScatter, kGradLn1, kGradLn1});
+    set(kH, Segment::kNorm1, Pass::kForward, {kAllGather, kLnf, kLnfFull});
+    set(kH, Segment::kHead, Pass::kBackward, {kReduceScatter, kGradLnf, kGradLnf});
+  }
+  for (Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (Segment segment : SegmentsOf(kT, pass)) {
+      if (EndsInCollective(kT, segment, pass)) windows_[pass == Pass::kForward ? 0 : 1].push_back(segment);
+    }
+    LYNX_CHECK(WindowsOf(pass).size() <= kMaxWindows);
+  }
+}
+
+void LayerGraph::FindRecomputable() {
+  for (const OpInfo& info : ops_) {
+    // A partial sum that a collective turns into another tensor counts for that one.
+    const CollectiveInfo& collective = CollectiveOf(info.layer_type, info.forward_segment, Pass::kForward);
+    const bool sum = collective.kind == Collective::kReduceScatter && collective.from == info.output;
+    const Tensor made = sum ? collective.to : info.output;
+    if (info.layer_type != kT || made == kX) continue;
+    std::vector<Op>& producers = producers_[Index(made)];
+    if (producers.empty()) {
+      made_with_[Index(made)] = {made};
+    } else {
+      // It is made when its last producer has run, which may read what was made since the first.
+      std::erase(recomputable_, made);
+    }
+    recomputable_.push_back(made);
+    producers.push_back(info.op);
+    std::vector<Tensor>& with = made_with_[Index(made)];
+    with.insert(with.end(), info.side_outputs.begin(), info.side_outputs.end());
+  }
+  LYNX_CHECK(recomputable_.size() <= kMaxRecomputable);
+  for (const Tensor tensor : recomputable_) inputs_[Index(tensor)] = FindInputs(tensor);
+  for (const Segment segment : SegmentsOf(kT, Pass::kBackward)) read_by_[Index(segment)] = FindReadBy(segment);
+}
+
+const OpInfo& LayerGraph::InfoOf(Op op) const {
+  LYNX_CHECK(Has(op));
+  return ops_[static_cast<size_t>(index_[Index(op)])];
+}
+
+const std::vector<Op>& LayerGraph::OpsOf(LayerType type, Segment segment, Pass pass) const {
+  return ops_of_[Index(type)][Index(segment)][Index(pass)];
+}
+
+const std::vector<Segment>& LayerGraph::SegmentsOf(LayerType type, Pass pass) const {
+  return segments_[Index(type)][pass == Pass::kForward ? 0 : 1];
+}
+
+bool LayerGraph::HasSegment(LayerType type, Segment segment, Pass pass) const {
+  const std::vector<Segment>& segments = SegmentsOf(type, pass);
+  return std::find(segments.begin(), segments.end(), segment) != segments.end();
+}
+
+const CollectiveInfo& LayerGraph::CollectiveOf(LayerType type, Segment segment, Pass pass) const {
+  return collectives_[Index(type)][Index(segment)][Index(pass)];
+}
+
+int LayerGraph::RecomputableIndex(Tensor tensor) const {
+  const auto found = std::find(recomputable_.begin(), recomputable_.end(), tensor);
+  return found == recomputable_.end() ? -1 : static_cast<int>(found - recomputable_.begin());
+}
+
+const std::vector<Op>& LayerGraph::ProducersOf(Tensor tensor) const { return producers_[Index(tensor)]; }
+const std::vector<Tensor>& LayerGraph::MadeWith(Tensor tensor) const { return made_with_[Index(tensor)]; }
+
+Segment LayerGraph::GatherSegmentOf(Tensor tensor) const {
+  switch (tensor) {
+    case kLn1Full:
+    case kLnfFull: return Segment::kNorm1;
+    case kLn2Full: return Segment::kNorm2;
+    default: return Segment::kNone;
+  }
+}
+
+Tensor LayerGraph::ShareOf(Tensor tensor) const {
+  switch (tensor) {
+    case kLn1Full: return kLn1;
+    case kLn2Full: return kLn2;
+    case kLnfFull: return kLnf;
+    default: return tensor;
+  }
+}
+
+TensorSet LayerGraph::FindInputs(Tensor tensor) const {
+  TensorSet inputs = 0;
+  for (Op op : ProducersOf(tensor)) {
+    for (Tensor read : InfoOf(op).reads) {
+      const Tensor share = ShareOf(read);
+      if (share != tensor && RecomputableIndex(share) >= 0) inputs |= Bit(share);
+    }
+  }
+  return inputs;
+}
+
+bool LayerGraph::RepeatsCollective(Tensor tensor) const {
+  const std::vector<Op>& producers = ProducersOf(tensor);
+  for (Op op : producers) {
+    if (InfoOf(op).forward_segment != InfoOf(producers.front()).forward_segment) return true;
+    for (Tensor read : InfoOf(op).reads) {
+      if (GatherSegmentOf(read) != Segment::kNone) return true;
+    }
+  }
+  return false;
+}
+
+TensorSet LayerGraph::FindReadBy(Segment backward_segment) const {
+  TensorSet set = 0;
+  for (Op op : OpsOf(kT, backward_segment, Pass::kBackward)) {
+    for (const std::vector<Tensor>* reads : {&InfoOf(op).backward_reads, &InfoOf(op).weight_reads}) {
+      for (Tensor read : *reads) {
+        // What is made with a recomputable tensor counts for that one.
+        for (Tensor tensor : recomputable_) {
+          const std::vector<Tensor>& with = MadeWith(tensor);
+          if (std::find(with.begin(), with.end(), ShareOf(read)) != with.end()) set |= Bit(tensor);
+        }
+      }
+    }
+  }
+  return set;
+}
+
+std::string_view OpName(Op op) { return kOpNames[Index(op)]; }
+std::string_view TensorName(Tensor tensor) { return kTensorNames[Index(tensor)]; }
+std::string_view SegmentName(Segment segment) { return kSegmentNames[Index(segment)]; }
+std::string_view LayerTypeName(LayerType type) { return kLayerTypeNames[Index(type)]; }
+
+bool ParseOp(std::string_view name, Op& op) { return ParseName(kOpNames, name, 0, op); }
+bool ParseTensor(std::string_view name, Tensor& tensor) { return ParseName(kTensorNames, name, 0, tensor); }
+bool ParseSegment(std::string_view name, Segment& segment) { return ParseName(kSegmentNames, name, 1, segment); }
+
+}  // namespace lynx

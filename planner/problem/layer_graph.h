@@ -1,0 +1,335 @@
+// The layer graph: ops, the tensors they read and write, and the segments between collectives, for each layer type
+// of a model on one tensor-parallel rank. It is the one source of names, shapes, bytes and FLOPs: the cost model, the
+// memory model, the lowering, the profiler and the engine all read it.
+//
+// Layer types. A model is an embedding layer, `layers` transformer layers and a head layer (final norm, output
+// projection, loss).
+//
+// Graphs. What ops a layer has follows from the model's family, the attention kernel, whether dropout masks are stored
+// and whether the norms are sharded (sequence parallelism): LayerGraph::Of(shape) is the graph of a shape. An op or
+// tensor means the same in all graphs that have it; `core` below stands for
+//   unfused attention           probs context
+//   the same, masks stored      probs drop context
+//   fused attention             flash
+// and `act` for gelu (GPT) or silu swiglu (Llama). Llama has rope after qkv and no position; where queries and keys have
+// norms, qk_norm stands between qkv and rope; where masks are stored, mask1 and mask2 stand before add1 and add2.
+//
+// Segments. A segment is the run of ops between two collectives of a pass; an overlap window opens at its end. The
+// last run of a layer's pass, which no collective ends, is `end`. Forward and backward collectives stand in
+// different places (Megatron's g and f), so an op belongs to one segment per pass. AR is an all-reduce, AG an
+// all-gather, RS a reduce-scatter; a leading B means that they carry gradients:
+//
+//   transformer, forward:   attn = ln1 qkv core proj | AR |  mlp = add1 ln2 fc1 act fc2 | AR |  end = add2
+//   transformer, backward:  mlp = add2 fc2 act fc1 | BAR |  attn = ln2 add1 proj core qkv | BAR |  end = ln1
+//   embedding:  forward embed = embed | AR | end = position;   backward embed = position embed (no collective)
+//   head:       forward head = lnf logits | AG of loss statistics | end = loss;  backward head = loss logits | BAR | end = lnf
+//
+// With sequence parallelism (Korthikanti et al. 2022) norms, residuals and dropout work on a rank's share of the
+// sequence:
+//
+//   transformer, forward:   norm1 = ln1 | AG | attn = qkv core proj | RS | norm2 = add1 ln2 | AG | mlp = fc1 act fc2 | RS |
+//                           end = add2
+//   transformer, backward:  out = add2 | BAG | mlp = fc2 act fc1 | BRS | norm2 = ln2 add1 | BAG | attn = proj core qkv |
+//                           BRS | end = ln1
+//   embedding:  forward embed = embed | RS | end = position;  backward out = position | BAG | embed = embed
+//   head:       forward norm1 = lnf | AG | head = logits | AG of loss statistics | end = loss;  backward head = loss logits |
+//               BRS | end = lnf
+//
+// A gathered tensor (ln1_full, ln2_full, lnf_full) is never stored: backward gathers it again from its share, for the
+// weight gradients and for what is made again from it. Llama's embedding has no op in `end` and `out`: there is no
+// forward end then, and out holds but the gather.
+//
+// In-place tensors. proj writes a partial sum into x1; its collective and add1 (residual + dropout + bias) work in
+// place there. fc2, its collective and add2 do the same in the next layer's x. So to have x1 again, proj, the
+// collective and add1 all run again. With sequence parallelism the partial sums have buffers of their own (proj_sum,
+// fc2_sum, embed_sum), for x1 and x hold only a share. One gradient buffer per microbatch and stage (`grad`, shape of
+// x) flows backward in place.
+//
+// Dropout masks are functions of counters, so none is stored unless the model says so. Norms recompute mean and rstd
+// from their input in backward. The backward of probs (softmax) and context reads probs, and draws attention dropout
+// again.
+//
+// Shapes: b microbatch, s seq, c context-parallel size, h hidden, a heads, k key/value heads, d head size (h/a unless a
+// model says otherwise), f ffn, v vocabulary,
+// t tensor-parallel size; q = s/c tokens of a rank; n = q, or q/t with sequence parallelism. Elements are of the model's
+// data type unless said otherwise. Pure values; thread-safe.
+#ifndef LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
+#define LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/units.h"
+#include "planner/problem/job_spec.h"
+#include "planner/problem/layout.h"
+#include "planner/schedule/schedule.h"
+
+namespace lynx {
+
+enum class LayerType : uint8_t { kEmbedding, kTransformer, kHead };
+inline constexpr int kLayerTypeCount = 3;
+
+enum class Segment : uint8_t { kNone, kEmbed, kNorm1, kAttn, kNorm2, kMlp, kHead, kOut, kEnd };
+inline constexpr int kSegmentCount = 9;
+
+enum class Op : uint8_t {
+  // embedding
+  kEmbed, kPosition,
+  // transformer
+  kLn1, kQkv, kRope, kProbs, kDrop, kContext, kFlash, kProj, kMask1, kAdd1, kLn2, kFc1, kGelu, kSilu, kSwiglu, kFc2,
+  kMask2, kAdd2,
+  // head
+  kLnf, kLogits, kLoss,
+  // transformer, behind the others because dropout's decisions depend on their numbers
+  kQkNorm,
+};
+inline constexpr int kOpCount = 24;
+
+// A set of ops as a bit mask over Op.
+using OpSet = uint64_t;
+constexpr OpSet Bit(Op op) { return OpSet{1} << static_cast<int>(op); }
+constexpr bool Contains(OpSet set, Op op) { return (set & Bit(op)) != 0; }
+
+enum class Tensor : uint8_t {
+  // forward; the transformer ones are what a recomputation policy decides on
+  kX,          // (b, n, h)       layer input. Key's layer: the layer that reads it
+  kLn1,        // (b, n, h)
+  kLn1Full,    // (b, q, h)       gathered ln1
+  kQkv,        // (b, q, (a + 2k)/t, d)  rope works in place here, where queries and keys have no norms
+  kQkNormed,   // (b, q, (a + 2k)/t, d)  qkv with queries and keys normed, values as they were; rope works in place here
+  kProbs,      // (b, a/t, q, s)  softmax of the masked scores, before dropout
+  kProbsMask,  // (b, a/t, q, s)  bytes
+  kProbsDropped,  // (b, a/t, q, s)
+  kContext,    // (b, q, a/t, d)
+  kLse,        // (b, a/t, q)     32-bit log-sum-exp of the scores' rows
+  kProjSum,    // (b, q, h)       partial sum of proj, with sequence parallelism
+  kX1,         // (b, n, h)
+  kMask1,      // (b, n, h)       bytes; of add1's dropout
+  kLn2,        // (b, n, h)
+  kLn2Full,    // (b, q, h)       gathered ln2
+  kFc1,        // (b, q, f/t); Llama: (b, q, 2, f/t), gate and up
+  kGelu,       // (b, q, f/t)
+  kSilu,       // (b, q, f/t)     silu(gate)
+  kSwiglu,     // (b, q, f/t)     silu(gate) * up
+  kFc2Sum,     // (b, q, h)       partial sum of fc2, with sequence parallelism
+  kMask2,      // (b, n, h)       bytes; of add2's dropout
+  kEmbedSum,   // (b, q, h)       partial sum of embed, with sequence parallelism
+  kEmbedMask,  // (b, n, h)       bytes; of position's dropout
+  kLnf,        // (b, n, h)
+  kLnfFull,    // (b, q, h)       gathered lnf
+  kLogits,     // (b, q, ceil(v/t))  32-bit; overwritten by its gradient
+  kLossStats,  // (t, b, q, 3)    32-bit, per vocabulary shard: max, sum of exp(logit - max), target logit. logits writes
+               //                 it beside kLogits
+  // backward
+  kGrad,       // (b, n, h)       gradient of x, flowing backward in place; its key has layer kNoLayer
+  kGradFc2,    // (b, q, h)       gradient of fc2's output (dropout applied); with sequence parallelism gathered in place
+  kGradFc1,    // as fc1; GPT: gradient of gelu's output, then in place of fc1's
+  kGradSwiglu, // (b, q, f/t)
+  kGradLn2,    // (b, q, h)       partial sum, reduced in place
+  kGradProj,   // (b, q, h)       gradient of proj's output; with sequence parallelism gathered in place
+  kGradContext,// (b, q, a/t, d)
+  kGradQkv,    // as qkv
+  kGradLn1,    // (b, q, h)       partial sum, reduced in place
+  kGradLnf,    // (b, q, h)       partial sum, reduced in place
+  kGradEmbed,  // (b, q, h)       gathered grad, with sequence parallelism
+  // of weights; only where ZeRO shares them out (planner/program/state_sharing.h)
+  kWeights,          // a layer's, gathered for its passes
+  kWeightGradients,  // 32-bit; a layer's, of what was computed since they were last reduced
+  kWorkspace,  // scratch of one action
+};
+inline constexpr int kTensorCount = static_cast<int>(Tensor::kWorkspace) + 1;
+
+// A set of tensors as a bit mask over Tensor.
+using TensorSet = uint64_t;
+constexpr TensorSet Bit(Tensor tensor) { return TensorSet{1} << static_cast<int>(tensor); }
+constexpr bool Contains(TensorSet set, Tensor tensor) { return (set & Bit(tensor)) != 0; }
+
+// Everything that the cost and size of a rank's ops depend on. The key of a measured profile.
+struct LayerShape {
+  int32_t micro_batch = 0;
+  int32_t seq = 0;
+  int32_t hidden = 0;
+  int32_t heads = 0;
+  int32_t ffn = 0;
+  int32_t vocab = 0;
+  int32_t tp = 1;
+  bool dropout = false;  // rate > 0
+  ModelFamily family = ModelFamily::kGpt;
+  int32_t kv_heads = 0;  // 0 = heads
+  AttentionKernel attention = AttentionKernel::kUnfused;
+  DataType dtype = DataType::kFloat32;
+  bool stored_masks = false;       // only with dropout
+  bool sequence_parallel = false;  // only with tp > 1
+  int32_t cp = 1;
+  int32_t head_dim = 0;   // 0 = hidden / heads
+  bool qkv_bias = false;  // of llama; gpt has it always
+  bool qk_norm = false;
+  int32_t rotary_dims = 0;  // elements of a head that turn; 0 = all
+
+  auto operator<=>(const LayerShape&) const = default;
+  int64_t tokens() const { return int64_t{micro_batch} * (seq / cp); }                   // b * q
+  int64_t shard_tokens() const { return sequence_parallel ? tokens() / tp : tokens(); }  // b * n
+  int32_t key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
+  int32_t head_size() const { return head_dim == 0 ? hidden / heads : head_dim; }
+  // Width of qkv on one rank: (a + 2k) / t heads; and of what attention makes: a / t heads.
+  int64_t qkv_width() const { return int64_t{heads + 2 * key_heads()} / tp * head_size(); }
+  int64_t context_width() const { return int64_t{heads} / tp * head_size(); }
+  bool has_qkv_bias() const { return qkv_bias || family == ModelFamily::kGpt; }
+  int64_t fc1_width() const { return int64_t{ffn} / tp * (family == ModelFamily::kLlama ? 2 : 1); }
+  int32_t vocab_shard() const { return (vocab + tp - 1) / tp; }
+  int64_t element_bytes() const { return dtype == DataType::kBfloat16 ? 2 : 4; }
+};
+LayerShape ShapeOf(const ModelSpec& model, const ParallelLayout& layout, int32_t micro_batch);
+
+// kUpdate: read and written in place. kAccumulate: added to; the first to do so begins afresh. kRelease: read for the
+// last time: who adds to it next begins afresh.
+enum class AccessMode : uint8_t { kWrite, kRead, kUpdate, kAccumulate, kRelease };
+
+struct TensorUse {
+  Tensor tensor;
+  AccessMode mode;
+};
+
+// What ends a segment when t > 1: `to` is reduced or gathered from what the members hold in `from`, in place where both
+// are the same. tensors: kWorkspace where there is no collective. kX: the next layer's.
+enum class Collective : uint8_t { kNone, kAllReduce, kAllGather, kReduceScatter };
+struct CollectiveInfo {
+  Collective kind = Collective::kNone;
+  Tensor from = Tensor::kWorkspace;
+  Tensor to = Tensor::kWorkspace;
+};
+
+// One op of a graph. What a pass touches is `reads`, `output` and `side_outputs` (forward), `backward_reads` and
+// `gradients` (backward), `weight_reads` and `weight_gradients` (weight).
+struct OpInfo {
+  Op op;
+  LayerType layer_type;
+  Segment forward_segment;
+  Segment backward_segment;
+  std::vector<Tensor> reads;            // forward inputs
+  Tensor output;                        // forward output. kX: the next layer's; the embedding's: the first layer's.
+                                        // kWorkspace: none (loss)
+  bool in_place;                        // output is also read (add1, add2, position, rope)
+  std::vector<Tensor> backward_reads;   // forward tensors that the input-gradient pass reads
+  std::vector<TensorUse> gradients;     // gradient tensors that the input-gradient pass touches
+  std::vector<Tensor> weight_reads;     // forward tensors that the weight-gradient pass reads
+  std::vector<Tensor> weight_gradients; // gradient tensors that the weight-gradient pass reads
+  bool has_weight_pass;                 // a W action computes its weight gradient (linears, biases of add1/add2).
+                                        // The input-gradient pass makes those of norms, embedding and positions
+  std::vector<Tensor> side_outputs = {};  // written beside `output`: masks, log-sum-exp, loss statistics
+};
+
+// The ops and segments of one kind of model. Immutable; one object per kind, alive until the program ends.
+class LayerGraph {
+ public:
+  static const LayerGraph& Of(const LayerShape& shape);
+
+  const std::vector<OpInfo>& ops() const { return ops_; }  // in forward order within each layer type
+  bool Has(Op op) const { return index_[static_cast<size_t>(op)] >= 0; }
+  const OpInfo& InfoOf(Op op) const;  // the graph has it
+  // Ops of a segment of a pass, in the order in which that pass runs them (kWeight: those of the backward segment that
+  // have a weight pass).
+  const std::vector<Op>& OpsOf(LayerType type, Segment segment, Pass pass) const;
+  // Segments of a layer type in the order of the pass (kForward or kBackward).
+  const std::vector<Segment>& SegmentsOf(LayerType type, Pass pass) const;
+  bool HasSegment(LayerType type, Segment segment, Pass pass) const;
+  // The tensor-parallel collective that ends the segment in that pass (when t > 1).
+  const CollectiveInfo& CollectiveOf(LayerType type, Segment segment, Pass pass) const;
+  bool EndsInCollective(LayerType type, Segment segment, Pass pass) const {
+    return CollectiveOf(type, segment, pass).kind != Collective::kNone;
+  }
+  // Segments of a transformer layer that a collective ends, in the order of the pass: their windows. At most 4.
+  const std::vector<Segment>& WindowsOf(Pass pass) const { return windows_[pass == Pass::kForward ? 0 : 1]; }
+
+  // Forward tensors of a transformer layer that may be recomputed, each after what its producers read; at most
+  // kMaxRecomputable.
+  const std::vector<Tensor>& recomputable() const { return recomputable_; }
+  int RecomputableIndex(Tensor tensor) const;  // -1: it is not one
+  // The ops that make a recomputable tensor again from the tensors they read. x1: proj and add1 with the collective
+  // between them.
+  const std::vector<Op>& ProducersOf(Tensor tensor) const;
+  // What its producers write with it, itself included: probs_dropped comes with its mask, context with lse.
+  const std::vector<Tensor>& MadeWith(Tensor tensor) const;
+  // The other recomputable tensors that its producers read; a gathered tensor counts as its share.
+  TensorSet InputsOf(Tensor tensor) const { return inputs_[static_cast<size_t>(tensor)]; }
+  // Whether making it again needs a collective (when t > 1): x1, and with sequence parallelism what reads a gathered
+  // tensor.
+  bool RepeatsCollective(Tensor tensor) const;
+  // Recomputable tensors that the B or W of a transformer layer's backward segment reads; a gathered tensor counts as
+  // its share.
+  TensorSet ReadBy(Segment backward_segment) const { return read_by_[static_cast<size_t>(backward_segment)]; }
+  // The share that a gathered tensor is gathered from, and the segment whose collective does that; itself and kNone for
+  // any other tensor.
+  Tensor ShareOf(Tensor tensor) const;
+  Segment GatherSegmentOf(Tensor tensor) const;
+
+ private:
+  struct Kind {
+    ModelFamily family;
+    bool fused, stored_masks, sequence_parallel, qk_norm;
+  };
+  explicit LayerGraph(const Kind& kind);
+  void AddSegments(const Kind& kind);
+  void AddCollectives(const Kind& kind);
+  void FindRecomputable();
+  TensorSet FindInputs(Tensor tensor) const;
+  TensorSet FindReadBy(Segment backward_segment) const;
+
+  template <class T>
+  using BySegment = std::array<std::array<std::array<T, 3>, kSegmentCount>, kLayerTypeCount>;
+
+  std::vector<OpInfo> ops_;
+  std::array<int8_t, kOpCount> index_{};
+  BySegment<std::vector<Op>> ops_of_;
+  BySegment<CollectiveInfo> collectives_;
+  std::array<std::array<std::vector<Segment>, 2>, kLayerTypeCount> segments_;
+  std::array<std::vector<Segment>, 2> windows_;
+  std::vector<Tensor> recomputable_;
+  std::array<std::vector<Op>, kTensorCount> producers_;
+  std::array<std::vector<Tensor>, kTensorCount> made_with_;
+  std::array<TensorSet, kTensorCount> inputs_{};
+  std::array<TensorSet, kSegmentCount> read_by_{};
+};
+inline constexpr Bytes kBufferAlignment{256};  // of every buffer in an arena
+inline constexpr int kMaxRecomputable = 12;
+inline constexpr int kMaxWindows = 4;
+
+// kWorkspace, kWeights, kWeightGradients: LYNX_CHECK fails; see WorkspaceBytes and LayerParameters.
+Bytes TensorBytes(Tensor tensor, const LayerShape& shape);
+// Of a recomputable tensor with all that is made with it, each padded to kBufferAlignment as in an arena.
+Bytes StoredBytes(Tensor tensor, const LayerShape& shape);
+Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape);
+// Context parallelism as in Llama 3 (Dubey et al. 2024, section 3.3.2): before the attention core a rank gathers the
+// keys and values of the whole sequence, (b, s, 2k/t, h/a), which is what this counts; backward gathers them again and
+// reduce-scatters their gradients. Of each such collective a rank of a ring sends (c - 1)/c. 0 with cp 1.
+Bytes ContextGatherBytes(const LayerShape& shape);
+// Bytes that the collective ending the segment moves, per rank: of the whole tensor that is reduced or gathered.
+Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape);
+// Matrix products only, multiply-adds count 2; the rest of the ops is bound by memory traffic. kForward, kBackward
+// (input gradient) or kWeight. Unfused attention counts the full square of scores, fused attention its causal half.
+int64_t OpFlops(Op op, Pass pass, const LayerShape& shape);
+// Bytes read and written from memory, weights included, for the roofline of memory-bound ops.
+Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape);
+// Parameters of one op on one tensor-parallel rank: matrices are sharded over t, norms and the biases that follow a
+// collective (add1, add2) are whole on every rank. The output projection has no bias; Llama has none anywhere.
+int64_t OpParameters(Op op, const LayerShape& shape);
+// Parameters of one layer of that type on one tensor-parallel rank. The head's include the output projection even where
+// it is tied to the embedding: a stage that has only one of both has those weights.
+int64_t LayerParameters(LayerType type, const LayerShape& shape);
+// Parameters of the whole model, tied embeddings counted once.
+int64_t ModelParameters(const ModelSpec& model);
+
+std::string_view OpName(Op op);
+std::string_view TensorName(Tensor tensor);
+std::string_view SegmentName(Segment segment);
+std::string_view LayerTypeName(LayerType type);
+bool ParseOp(std::string_view name, Op& op);
+bool ParseTensor(std::string_view name, Tensor& tensor);
+bool ParseSegment(std::string_view name, Segment& segment);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROBLEM_LAYER_GRAPH_H_

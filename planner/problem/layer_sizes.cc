@@ -1,0 +1,247 @@
+// Bytes, FLOPs, traffic and parameters of the layer graph's tensors and ops. See layer_graph.h.
+#include <algorithm>
+
+#include "common/check.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+
+int64_t ScoreElements(const LayerShape& s) { return s.tokens() * s.seq * (s.heads / s.tp); }
+
+int64_t Elements(Tensor tensor, const LayerShape& s) {
+  switch (tensor) {
+    case Tensor::kX:
+    case Tensor::kLn1:
+    case Tensor::kX1:
+    case Tensor::kMask1:
+    case Tensor::kLn2:
+    case Tensor::kMask2:
+    case Tensor::kEmbedMask:
+    case Tensor::kLnf:
+    case Tensor::kGrad: return s.shard_tokens() * s.hidden;
+    case Tensor::kLn1Full:
+    case Tensor::kProjSum:
+    case Tensor::kLn2Full:
+    case Tensor::kFc2Sum:
+    case Tensor::kEmbedSum:
+    case Tensor::kLnfFull:
+    case Tensor::kGradFc2:
+    case Tensor::kGradLn2:
+    case Tensor::kGradProj:
+    case Tensor::kGradLn1:
+    case Tensor::kGradLnf:
+    case Tensor::kGradEmbed: return s.tokens() * s.hidden;
+    case Tensor::kQkv:
+    case Tensor::kQkNormed:
+    case Tensor::kGradQkv: return s.tokens() * s.qkv_width();
+    case Tensor::kProbs:
+    case Tensor::kProbsMask:
+    case Tensor::kProbsDropped: return ScoreElements(s);
+    case Tensor::kContext:
+    case Tensor::kGradContext: return s.tokens() * s.context_width();
+    case Tensor::kLse: return s.tokens() * (s.heads / s.tp);
+    case Tensor::kFc1:
+    case Tensor::kGradFc1: return s.tokens() * s.fc1_width();
+    case Tensor::kGelu:
+    case Tensor::kSilu:
+    case Tensor::kSwiglu:
+    case Tensor::kGradSwiglu: return s.tokens() * (s.ffn / s.tp);
+    case Tensor::kLogits: return s.tokens() * s.vocab_shard();
+    case Tensor::kLossStats: return s.tokens() * 3 * s.tp;
+    case Tensor::kWeights:
+    case Tensor::kWeightGradients:
+    case Tensor::kWorkspace: break;
+  }
+  LYNX_CHECK(!"the tensor has no shape of its own; see WorkspaceBytes and LayerParameters");
+  return 0;
+}
+
+int64_t ElementBytes(Tensor tensor, const LayerShape& s) {
+  switch (tensor) {
+    case Tensor::kProbsMask:
+    case Tensor::kMask1:
+    case Tensor::kMask2:
+    case Tensor::kEmbedMask: return 1;
+    case Tensor::kLse:
+    case Tensor::kLogits:
+    case Tensor::kLossStats: return kFloatBytes;
+    default: return s.element_bytes();
+  }
+}
+
+// One product of the scores' size: q x (a/t d) with s keys, or its causal half.
+int64_t ScoreFlops(const LayerShape& s, bool causal_half) {
+  const int64_t full = 2 * s.tokens() * s.seq * s.context_width();
+  return causal_half ? full / 2 : full;
+}
+
+// What an op touches of a gradient. With sequence parallelism those on either side of a norm or an addition are gathered
+// or reduced in place: the buffer is whole, but the op works on the rank's share of it.
+Bytes TouchedBytes(Tensor tensor, Op op, const LayerShape& shape) {
+  const bool on_share = op == Op::kLn1 || op == Op::kLn2 || op == Op::kLnf || op == Op::kAdd1 || op == Op::kAdd2;
+  const Bytes bytes = TensorBytes(tensor, shape);
+  return on_share && shape.sequence_parallel && tensor != Tensor::kGrad ? bytes / shape.tp : bytes;
+}
+
+Bytes BackwardTraffic(const OpInfo& info, const LayerShape& shape, Bytes weights) {
+  Bytes total;
+  for (Tensor t : info.backward_reads) total += TensorBytes(t, shape);
+  for (const TensorUse& use : info.gradients) {
+    total += TouchedBytes(use.tensor, info.op, shape) * (use.mode == AccessMode::kUpdate ? 2 : 1);
+  }
+  if (info.op == Op::kEmbed) total += TensorBytes(Tensor::kX, shape) * 2;  // the gradient's rows, read and written
+  // Norms and positions add to their weights' gradients here; a linear's input gradient reads its weights.
+  return total + weights * (info.has_weight_pass ? 1 : 2);
+}
+
+}  // namespace
+
+Bytes TensorBytes(Tensor tensor, const LayerShape& shape) {
+  return Bytes(Elements(tensor, shape) * ElementBytes(tensor, shape));
+}
+
+Bytes StoredBytes(Tensor tensor, const LayerShape& shape) {
+  Bytes total;
+  const int64_t unit = kBufferAlignment.value;
+  for (Tensor t : LayerGraph::Of(shape).MadeWith(tensor)) {
+    total += Bytes((TensorBytes(t, shape).value + unit - 1) / unit * unit);
+  }
+  return total;
+}
+
+// What the CPU backend does (kAttentionRows and WideHeadFloats there): rows that attention works on at once, and how much of
+// one head it copies into 32 bits where its tensors have 16: `whole` matrices of all positions, `rows` of those rows.
+constexpr int32_t kAttentionRows = 64;
+
+int64_t RowsAtOnce(const LayerShape& shape) { return std::min(kAttentionRows, shape.seq / shape.cp); }
+
+Bytes WideHeadBytes(const LayerShape& shape, int64_t whole, int64_t rows) {
+  if (shape.dtype != DataType::kBfloat16) return Bytes(0);
+  return Bytes((whole * shape.seq + rows * RowsAtOnce(shape)) * shape.head_size() * kFloatBytes);
+}
+
+Bytes WorkspaceBytes(Op op, Pass pass, const LayerShape& shape) {
+  const bool attention = op == Op::kProbs || op == Op::kContext || op == Op::kFlash;
+  if (!attention || pass == Pass::kWeight) return Bytes(0);
+  // Unfused attention works on some rows of one head of one sample at a time, in 32 bits. Forward: on their probabilities
+  // after dropout, or where the tensors have 16 bits, on any. Backward: on those, and the gradient of the probabilities.
+  const Bytes scores(RowsAtOnce(shape) * shape.seq * kFloatBytes);
+  // Keys and values of the whole sequence; in backward also their gradients.
+  const Bytes gathered = ContextGatherBytes(shape) * (pass == Pass::kBackward ? 2 : 1);
+  if (pass == Pass::kForward) {
+    if (op == Op::kFlash) return gathered + WideHeadBytes(shape, 2, 2);
+    const bool drops = op == Op::kContext && shape.dropout && !shape.stored_masks;
+    const bool needs_scores = drops || shape.dtype == DataType::kBfloat16;
+    return gathered + (needs_scores ? scores : Bytes(0)) + WideHeadBytes(shape, 1, 1);
+  }
+  const Bytes wide = gathered + WideHeadBytes(shape, 4, 3);
+  // Fused attention's backward sums, per row, the product of its output and that output's gradient; 32-bit.
+  return wide + (op == Op::kFlash ? TensorBytes(Tensor::kLse, shape) : scores * 2);
+}
+
+Bytes ContextGatherBytes(const LayerShape& shape) {
+  if (shape.cp == 1) return Bytes(0);
+  const int64_t width = int64_t{shape.key_heads()} / shape.tp * shape.head_size();
+  return Bytes(2 * shape.tokens() * shape.cp * width * shape.element_bytes());
+}
+
+Bytes CollectiveBytes(LayerType type, Segment segment, Pass pass, const LayerShape& shape) {
+  const CollectiveInfo& info = LayerGraph::Of(shape).CollectiveOf(type, segment, pass);
+  switch (info.kind) {
+    case Collective::kNone: return Bytes(0);
+    case Collective::kAllGather: return TensorBytes(info.to, shape);
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter: return TensorBytes(info.from, shape);
+  }
+  LYNX_CHECK(!"unknown collective");
+  return Bytes(0);
+}
+
+int64_t OpFlops(Op op, Pass pass, const LayerShape& s) {
+  if (pass == Pass::kWeight && !LayerGraph::Of(s).InfoOf(op).has_weight_pass) return 0;
+  const int64_t tokens = s.tokens();
+  const int64_t hidden = s.hidden;
+  switch (op) {
+    case Op::kQkv: return 2 * tokens * hidden * s.qkv_width();
+    case Op::kProj: return 2 * tokens * hidden * s.context_width();
+    case Op::kFc1: return 2 * tokens * hidden * s.fc1_width();
+    case Op::kFc2: return 2 * tokens * hidden * (s.ffn / s.tp);
+    case Op::kLogits: return 2 * tokens * hidden * s.vocab_shard();
+    case Op::kProbs:
+    case Op::kContext:
+      // One product forward; backward one for each of its two inputs.
+      return (pass == Pass::kBackward ? 2 : 1) * ScoreFlops(s, false);
+    case Op::kFlash:
+      // Two products forward; backward makes the scores again and has four products more.
+      return (pass == Pass::kBackward ? 5 : 2) * ScoreFlops(s, true);
+    default: return 0;
+  }
+}
+
+Bytes OpTraffic(Op op, Pass pass, const LayerShape& shape) {
+  const OpInfo& info = LayerGraph::Of(shape).InfoOf(op);
+  // Of the token embedding only the rows of the batch's tokens move, which the tensors below already count.
+  const Bytes weights{op == Op::kEmbed ? 0 : OpParameters(op, shape) * shape.element_bytes()};
+  Bytes total;
+  const auto add = [&](Tensor tensor, int64_t times) { total += TensorBytes(tensor, shape) * times; };
+  switch (pass) {
+    case Pass::kForward:
+      for (Tensor t : info.reads) add(t, 1);
+      if (op == Op::kEmbed) add(info.output, 1);  // the rows read
+      if (info.output != Tensor::kWorkspace) add(info.output, info.in_place ? 2 : 1);
+      for (Tensor t : info.side_outputs) {
+        if (t != Tensor::kLossStats) add(t, 1);
+      }
+      return total + weights;
+    case Pass::kBackward: return BackwardTraffic(info, shape, weights);
+    case Pass::kWeight:
+      if (!info.has_weight_pass) return Bytes(0);
+      for (Tensor t : info.weight_reads) add(t, 1);
+      for (Tensor t : info.weight_gradients) add(t, 1);
+      return total + weights * 2;
+  }
+  LYNX_CHECK(!"unknown pass");
+  return Bytes(0);
+}
+
+int64_t OpParameters(Op op, const LayerShape& s) {
+  const int64_t hidden = s.hidden;
+  const bool gpt = s.family == ModelFamily::kGpt;
+  const int64_t bias = gpt ? 1 : 0;
+  switch (op) {
+    case Op::kEmbed:
+    case Op::kLogits: return hidden * s.vocab_shard();
+    case Op::kPosition: return hidden * s.seq;
+    case Op::kLn1:
+    case Op::kLn2:
+    case Op::kLnf: return (1 + bias) * hidden;
+    case Op::kQkv: return (hidden + (s.has_qkv_bias() ? 1 : 0)) * s.qkv_width();
+    case Op::kQkNorm: return 2 * int64_t{s.head_size()};
+    case Op::kProj: return hidden * s.context_width();
+    case Op::kAdd1:
+    case Op::kAdd2: return bias * hidden;
+    case Op::kFc1: return (hidden + bias) * s.fc1_width();
+    case Op::kFc2: return hidden * (s.ffn / s.tp);
+    default: return 0;
+  }
+}
+
+int64_t LayerParameters(LayerType type, const LayerShape& shape) {
+  int64_t parameters = 0;
+  for (const OpInfo& info : LayerGraph::Of(shape).ops()) {
+    if (info.layer_type == type) parameters += OpParameters(info.op, shape);
+  }
+  return parameters;
+}
+
+int64_t ModelParameters(const ModelSpec& model) {
+  const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
+  const int64_t all = LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape) +
+                      model.layers * LayerParameters(LayerType::kTransformer, shape);
+  return model.tied_embeddings ? all - OpParameters(Op::kLogits, shape) : all;
+}
+
+}  // namespace lynx

@@ -1,0 +1,75 @@
+#include "planner/problem/layout.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/problem/model_families.h"
+
+namespace lynx {
+
+std::string LayoutText(const ParallelLayout& layout) {
+  std::string text = absl::StrCat("tp", layout.tp, " pp", layout.pp, " dp", layout.dp);
+  if (layout.cp > 1) absl::StrAppend(&text, " cp", layout.cp);
+  if (layout.virtual_stages > 1) absl::StrAppend(&text, " vp", layout.virtual_stages);
+  if (layout.sequence_parallel) text += " sp";
+  if (layout.zero != ZeroStage::kNone) absl::StrAppend(&text, " zero-", ZeroStageName(layout.zero));
+  if (layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    absl::StrAppend(&text, " ", ScheduleKindName(layout.schedule));
+  }
+  return text;
+}
+
+ParallelLayout PinnedLayout(const ParallelSpec& parallel) {
+  const auto at_least_one = [](int32_t n) { return std::max(n, 1); };
+  ParallelLayout layout{.tp = at_least_one(parallel.tp), .pp = at_least_one(parallel.pp), .dp = at_least_one(parallel.dp),
+                        .cp = at_least_one(parallel.cp), .virtual_stages = at_least_one(parallel.virtual_stages),
+                        .sequence_parallel = parallel.sequence_parallel == Choice::kOn};
+  if (parallel.zero != ZeroStage::kAuto) layout.zero = parallel.zero;
+  if (parallel.schedule != ScheduleKind::kAuto) layout.schedule = parallel.schedule;
+  if (layout.schedule == ScheduleKind::kCustom) {
+    LYNX_CHECK(SetCustomSchedule(parallel.schedule_text, layout).ok());
+  }
+  return layout;
+}
+
+ParallelSpec SpecOf(const ParallelLayout& layout, PartitionMethod partition) {
+  return {.tp = layout.tp,
+          .pp = layout.pp,
+          .dp = layout.dp,
+          .cp = layout.cp,
+          .virtual_stages = layout.virtual_stages,
+          .sequence_parallel = layout.sequence_parallel ? Choice::kOn : Choice::kOff,
+          .schedule = layout.schedule,
+          .schedule_text = CustomScheduleText(layout),
+          .zero = layout.zero,
+          .partition = partition};
+}
+
+absl::Status CheckEngineRuns(const ModelSpec& model, const ParallelLayout& layout) {
+  const auto refuse = [](const char* field, const char* value, const char* can) {
+    return absl::FailedPreconditionError(absl::StrCat(field, " ", value, " can be planned (lynxctl plan), but the engine ",
+                                                      "of this version trains only with ", can));
+  };
+  if (model.plan_only != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("the model can be planned (lynxctl plan), but the engine of this version does not train it, for "
+                                                      "it lacks: ", PlanOnlyText(model.plan_only)));
+  }
+  if (model.window > 0 && model.seq > model.window) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model.seq ", model.seq, " is longer than the attention window, model.window ", model.window,
+        ": the engine of this version attends to all positions before one; train on sequences of at most ", model.window, " tokens"));
+  }
+  const int32_t turning = model.rotary.dims == 0 ? model.head_size() : model.rotary.dims;
+  if (model.family == ModelFamily::kLlama && turning > kMaxRotaryDims) {
+    return absl::FailedPreconditionError(absl::StrCat("rotary positions turn ", turning, " elements of a head; the engine of this version turns at most ",
+                                                      kMaxRotaryDims, " (model.headDim, model.rope.dims)"));
+  }
+  if (model.dropout_masks != DropoutMasks::kRegenerated) return refuse("model.dropoutMasks", "stored", "regenerated");
+  if (layout.cp > 1) return refuse("parallel.cp", "above 1", "1");
+  if (layout.zero > ZeroStage::kOptimizer) return refuse("parallel.zero", ZeroStageName(layout.zero), "none or optimizer");
+  return absl::OkStatus();
+}
+
+}  // namespace lynx

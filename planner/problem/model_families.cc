@@ -1,0 +1,238 @@
+#include "planner/problem/model_families.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace lynx {
+namespace {
+
+struct FeatureInfo {
+  PlanOnlyFeature feature;
+  const char* name;
+  const char* text;
+};
+
+using enum PlanOnlyFeature;
+constexpr std::array<FeatureInfo, kPlanOnlyFeatureCount> kFeatures = {{
+    {kGatedGelu, "gated-gelu", "a feed-forward gate that passes through GELU"},
+    {kExactGelu, "exact-gelu", "GELU by the error function, not its approximation by tanh"},
+    {kOtherActivation, "other-activation", "an activation function other than GELU and SiLU"},
+    {kLayerNorm, "layer-norm", "LayerNorm with gated feed-forward layers"},
+    {kNormOffset, "norm-offset", "norms whose weights are offsets from one"},
+    {kPostNorms, "post-norms", "norms after attention and after feed-forward layers"},
+    {kWholeQueryNorm, "whole-query-norm", "norms over all queries and over all keys of a token, not over each head"},
+    {kParallelResidual, "parallel-residual", "attention and feed-forward layers side by side on one input"},
+    {kSoftCapping, "soft-capping", "caps on scores or logits"},
+    {kMultipliers, "multipliers", "constant factors on embeddings, residuals, scores or logits"},
+    {kSkippedRotary, "skipped-rotary", "layers without positions"},
+    {kLocalLayers, "local-layers", "sliding windows in some layers only"},
+    {kOtherRopeScaling, "other-rope-scaling", "a scaling of rotary positions other than linear, dynamic, llama3 and yarn"},
+    {kRotaryWithLayerNorm, "rotary-with-layer-norm", "rotary positions in layers with LayerNorm and biases"},
+    {kLinearBiases, "linear-biases", "biases in gated layers beyond those of query, key and value"},
+    {kOtherPositions, "other-positions", "positions that are neither learned embeddings nor rotary"},
+    {kUnknownFamily, "unknown-family", "a model_type that is not in the table of families"},
+}};
+
+constexpr bool InEnumOrder() {
+  for (size_t i = 0; i < kFeatures.size(); ++i) {
+    if (static_cast<size_t>(kFeatures[i].feature) != i) return false;
+  }
+  return true;
+}
+static_assert(InEnumOrder(), "kFeatures is indexed by PlanOnlyFeature");
+
+template <class... Features>
+constexpr PlanOnlyFeatures Set(Features... features) {
+  return (Bit(features) | ...);
+}
+
+constexpr auto kGpt = ModelFamily::kGpt;
+constexpr auto kLlama = ModelFamily::kLlama;
+
+// Defaults: https://huggingface.co/docs/transformers/model_doc/NAME of each.
+// clang-format off
+constexpr FamilyTraits kTrained[] = {
+    {.model_type = "gpt2", .model_class = "GPT2LMHeadModel", .models = "GPT-2", .base = kGpt, .weights = WeightNames::kGpt2,
+     .tied = true, .norm_epsilon = 1e-5},
+    {.model_type = "gpt_bigcode", .model_class = "GPTBigCodeForCausalLM", .models = "StarCoder: GPT with one key and value head",
+     .base = kGpt, .weights = WeightNames::kGptBigCode, .tied = true, .norm_epsilon = 1e-5},
+    {.model_type = "llama", .model_class = "LlamaForCausalLM", .models = "Llama 2, 3, 3.1, 3.2 and 3.3; SmolLM2", .base = kLlama,
+     .weights = WeightNames::kLlama},
+    {.model_type = "mistral", .model_class = "MistralForCausalLM",
+     .models = "Mistral v0.1 (sequences within its window), v0.3, Nemo", .base = kLlama, .weights = WeightNames::kLlama,
+     .key_heads = 8, .window = WindowField::kAlways, .absent_window = 4096},
+    {.model_type = "qwen2", .model_class = "Qwen2ForCausalLM", .models = "Qwen2 and 2.5", .base = kLlama,
+     .weights = WeightNames::kLlama, .qkv_bias = true, .key_heads = 32, .window = WindowField::kIfUsed, .absent_window = 4096},
+    {.model_type = "qwen3", .model_class = "Qwen3ForCausalLM", .models = "Qwen3 (dense)", .base = kLlama,
+     .weights = WeightNames::kLlama, .qk_norm = true, .head_dim = 128, .key_heads = 32, .window = WindowField::kIfUsed, .absent_window = 4096},
+    {.model_type = "phi3", .model_class = "Phi3ForCausalLM", .models = "Phi-3 (4k) and Phi-4", .base = kLlama,
+     .weights = WeightNames::kPhi3, .norm_epsilon = 1e-5, .window = WindowField::kAlways},
+};
+
+constexpr auto kNoNames = WeightNames::kNone;
+constexpr FamilyTraits kPlannedOnly[] = {
+    {.model_type = "gemma", .model_class = "GemmaForCausalLM", .models = "Gemma", .base = kLlama, .weights = kNoNames, .tied = true,
+     .head_dim = 256, .key_heads = 16, .plan_only = Set(kGatedGelu, kNormOffset, kMultipliers)},
+    {.model_type = "gemma2", .model_class = "Gemma2ForCausalLM", .models = "Gemma 2", .base = kLlama, .weights = kNoNames, .tied = true,
+     .head_dim = 256, .key_heads = 4, .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kSoftCapping, kMultipliers, kLocalLayers)},
+    {.model_type = "gemma3_text", .model_class = "Gemma3ForCausalLM", .models = "Gemma 3", .base = kLlama, .weights = kNoNames,
+     .qk_norm = true, .tied = true, .rope_theta = 1e6, .head_dim = 256,
+     .key_heads = 4, .plan_only = Set(kGatedGelu, kNormOffset, kPostNorms, kMultipliers, kLocalLayers)},
+    {.model_type = "phi", .model_class = "PhiForCausalLM", .models = "Phi-1.5 and Phi-2", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gpt_neox", .model_class = "GPTNeoXForCausalLM", .models = "GPT-NeoX and Pythia", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.25, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gptj", .model_class = "GPTJForCausalLM", .models = "GPT-J", .base = kGpt, .weights = kNoNames, .norm_epsilon = 1e-5,
+     .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "codegen", .model_class = "CodeGenForCausalLM", .models = "CodeGen", .base = kGpt, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "gpt_neo", .model_class = "GPTNeoForCausalLM", .models = "GPT-Neo", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kLocalLayers, kMultipliers)},
+    {.model_type = "starcoder2", .model_class = "Starcoder2ForCausalLM", .models = "StarCoder 2", .base = kGpt, .weights = kNoNames,
+     .tied = true, .norm_epsilon = 1e-5, .key_heads = 2, .plan_only = Set(kRotaryWithLayerNorm)},
+    {.model_type = "falcon", .model_class = "FalconForCausalLM", .models = "Falcon", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kParallelResidual, kRotaryWithLayerNorm)},
+    {.model_type = "opt", .model_class = "OPTForCausalLM", .models = "OPT", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "bloom", .model_class = "BloomForCausalLM", .models = "BLOOM", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "mpt", .model_class = "MptForCausalLM", .models = "MPT", .base = kGpt, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kOtherPositions)},
+    {.model_type = "olmo", .model_class = "OlmoForCausalLM", .models = "OLMo", .base = kLlama, .weights = kNoNames, .norm_epsilon = 1e-5,
+     .plan_only = Set(kLayerNorm)},
+    {.model_type = "olmo2", .model_class = "Olmo2ForCausalLM", .models = "OLMo 2", .base = kLlama, .weights = kNoNames, .qk_norm = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kPostNorms, kWholeQueryNorm)},
+    {.model_type = "granite", .model_class = "GraniteForCausalLM", .models = "Granite 3", .base = kLlama, .weights = kNoNames,
+     .plan_only = Set(kMultipliers)},
+    {.model_type = "smollm3", .model_class = "SmolLM3ForCausalLM", .models = "SmolLM3", .base = kLlama, .weights = kNoNames, .tied = true,
+     .rope_theta = 2e6, .key_heads = 4, .plan_only = Set(kSkippedRotary)},
+    {.model_type = "stablelm", .model_class = "StableLmForCausalLM", .models = "StableLM", .base = kLlama, .weights = kNoNames,
+     .norm_epsilon = 1e-5, .rotary_share = 0.25, .key_heads = 32, .plan_only = Set(kLayerNorm)},
+    {.model_type = "cohere", .model_class = "CohereForCausalLM", .models = "Command R", .base = kLlama, .weights = kNoNames, .tied = true,
+     .norm_epsilon = 1e-5, .plan_only = Set(kLayerNorm, kParallelResidual, kMultipliers)},
+};
+// clang-format on
+
+struct NotPlanned {
+  const char* model_type;
+  const char* why;
+};
+constexpr NotPlanned kNotPlanned[] = {
+    {"bert", "attention in both directions"},
+    {"roberta", "attention in both directions"},
+    {"modernbert", "attention in both directions"},
+    {"t5", "an encoder beside the decoder"},
+    {"bart", "an encoder beside the decoder"},
+    {"whisper", "an encoder beside the decoder"},
+    {"mamba", "state-space layers"},
+    {"mamba2", "state-space layers"},
+    {"rwkv", "recurrent layers"},
+    {"deepseek_v2", "mixtures of experts and latent attention"},
+    {"deepseek_v3", "mixtures of experts and latent attention"},
+    {"mixtral", "mixtures of experts"},
+    {"qwen2_moe", "mixtures of experts"},
+    {"qwen3_moe", "mixtures of experts"},
+    {"olmoe", "mixtures of experts"},
+    {"gpt_oss", "mixtures of experts"},
+};
+
+absl::Status NotExported(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a model with ", what, " cannot be written as a Hugging Face folder: no class of transformers has such layers"));
+}
+
+}  // namespace
+
+const std::vector<FamilyTraits>& ModelFamilies() {
+  static const auto& families = *new std::vector<FamilyTraits>([] {
+    std::vector<FamilyTraits> all(std::begin(kTrained), std::end(kTrained));
+    all.insert(all.end(), std::begin(kPlannedOnly), std::end(kPlannedOnly));
+    return all;
+  }());
+  return families;
+}
+
+const FamilyTraits* FindModelFamily(const std::string& model_type) {
+  const std::vector<FamilyTraits>& all = ModelFamilies();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FamilyTraits& f) { return model_type == f.model_type; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string WhyNotPlanned(const std::string& model_type) {
+  for (const NotPlanned& family : kNotPlanned) {
+    if (model_type == family.model_type) return family.why;
+  }
+  return "";
+}
+
+absl::StatusOr<const FamilyTraits*> ExportFamilyOf(const ModelSpec& model) {
+  if (model.plan_only != 0) return NotExported(PlanOnlyText(model.plan_only));
+  if (model.family == ModelFamily::kGpt) {
+    if (model.head_dim != 0) return NotExported(absl::StrCat("model.headDim ", model.head_dim, " in model.family gpt"));
+    if (model.key_heads() == model.heads) return FindModelFamily("gpt2");
+    if (model.key_heads() == 1) return FindModelFamily("gpt_bigcode");
+    return NotExported(absl::StrCat("model.kvHeads ", model.key_heads(), " of ", model.heads, " heads in model.family gpt"));
+  }
+  if (model.qk_norm && model.qkv_bias) return NotExported("both model.qkNorm and model.qkvBias");
+  if (model.rotary.dims != 0 && (model.qk_norm || model.qkv_bias)) {
+    return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.", model.qk_norm ? "qkNorm" : "qkvBias"));
+  }
+  if (model.rotary.dims != 0 && model.head_dim != 0) return NotExported("both model.rope.dims and model.headDim");
+  if (model.rotary.dims != 0 && model.rotary.scaling != RopeScaling::kNone) {
+    return NotExported(absl::StrCat("model.rope.dims ", model.rotary.dims, " and model.rope.scaling ",
+                                    RopeScalingName(model.rotary.scaling)));
+  }
+  if (model.rotary.dims != 0) return FindModelFamily("phi3");
+  if (model.qk_norm) return FindModelFamily("qwen3");
+  if (model.qkv_bias) return FindModelFamily("qwen2");
+  return FindModelFamily(model.window != 0 ? "mistral" : "llama");
+}
+
+const char* PlanOnlyFeatureName(PlanOnlyFeature feature) { return kFeatures.at(static_cast<size_t>(feature)).name; }
+
+bool ParsePlanOnlyFeature(const std::string& name, PlanOnlyFeature& feature) {
+  for (const FeatureInfo& info : kFeatures) {
+    if (name != info.name) continue;
+    feature = info.feature;
+    return true;
+  }
+  return false;
+}
+
+const char* PlanOnlyFeatureText(PlanOnlyFeature feature) { return kFeatures.at(static_cast<size_t>(feature)).text; }
+
+std::vector<PlanOnlyFeature> FeaturesOf(PlanOnlyFeatures set) {
+  std::vector<PlanOnlyFeature> features;
+  for (const FeatureInfo& info : kFeatures) {
+    if ((set & Bit(info.feature)) != 0) features.push_back(info.feature);
+  }
+  return features;
+}
+
+std::string PlanOnlyText(PlanOnlyFeatures set) {
+  return absl::StrJoin(FeaturesOf(set), ", ", [](std::string* out, PlanOnlyFeature feature) {
+    absl::StrAppend(out, PlanOnlyFeatureName(feature), " (", PlanOnlyFeatureText(feature), ")");
+  });
+}
+
+std::string ModelFeaturesText(const ModelSpec& m) {
+  const ModelSpec plain;
+  const RotarySpec& r = m.rotary;
+  std::string text;
+  if (m.head_dim != 0) absl::StrAppend(&text, ", heads of ", m.head_dim);
+  if (m.qkv_bias) absl::StrAppend(&text, ", biases of queries, keys and values");
+  if (m.qk_norm) absl::StrAppend(&text, ", norms of queries and keys");
+  if (r.theta != plain.rotary.theta) absl::StrAppend(&text, ", rope theta ", r.theta);
+  if (r.dims != 0) absl::StrAppend(&text, ", ", r.dims, " elements of a head turn");
+  if (r.scaling != RopeScaling::kNone) absl::StrAppend(&text, ", ", RopeScalingName(r.scaling), " scaling by ", r.factor);
+  if (m.norm_epsilon != plain.norm_epsilon) absl::StrAppend(&text, ", norm epsilon ", m.norm_epsilon);
+  if (m.window != 0) absl::StrAppend(&text, ", window ", m.window);
+  return text;
+}
+
+}  // namespace lynx

@@ -1,0 +1,44 @@
+// AccessTable: AccessesOf (memory_model.h) for the many actions of one rank's program. What actions that differ by
+// microbatch and inner layer alone do is found once, so that a fold over a program costs little more than the
+// program.
+//
+// Not thread-safe; keeps a reference to the context, which outlives it.
+#ifndef LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
+#define LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+#include "planner/program/memory_model.h"
+
+namespace lynx {
+
+class AccessTable {
+ public:
+  explicit AccessTable(const StageContext& context) : context_(context) {}
+
+  // As AccessesOf(action, context). Valid until the next call.
+  std::span<const Access> Of(const Action& action);
+
+ private:
+  // Accesses of an action. `of_layer` and `of_microbatch` say of each whether it moves with the action's.
+  struct Entry {
+    Action action;
+    std::vector<Access> accesses;
+    std::vector<bool> of_layer, of_microbatch;
+  };
+
+  bool Alike(const Action& a, const Action& b) const;
+  Entry Find(const Action& action) const;
+
+  const StageContext& context_;
+  std::array<std::vector<Entry>, size_t{kActionKindCount} * kSegmentCount> entries_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROGRAM_ACCESS_TABLE_H_

@@ -1,0 +1,127 @@
+// Actions: a training step as a program. The planner compiles a step into one list of actions per stage (all tensor-
+// and data-parallel ranks of a stage run the same list); the worker interprets it. Overlap is a position, not a kind: a
+// collective is a start and a wait, and what stands between them is hidden behind it.
+//
+// Text, one action a word (printed and parsed back exactly):
+//
+//   0F3:12.mlp             stage 0, forward, microbatch 3, layer 12, segment mlp
+//   0B3:12.mlp  0W3:12.mlp input gradient; weight gradient
+//   0R3:12.attn(ln1,qkv)   recompute these ops of that forward segment
+//   0AR+3:12.attn  0AR-3:12.attn    start, wait: all-reduce that ends a forward segment
+//   0BAR+3:12.mlp  0BAR-3:12.mlp    the same for a backward segment (gradients)
+//   0RAR+3:12.attn 0RAR-3:12.attn   an all-reduce repeated by recomputation
+//   0AG+3:h.head   0AG-3:h.head     all-gather of the loss statistics over vocabulary shards
+//   0AG+3:12.norm1 0RS+3:12.attn    sequence parallelism: all-gather and reduce-scatter that end forward segments;
+//   0BAG+3:12.out  0BRS+3:12.mlp    those of gradients that end backward segments;
+//   0RAG+3:12.norm1 0RRS+3:12.attn  forward ones repeated by recomputation, or before a weight gradient
+//   0OF+3:12(qkv,fc1) 0OF-3:12(qkv,fc1)  start, wait: offload these tensors to the host; their buffers are free after the wait
+//   0LD+3:12(qkv,fc1) 0LD-3:12(qkv,fc1)  start, wait: reload them
+//   0SF+3 0SF-3 1RF+3 1RF-3         stage boundary, forward: send x to the next stage, receive from the previous
+//   1SB+3 1SB-3 0RB+3 0RB-3         backward: send the gradient to the previous stage, receive from the next
+//   0DP+:12 0DP-:12        all-reduce of a layer's gradients over data-parallel replicas (a reduce-scatter where they
+//                          share out the optimizer states)
+//   0PG+:12 0PG-:12        all-gather of a layer's weights over data-parallel replicas after the optimizer
+//   0NORM+ 0NORM-          sum over the world of the squared gradient norm and the loss
+//   0OPT                   clip and update all weights of the rank
+//
+// Layers: 0..L-1 are the transformer layers, `e` is the embedding, `h` the head. Pure values; thread-safe.
+#ifndef LYNX_PLANNER_PROGRAM_ACTION_H_
+#define LYNX_PLANNER_PROGRAM_ACTION_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+
+inline constexpr int32_t kEmbeddingLayer = -1;
+inline constexpr int32_t kHeadLayer = -2;
+inline constexpr int32_t kNoLayer = -3;
+inline constexpr int32_t kNoMicrobatch = -1;
+
+enum class ActionKind : uint8_t {
+  kForward, kBackward, kWeight, kRecompute,
+  kAllReduceStart, kAllReduceWait,
+  kBackwardAllReduceStart, kBackwardAllReduceWait,
+  kRecomputeAllReduceStart, kRecomputeAllReduceWait,
+  kAllGatherStart, kAllGatherWait,
+  kBackwardAllGatherStart, kBackwardAllGatherWait,
+  kRecomputeAllGatherStart, kRecomputeAllGatherWait,
+  kReduceScatterStart, kReduceScatterWait,
+  kBackwardReduceScatterStart, kBackwardReduceScatterWait,
+  kRecomputeReduceScatterStart, kRecomputeReduceScatterWait,
+  kOffloadStart, kOffloadWait,
+  kReloadStart, kReloadWait,
+  kSendForwardStart, kSendForwardWait, kRecvForwardStart, kRecvForwardWait,
+  kSendBackwardStart, kSendBackwardWait, kRecvBackwardStart, kRecvBackwardWait,
+  kDataReduceStart, kDataReduceWait,
+  kNormStart, kNormWait,
+  kOptimizer,
+  kWeightGatherStart, kWeightGatherWait,
+};
+inline constexpr int kActionKindCount = static_cast<int>(ActionKind::kWeightGatherWait) + 1;
+
+// Where an action runs. Compute actions run one after another on the rank's compute stream; a start hands its
+// transfer to the communication or the copy stream; a wait holds the compute stream until that transfer is done.
+enum class Stream : uint8_t { kCompute, kCommunication, kCopy };
+enum class Phase : uint8_t { kWhole, kStart, kWait };
+
+// Over which ranks a communication action runs; kHost: a copy to or from the rank's own host memory.
+enum class Group : uint8_t { kNone, kTensor, kNextStage, kPreviousStage, kData, kWorld, kHost };
+
+// What an action names in parentheses.
+enum class Operands : uint8_t { kNone, kOps, kTensors };
+
+// The one table of action kinds: a new kind is a row here, one case in the engine and one golden test.
+struct ActionInfo {
+  ActionKind kind;
+  std::string_view letters;  // "F", "AR", ...: without the + or - that `phase` gives
+  Phase phase;
+  Stream stream;
+  Group group;
+  ActionKind counterpart;    // a start's wait, a wait's start; itself for kWhole
+  bool has_microbatch;
+  bool has_layer;
+  bool has_segment;
+  Operands operands;
+  Pass segment_pass;         // which pass's segments `segment` names (kForward or kBackward)
+  // Of the tensor-parallel group's actions: which collective of that pass's segment, and whether it is a repetition.
+  Collective collective = Collective::kNone;
+  bool repeated = false;
+};
+const ActionInfo& InfoOf(ActionKind kind);
+// The start of the collective that ends a segment of `pass`, or of its repetition. kind is not Collective::kNone; only
+// forward collectives are repeated.
+ActionKind CollectiveStart(Collective kind, Pass pass, bool repeated = false);
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  Segment segment = Segment::kNone;
+  int32_t stage = 0;
+  int32_t microbatch = kNoMicrobatch;
+  int32_t layer = kNoLayer;
+  OpSet ops = 0;          // kRecompute only: never empty there
+  TensorSet tensors = 0;  // offloads and reloads only: never empty there
+
+  bool operator==(const Action&) const = default;
+};
+
+using Program = std::vector<Action>;
+
+LayerType LayerTypeOf(int32_t layer);
+
+std::string ActionText(const Action& action);
+// InvalidArgument that names the word and what was expected at which character.
+absl::StatusOr<Action> ParseAction(std::string_view text);
+// One action a line, with a final newline.
+std::string ProgramText(const Program& program);
+// Words separated by white space; `#` starts a comment to the end of the line. The error names the line.
+absl::StatusOr<Program> ParseProgram(std::string_view text);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROGRAM_ACTION_H_

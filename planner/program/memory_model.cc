@@ -1,0 +1,399 @@
+// Accesses, liveness and model states. See memory_model.h; offsets are in arena_layout.cc.
+#include "planner/program/memory_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "planner/program/access_table.h"
+#include "planner/program/arena_layout.h"
+#include "planner/program/host_layout.h"
+#include "planner/program/state_sharing.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kStateBytes = 4;  // gradients, moments and master weights are 32-bit
+
+// The layer of kGrad's key. Where the previous slice is on the same rank, the gradient flows on into it in place.
+int32_t GradientLayer(const StageContext& context, const StageSlice& slice) {
+  if (context.slices.size() == 1) return kNoLayer;
+  const PipelineShape pipeline = context.pipeline();
+  const StageSlice* last = &slice;
+  while (pipeline.Previous(last->stage) != kNoStage) {
+    const StageSlice* previous = context.FindSlice(pipeline.Previous(last->stage));
+    if (previous == nullptr) break;
+    last = previous;
+  }
+  return last->first_layer;
+}
+
+// Collects what one action does, each key once, in the order of first use.
+class AccessList {
+ public:
+  AccessList(const Action& action, const StageContext& context, const StageSlice& slice)
+      : action_(action), context_(context), slice_(slice), shape_(context.shape()) {}
+
+  // A tensor of the action's own layer; the gradient that flows through all layers has none of its own.
+  void Add(Tensor tensor, AccessMode mode) {
+    AddKey({tensor, tensor == Tensor::kGrad ? GradientLayer(context_, slice_) : action_.layer, action_.microbatch},
+           mode);
+  }
+
+  // The x that a layer's last segment writes: the next layer's input.
+  void AddOutputX(AccessMode mode) { AddKey({Tensor::kX, OutputLayer(), action_.microbatch}, mode); }
+
+  // x at the slice's boundary.
+  void AddBoundaryX(int32_t layer, AccessMode mode) { AddKey({Tensor::kX, layer, action_.microbatch}, mode); }
+
+  // What ZeRO shares out, of the action's layer.
+  void AddStates(Tensor tensor, AccessMode mode) {
+    const int64_t element = tensor == Tensor::kWeights ? shape_.element_bytes() : kStateBytes;
+    const Bytes bytes(LayerParameters(LayerTypeOf(action_.layer), shape_) * element);
+    accesses_.push_back({{tensor, action_.layer, kNoMicrobatch}, mode, bytes});
+  }
+
+  void NeedWorkspace(Bytes bytes) { workspace_ = std::max(workspace_, bytes); }
+
+  std::vector<Access> Take() && {
+    if (workspace_ > Bytes(0)) {
+      accesses_.push_back({{Tensor::kWorkspace, kNoLayer, kNoMicrobatch}, AccessMode::kWrite, workspace_});
+    }
+    return std::move(accesses_);
+  }
+
+  const LayerShape& shape() const { return shape_; }
+
+ private:
+  int32_t OutputLayer() const {
+    if (action_.layer == kEmbeddingLayer) return slice_.first_layer;
+    const int32_t next = action_.layer + 1;
+    return next == slice_.end_layer && slice_.has_head ? kHeadLayer : next;
+  }
+
+  // Whatever follows a fresh write inside one action stays a fresh write; a read that is then written becomes an
+  // update.
+  void AddKey(const BufferKey& key, AccessMode mode) {
+    for (Access& access : accesses_) {
+      if (access.key != key) continue;
+      if (access.mode == AccessMode::kRead && mode != AccessMode::kRead) access.mode = AccessMode::kUpdate;
+      return;
+    }
+    accesses_.push_back({key, mode, TensorBytes(key.tensor, shape_)});
+  }
+
+  const Action& action_;
+  const StageContext& context_;
+  const StageSlice& slice_;
+  const LayerShape shape_;
+  std::vector<Access> accesses_;
+  Bytes workspace_;
+};
+
+void AddForwardOp(const OpInfo& info, AccessList& list) {
+  for (const Tensor tensor : info.reads) list.Add(tensor, AccessMode::kRead);
+  list.NeedWorkspace(WorkspaceBytes(info.op, Pass::kForward, list.shape()));
+  if (info.output == Tensor::kWorkspace) return;
+  const AccessMode mode = info.in_place ? AccessMode::kUpdate : AccessMode::kWrite;
+  if (info.output == Tensor::kX) {
+    list.AddOutputX(mode);
+  } else {
+    list.Add(info.output, mode);
+  }
+  for (const Tensor tensor : info.side_outputs) list.Add(tensor, AccessMode::kWrite);
+}
+
+void AddOps(const Action& action, const LayerGraph& graph, AccessList& list) {
+  const LayerType type = LayerTypeOf(action.layer);
+  const bool recompute = action.kind == ActionKind::kRecompute;
+  switch (action.kind) {
+    case ActionKind::kForward:
+    case ActionKind::kRecompute:
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kForward)) {
+        if (!recompute || Contains(action.ops, op)) AddForwardOp(graph.InfoOf(op), list);
+      }
+      return;
+    case ActionKind::kBackward:
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kBackward)) {
+        const OpInfo& info = graph.InfoOf(op);
+        for (const Tensor tensor : info.backward_reads) list.Add(tensor, AccessMode::kRead);
+        for (const TensorUse& use : info.gradients) list.Add(use.tensor, use.mode);
+        list.NeedWorkspace(WorkspaceBytes(op, Pass::kBackward, list.shape()));
+      }
+      return;
+    case ActionKind::kWeight:
+      for (const Op op : graph.OpsOf(type, action.segment, Pass::kWeight)) {
+        const OpInfo& info = graph.InfoOf(op);
+        for (const Tensor tensor : info.weight_reads) list.Add(tensor, AccessMode::kRead);
+        for (const Tensor tensor : info.weight_gradients) list.Add(tensor, AccessMode::kRead);
+        list.NeedWorkspace(WorkspaceBytes(op, Pass::kWeight, list.shape()));
+      }
+      return;
+    default:
+      LYNX_CHECK(!"not an action that runs ops");
+  }
+}
+
+// The tensors that the collective at the end of a segment works on.
+void AddCollective(const Action& action, const LayerGraph& graph, AccessList& list) {
+  const ActionInfo& kind = InfoOf(action.kind);
+  const CollectiveInfo& info = graph.CollectiveOf(LayerTypeOf(action.layer), action.segment, kind.segment_pass);
+  if (info.kind == Collective::kNone) return;
+  const auto add = [&](Tensor tensor, AccessMode mode) {
+    if (tensor == Tensor::kX) {
+      list.AddOutputX(mode);
+    } else {
+      list.Add(tensor, mode);
+    }
+  };
+  const bool start = kind.phase == Phase::kStart;
+  if (info.from == info.to) {
+    add(info.to, AccessMode::kUpdate);
+  } else {
+    add(info.from, AccessMode::kRead);
+    add(info.to, start ? AccessMode::kWrite : AccessMode::kUpdate);
+  }
+}
+
+// Weights that the ops read and gradients that they add to, where ranks share them.
+void AddSharedStates(const Action& action, const StageContext& context, AccessList& list) {
+  if (!ReducesEachMicrobatch(context)) return;
+  if (SharesWeights(context) && ReadsWeights(action, context.graph(), list.shape())) {
+    list.AddStates(Tensor::kWeights, AccessMode::kRead);
+  }
+  if (AddsWeightGradients(action, context.graph(), list.shape())) {
+    list.AddStates(Tensor::kWeightGradients, AccessMode::kAccumulate);
+  }
+}
+
+// Host copies: the device's buffer is read until an offload is done, and written from a reload's start on.
+void AddCopy(const Action& action, AccessList& list) {
+  const bool reload = InfoOf(action.kind).letters == "LD";
+  const bool start = InfoOf(action.kind).phase == Phase::kStart;
+  for (int i = 0; i < kTensorCount; ++i) {
+    const auto tensor = static_cast<Tensor>(i);
+    if (!Contains(action.tensors, tensor)) continue;
+    list.Add(tensor, !reload ? AccessMode::kRead : start ? AccessMode::kWrite : AccessMode::kUpdate);
+  }
+}
+
+Bytes Padded(Bytes bytes) {
+  return Bytes((bytes.value + kBufferAlignment.value - 1) / kBufferAlignment.value * kBufferAlignment.value);
+}
+
+void FindPeak(size_t actions, MemoryPlan& plan) {
+  std::vector<Bytes> change(actions + 1);
+  for (const BufferInstance& buffer : plan.buffers) {
+    change[static_cast<size_t>(buffer.first)] += buffer.bytes;
+    change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+  }
+  Bytes live;
+  for (size_t i = 0; i < actions; ++i) {
+    live += change[i];
+    if (live <= plan.live_peak) continue;
+    plan.live_peak = live;
+    plan.peak_action = static_cast<int32_t>(i);
+  }
+}
+
+constexpr int32_t kNone = -1;
+
+// The instance of each key that lives, by its index; kNone where none does.
+class CurrentInstances {
+ public:
+  explicit CurrentInstances(const StageContext& context) : microbatches_(context.microbatches) {
+    int32_t rows = 0;
+    const auto add = [&](int32_t layer) {
+      const auto at = static_cast<size_t>(layer - kNoLayer);
+      if (row_of_layer_.size() <= at) row_of_layer_.resize(at + 1, kNone);
+      if (row_of_layer_[at] == kNone) row_of_layer_[at] = rows++;
+    };
+    for (const int32_t layer : {kNoLayer, kHeadLayer, kEmbeddingLayer}) add(layer);
+    for (const StageSlice& slice : context.slices) {
+      // What a slice sends on is the next layer's.
+      for (int32_t layer = slice.first_layer; layer <= slice.end_layer; ++layer) add(layer);
+    }
+    instances_.resize(static_cast<size_t>(rows) * RowSize(), kNone);
+  }
+
+  int32_t& operator[](const BufferKey& key) {
+    const auto layer = static_cast<size_t>(key.layer - kNoLayer);
+    const bool known = layer < row_of_layer_.size() && row_of_layer_[layer] != kNone &&
+                       key.microbatch >= kNoMicrobatch && key.microbatch < microbatches_;
+    if (!known) return others_.try_emplace(key, kNone).first->second;
+    return instances_[static_cast<size_t>(row_of_layer_[layer]) * RowSize() +
+                      static_cast<size_t>(key.microbatch - kNoMicrobatch) * kTensorCount +
+                      static_cast<size_t>(key.tensor)];
+  }
+
+ private:
+  size_t RowSize() const { return static_cast<size_t>(microbatches_ - kNoMicrobatch) * kTensorCount; }
+
+  const int32_t microbatches_;
+  std::vector<int32_t> row_of_layer_;  // [layer - kNoLayer]; kNone: not on this rank
+  std::vector<int32_t> instances_;     // [row][microbatch - kNoMicrobatch][tensor]
+  absl::flat_hash_map<BufferKey, int32_t> others_;  // of programs that are not the rank's
+};
+
+}  // namespace
+
+std::string BufferKeyText(const BufferKey& key) {
+  std::string text = absl::StrCat(std::string(TensorName(key.tensor)), "[");
+  if (key.layer == kHeadLayer) {
+    text += "h";
+  } else if (key.layer == kEmbeddingLayer) {
+    text += "e";
+  } else if (key.layer != kNoLayer) {
+    absl::StrAppend(&text, key.layer);
+  }
+  if (key.layer != kNoLayer && key.microbatch != kNoMicrobatch) text += ",";
+  if (key.microbatch != kNoMicrobatch) absl::StrAppend(&text, key.microbatch);
+  return text + "]";
+}
+
+std::vector<Access> AccessesOf(const Action& action, const StageContext& context) {
+  using enum ActionKind;
+  const StageSlice* slice = context.FindSlice(action.stage);
+  LYNX_CHECK(slice != nullptr);
+  AccessList list(action, context, *slice);
+  const int32_t output_layer = slice->has_head ? kHeadLayer : slice->end_layer;
+  switch (action.kind) {
+    case kForward:
+    case kBackward:
+    case kWeight:
+    case kRecompute:
+      AddOps(action, context.graph(), list);
+      AddSharedStates(action, context, list);
+      break;
+    case kOffloadStart:
+    case kOffloadWait:
+    case kReloadStart:
+    case kReloadWait:
+      AddCopy(action, list);
+      break;
+    case kSendForwardStart:
+    case kSendForwardWait:
+      list.AddBoundaryX(output_layer, AccessMode::kRead);
+      break;
+    case kRecvForwardStart:
+      list.AddBoundaryX(slice->first_layer, AccessMode::kWrite);
+      break;
+    case kRecvForwardWait:
+      list.AddBoundaryX(slice->first_layer, AccessMode::kUpdate);
+      break;
+    case kSendBackwardStart:
+    case kSendBackwardWait:
+      list.Add(Tensor::kGrad, AccessMode::kRead);
+      break;
+    case kRecvBackwardStart:
+      list.Add(Tensor::kGrad, AccessMode::kWrite);
+      break;
+    case kRecvBackwardWait:
+      list.Add(Tensor::kGrad, AccessMode::kUpdate);
+      break;
+    case kDataReduceStart:
+      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRead);
+      break;
+    case kDataReduceWait:
+      if (ReducesEachMicrobatch(context)) list.AddStates(Tensor::kWeightGradients, AccessMode::kRelease);
+      break;
+    case kWeightGatherStart:
+      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kWrite);
+      break;
+    case kWeightGatherWait:
+      if (SharesWeights(context)) list.AddStates(Tensor::kWeights, AccessMode::kUpdate);
+      break;
+    case kNormStart:
+    case kNormWait:
+    case kOptimizer:
+      break;
+    default:  // collectives of the tensor-parallel group
+      LYNX_CHECK(InfoOf(action.kind).group == Group::kTensor);
+      AddCollective(action, context.graph(), list);
+  }
+  return std::move(list).Take();
+}
+
+absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context) {
+  MemoryPlan plan;
+  AccessTable table(context);
+  CurrentInstances current(context);
+  // Most often there are about as many instances as actions.
+  plan.buffers.reserve(program.size() + program.size() / 2);
+  for (size_t i = 0; i < program.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    const size_t opened = plan.buffers.size();
+    for (const Access& access : table.Of(program[i])) {
+      int32_t& instance = current[access.key];
+      const bool begins = access.mode == AccessMode::kAccumulate && instance == kNone;
+      if (access.mode == AccessMode::kWrite || begins) {
+        plan.buffers.push_back({access.key, index, index, Padded(access.bytes), Bytes(0)});
+        continue;
+      }
+      if (instance == kNone) {
+        return absl::FailedPreconditionError(absl::StrCat("action ", i, " (", ActionText(program[i]), ") reads ",
+                                                          BufferKeyText(access.key),
+                                                          ", which no action before it writes"));
+      }
+      plan.buffers[static_cast<size_t>(instance)].last = index;
+      if (access.mode == AccessMode::kRelease) instance = kNone;
+    }
+    std::sort(plan.buffers.begin() + static_cast<ptrdiff_t>(opened), plan.buffers.end(),
+              [](const BufferInstance& a, const BufferInstance& b) { return a.key < b.key; });
+    for (size_t b = opened; b < plan.buffers.size(); ++b) current[plan.buffers[b].key] = static_cast<int32_t>(b);
+  }
+  FindPeak(program.size(), plan);
+  const bool copies = std::any_of(program.begin(), program.end(),
+                                  [](const Action& action) { return InfoOf(action.kind).group == Group::kHost; });
+  if (copies) plan.host_peak = LayOutHost(program, context).pool;
+  return plan;
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough) {
+  absl::StatusOr<MemoryPlan> plan = FoldLiveness(program, context);
+  if (plan.ok()) LayOut(program, enough, *plan);
+  return plan;
+}
+
+std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
+                                                 const MemoryPlan& memory) {
+  std::vector<std::vector<int32_t>> resolved(program.size());
+  AccessTable table(context);
+  CurrentInstances current(context);
+  size_t next = 0;
+  for (size_t i = 0; i < program.size(); ++i) {
+    for (; next < memory.buffers.size() && memory.buffers[next].first == static_cast<int32_t>(i); ++next) {
+      current[memory.buffers[next].key] = static_cast<int32_t>(next);
+    }
+    for (const Access& access : table.Of(program[i])) {
+      const int32_t instance = current[access.key];
+      LYNX_CHECK(instance != kNone);
+      resolved[i].push_back(instance);
+    }
+  }
+  LYNX_CHECK(next == memory.buffers.size());
+  return resolved;
+}
+
+StateBytes StatesOf(const StageContext& context) {
+  const LayerShape shape = context.shape();
+  const auto layer = [&](LayerType type) { return Shareable(context, LayerParameters(type, shape)); };
+  int64_t parameters = 0;
+  for (const StageSlice& slice : context.slices) {
+    parameters += layer(LayerType::kTransformer) * slice.layers();
+    if (slice.has_embedding) parameters += layer(LayerType::kEmbedding);
+    if (!slice.has_head) continue;
+    const int64_t tied = HoldsTiedEmbedding(context) ? OpParameters(Op::kLogits, shape) : 0;
+    parameters += Shareable(context, LayerParameters(LayerType::kHead, shape) - tied);
+  }
+  const ParallelLayout& layout = context.layout;
+  const auto share = [&](ZeroStage from) { return layout.zero >= from ? parameters / OptimizerShares(context) : parameters; };
+  const int64_t master = context.model.dtype == DataType::kBfloat16 ? kStateBytes : 0;
+  return {.weights = Bytes(share(ZeroStage::kWeights) * shape.element_bytes()),
+          .gradients = Bytes(share(ZeroStage::kGradients) * kStateBytes),
+          .optimizer = Bytes(share(ZeroStage::kOptimizer) * (2 * kStateBytes + master))};
+}
+
+}  // namespace lynx

@@ -1,0 +1,90 @@
+// The memory model: one fold over a rank's action list. The planner's feasibility check, the validator and the
+// worker's arena all use it, so the planned peak is the allocated size.
+//
+// A buffer instance begins at the action that writes its tensor afresh and lives to the last action that reads or
+// changes it before it is written afresh again. Whether a tensor is stored or recomputed is therefore not said anywhere:
+// if an R action writes it again before the backward pass reads it, the forward instance died early.
+//
+// Pure; thread-safe.
+#ifndef LYNX_PLANNER_PROGRAM_MEMORY_MODEL_H_
+#define LYNX_PLANNER_PROGRAM_MEMORY_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+#include "planner/problem/stage_context.h"
+#include "planner/program/action.h"
+
+namespace lynx {
+
+struct BufferKey {
+  Tensor tensor = Tensor::kX;
+  int32_t layer = kNoLayer;            // kX of a slice's output: end_layer, or kHeadLayer where the slice has the head
+                                       // (whose final norm reads it). kGrad: kNoLayer on a rank with one slice, else
+                                       // the first layer of the slice that the gradient leaves the rank from
+  int32_t microbatch = kNoMicrobatch;
+
+  auto operator<=>(const BufferKey&) const = default;
+
+  template <class H>
+  friend H AbslHashValue(H h, const BufferKey& key) {
+    return H::combine(std::move(h), key.tensor, key.layer, key.microbatch);
+  }
+};
+std::string BufferKeyText(const BufferKey& key);  // "probs[12,3]"
+
+struct Access {
+  BufferKey key;
+  AccessMode mode;
+  Bytes bytes;  // of the whole tensor, unpadded
+};
+
+// What one action does to arena buffers, each key once, in a fixed order. The engine resolves its pointers from the same
+// list. Weights, gradients and optimizer states are not arena buffers. A wait accesses what its start accesses. The
+// action's virtual stage must be on the rank.
+std::vector<Access> AccessesOf(const Action& action, const StageContext& context);
+
+struct BufferInstance {
+  BufferKey key;
+  int32_t first = 0;  // index of the action that writes it afresh
+  int32_t last = 0;   // index of the last action that touches it (inclusive)
+  Bytes bytes;        // padded to kBufferAlignment
+  Bytes offset;       // in the arena; set by LayOut
+};
+
+struct MemoryPlan {
+  std::vector<BufferInstance> buffers;  // ordered by first, then key
+  Bytes live_peak;                      // largest sum of live padded bytes: a lower bound of arena
+  Bytes arena;                          // what the worker allocates, >= live_peak
+  int32_t peak_action = 0;              // where live_peak is reached
+  Bytes host_peak;                      // host memory of a rank: the pool of LayOutHost, as large as the most that is
+                                        // there at once and what lies between it in vain
+};
+
+// Liveness only: buffers without offsets, live_peak, peak_action; arena = 0. FailedPrecondition when an action reads a
+// tensor that nothing has written, naming both.
+absl::StatusOr<MemoryPlan> FoldLiveness(const Program& program, const StageContext& context);
+// Liveness, then deterministic offsets without overlap in time and space. Looks for no smaller arena than one of at most
+// `enough`, and then finds the same one again if `enough` is its size.
+absl::StatusOr<MemoryPlan> PlanMemory(const Program& program, const StageContext& context, Bytes enough = Bytes(0));
+
+// For each action, the index into MemoryPlan::buffers of each of AccessesOf(action), in that order.
+std::vector<std::vector<int32_t>> ResolveBuffers(const Program& program, const StageContext& context,
+                                                 const MemoryPlan& memory);
+
+// Memory outside the arena, per rank: weights in the model's data type; gradients, two AdamW moments and,
+// for bfloat16, master weights in 32 bits. With ZeRO, data- and context-parallel ranks share out the later ones; what a
+// rank gathers of weights, or has not reduced of gradients, is in the arena then.
+struct StateBytes {
+  Bytes weights, gradients, optimizer;
+  Bytes total() const { return weights + gradients + optimizer; }
+};
+StateBytes StatesOf(const StageContext& context);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_PROGRAM_MEMORY_MODEL_H_

@@ -1,0 +1,62 @@
+// See state_sharing.h.
+#include "planner/program/state_sharing.h"
+
+#include <algorithm>
+
+namespace lynx {
+namespace {
+
+bool Shares(const StageContext& context, ZeroStage from) {
+  return context.layout.zero >= from && context.gradient_ranks() > 1;
+}
+
+template <class Test>
+bool AnyOp(const std::vector<Op>& ops, const Test& test) {
+  return std::any_of(ops.begin(), ops.end(), test);
+}
+
+}  // namespace
+
+bool HoldsTiedEmbedding(const StageContext& context) {
+  return context.model.tied_embeddings && context.has_embedding() && context.has_head();
+}
+
+bool SharesWeights(const StageContext& context) { return Shares(context, ZeroStage::kWeights); }
+bool ReducesEachMicrobatch(const StageContext& context) { return Shares(context, ZeroStage::kGradients); }
+bool GathersUpdatedWeights(const StageContext& context) {
+  return Shares(context, ZeroStage::kOptimizer) && !SharesWeights(context);
+}
+
+int32_t OptimizerShares(const StageContext& context) {
+  return Shares(context, ZeroStage::kOptimizer) ? context.gradient_ranks() : 1;
+}
+
+int64_t Shareable(const StageContext& context, int64_t parameters) {
+  const int64_t shares = OptimizerShares(context);
+  return (parameters + shares - 1) / shares * shares;
+}
+
+bool ReadsWeights(const Action& action, const LayerGraph& graph, const LayerShape& shape) {
+  const auto has_weights = [&](Op op) { return OpParameters(op, shape) > 0; };
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward), has_weights);
+    case ActionKind::kRecompute:
+      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kForward),
+                   [&](Op op) { return Contains(action.ops, op) && has_weights(op); });
+    case ActionKind::kBackward:
+      return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward), [&](Op op) {
+        return has_weights(op) && op != Op::kAdd1 && op != Op::kAdd2 && op != Op::kEmbed && op != Op::kPosition;
+      });
+    default: return false;
+  }
+}
+
+bool AddsWeightGradients(const Action& action, const LayerGraph& graph, const LayerShape& shape) {
+  if (action.kind == ActionKind::kWeight) return true;
+  if (action.kind != ActionKind::kBackward) return false;
+  return AnyOp(graph.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward),
+               [&](Op op) { return OpParameters(op, shape) > 0 && !graph.InfoOf(op).has_weight_pass; });
+}
+
+}  // namespace lynx

@@ -1,0 +1,106 @@
+// See validate_recompute.h.
+#include "planner/program/validate_recompute.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace lynx {
+
+bool RecomputeRules::MakesInput(const Action& action) const {
+  const StageSlice* slice = context_.FindSlice(action.stage);
+  return LayerTypeOf(action.layer) == LayerType::kTransformer && slice != nullptr && action.layer < slice->top_layer();
+}
+
+RecomputeRules::Broken RecomputeRules::CheckOps(const Action& action) const {
+  OpSet allowed = MakesInput(action) ? Bit(Op::kFc2) | Bit(Op::kAdd2) : 0;
+  for (const Tensor tensor : graph_.recomputable()) {
+    for (const Op op : graph_.ProducersOf(tensor)) allowed |= Bit(op);
+  }
+  OpSet of_segment = 0;
+  for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) of_segment |= Bit(op);
+  const bool transformer = LayerTypeOf(action.layer) == LayerType::kTransformer;
+  if (transformer && action.ops != 0 && (action.ops & ~(allowed & of_segment)) == 0) return std::nullopt;
+  return "only the producers of recomputable tensors in this segment can be recomputed";
+}
+
+bool RecomputeRules::MayRepeat(const Action& action) const {
+  const LayerType type = LayerTypeOf(action.layer);
+  const CollectiveInfo& collective = graph_.CollectiveOf(type, action.segment, Pass::kForward);
+  const bool gathers_shares = collective.kind == Collective::kAllGather && collective.from != collective.to;
+  if (gathers_shares) return true;
+  return type == LayerType::kTransformer &&
+         (action.segment == Segment::kAttn || (action.segment == Segment::kMlp && MakesInput(action)));
+}
+
+BufferKey RecomputeRules::KeyOf(const Action& action, Tensor tensor) const {
+  return {tensor, tensor == Tensor::kX ? action.layer + 1 : action.layer, action.microbatch};
+}
+
+RecomputeRules::Sum RecomputeRules::StateOf(const BufferKey& key) const {
+  const auto it = sums_.find(key);
+  return it == sums_.end() ? Sum::kWhole : it->second;
+}
+
+RecomputeRules::Broken RecomputeRules::Recompute(const Action& action) {
+  OpSet& done = recomputed_[{action.microbatch, action.layer}];
+  if ((done & action.ops) != 0) return "an op is recomputed once for each microbatch";
+  done |= action.ops;
+  for (const Op op : graph_.OpsOf(LayerType::kTransformer, action.segment, Pass::kForward)) {
+    if (!Contains(action.ops, op)) continue;
+    Broken broken;
+    switch (op) {
+      case Op::kProj: sums_[KeyOf(action, Tensor::kX1)] = Sum::kPartial; break;
+      case Op::kFc2: sums_[KeyOf(action, Tensor::kX)] = Sum::kPartial; break;
+      case Op::kAdd1: broken = Grow(action, Tensor::kX1, Op::kProj, true); break;
+      case Op::kAdd2: broken = Grow(action, Tensor::kX, Op::kFc2, true); break;
+      default: break;
+    }
+    if (!broken) broken = CheckWhole(action, graph_.InfoOf(op).reads);
+    if (broken) return broken;
+  }
+  return std::nullopt;
+}
+
+// The addition that makes the sum whole, or its collective before that.
+RecomputeRules::Broken RecomputeRules::Grow(const Action& action, Tensor tensor, Op first, bool last) {
+  Sum& state = sums_[KeyOf(action, tensor)];
+  if (last) {
+    if (state != (context_.layout.tp > 1 ? Sum::kComplete : Sum::kPartial)) {
+      return absl::StrCat(tensor == Tensor::kX1 ? "add1" : "add2", " again changes ", std::string(TensorName(tensor)), ", unless ",
+                          std::string(OpName(first)), " and its all-reduce have just been recomputed");
+    }
+    state = Sum::kWhole;
+    return std::nullopt;
+  }
+  const bool start = InfoOf(action.kind).phase == Phase::kStart;
+  if (state != (start ? Sum::kPartial : Sum::kReducing)) {
+    return absl::StrCat("a repeated all-reduce follows the recomputation of ", std::string(OpName(first)), ", once");
+  }
+  state = start ? Sum::kReducing : Sum::kComplete;
+  return std::nullopt;
+}
+
+RecomputeRules::Broken RecomputeRules::RepeatCollective(const Action& action) {
+  if (InfoOf(action.kind).collective == Collective::kAllGather) return std::nullopt;  // the fold finds what is missing
+  return action.segment == Segment::kMlp ? Grow(action, Tensor::kX, Op::kFc2, false)
+                                         : Grow(action, Tensor::kX1, Op::kProj, false);
+}
+
+RecomputeRules::Broken RecomputeRules::Backward(const Action& action) const {
+  for (const Op op : graph_.OpsOf(LayerTypeOf(action.layer), action.segment, Pass::kBackward)) {
+    if (Broken broken = CheckWhole(action, graph_.InfoOf(op).backward_reads)) return broken;
+  }
+  return std::nullopt;
+}
+
+RecomputeRules::Broken RecomputeRules::CheckWhole(const Action& action, const std::vector<Tensor>& reads) const {
+  for (const Tensor tensor : reads) {
+    if (tensor != Tensor::kX && tensor != Tensor::kX1) continue;
+    if (StateOf({tensor, action.layer, action.microbatch}) == Sum::kWhole) continue;
+    return absl::StrCat("reads ", std::string(TensorName(tensor)), ", whose recomputation is not complete");
+  }
+  return std::nullopt;
+}
+
+}  // namespace lynx

@@ -1,0 +1,159 @@
+// Named policies and policy text. See recompute_policy.h.
+#include "planner/recompute/recompute_policy.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr std::array<std::string_view, kPlacementCount> kPlacementNames = {
+    "store", "f1", "f2", "f3", "f4", "stall", "b1", "b2", "b3", "b4", "o1", "o2", "o3", "o4", "critical", "offload"};
+
+// Outputs of norms and activation functions.
+bool IsBalanced(Tensor tensor) {
+  switch (tensor) {
+    case Tensor::kLn1:
+    case Tensor::kQkNormed:
+    case Tensor::kLn2:
+    case Tensor::kGelu:
+    case Tensor::kSilu:
+    case Tensor::kSwiglu: return true;
+    default: return false;
+  }
+}
+
+Placement NamedPlacement(RecomputeMode mode, Tensor tensor) {
+  switch (mode) {
+    case RecomputeMode::kNone:
+      return Placement::kStore;
+    case RecomputeMode::kFull:
+      return Placement::kCritical;
+    case RecomputeMode::kFullKeepCollectives:
+      return tensor == Tensor::kX1 ? Placement::kStore : Placement::kCritical;
+    case RecomputeMode::kSelective:
+      return tensor == Tensor::kProbs || tensor == Tensor::kProbsDropped ? Placement::kCritical : Placement::kStore;
+    case RecomputeMode::kBalanced:
+      return IsBalanced(tensor) ? Placement::kCritical : Placement::kStore;
+    default:
+      break;
+  }
+  LYNX_CHECK(!"the mode does not treat every layer alike");
+  return Placement::kStore;
+}
+
+// Groups of options.layers layers, of which the first one's input is kept.
+void ChainInputs(int32_t group, StagePolicy& policy) {
+  if (group <= 1 || policy.layers.size() <= 1) return;
+  for (size_t l = 0; l < policy.layers.size(); ++l) policy.input_recomputed.push_back(l % static_cast<size_t>(group) != 0);
+}
+
+// Marks whole tensors, in the order of layers and of what they make, as long as the share of the bytes so far is kept.
+void OffloadShare(const LayerShape& shape, int32_t permille, StagePolicy& policy) {
+  const std::vector<Tensor>& tensors = LayerGraph::Of(shape).recomputable();
+  Bytes stored, offloaded;
+  for (LayerPolicy& layer : policy.layers) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (layer[i] == Placement::kStore) stored += StoredBytes(tensors[i], shape);
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Bytes bytes = StoredBytes(tensors[i], shape);
+      if (layer[i] != Placement::kStore || (offloaded + bytes) * 1000 > stored * permille) continue;
+      layer[i] = Placement::kOffload;
+      offloaded += bytes;
+    }
+  }
+}
+
+// " ln1 qkv" for the tensors placed there.
+std::string TensorsAt(const LayerGraph& graph, const LayerPolicy& policy, Placement placement) {
+  std::string text;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (policy[i] == placement) absl::StrAppend(&text, " ", std::string(TensorName(graph.recomputable()[i])));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view PlacementName(Placement placement) { return kPlacementNames[static_cast<size_t>(placement)]; }
+
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers) {
+  LayerPolicy policy{};
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) policy[i] = NamedPlacement(mode, graph.recomputable()[i]);
+  return {.layers = std::vector<LayerPolicy>(static_cast<size_t>(layers), policy)};
+}
+
+StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers) {
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  StagePolicy policy;
+  if (mode == RecomputeMode::kUniform) {
+    policy = NamedPolicy(graph, RecomputeMode::kFull, layers);
+    ChainInputs(options.layers, policy);
+  } else if (mode == RecomputeMode::kBlock) {
+    policy = NamedPolicy(graph, RecomputeMode::kNone, layers);
+    const StagePolicy full = NamedPolicy(graph, RecomputeMode::kFull, std::min(layers, options.layers));
+    std::copy(full.layers.begin(), full.layers.end(), policy.layers.begin());
+  } else {
+    policy = NamedPolicy(graph, mode, layers);
+  }
+  if (options.offload_permille > 0) OffloadShare(shape, options.offload_permille, policy);
+  return policy;
+}
+
+std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy) {
+  const auto all = [&](Placement placement) {
+    const auto end = policy.begin() + static_cast<ptrdiff_t>(graph.recomputable().size());
+    return std::all_of(policy.begin(), end, [&](Placement p) { return p == placement; });
+  };
+  if (all(Placement::kStore)) return "store all";
+  if (all(Placement::kCritical)) return "full";
+  std::string text;
+  for (int i = 0; i < kPlacementCount; ++i) {
+    const auto placement = static_cast<Placement>(i);
+    const std::string tensors = TensorsAt(graph, policy, placement);
+    if (tensors.empty()) continue;
+    if (!text.empty()) text += "; ";
+    if (!IsRecomputed(placement)) {
+      absl::StrAppend(&text, tensors.substr(1), placement == Placement::kStore ? " stored" : " offloaded");
+    } else {
+      absl::StrAppend(&text, std::string(PlacementName(placement)), ":", tensors);
+    }
+  }
+  return text;
+}
+
+std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer) {
+  std::string text;
+  for (size_t begin = 0, end; begin < policy.layers.size(); begin = end) {
+    for (end = begin + 1; end < policy.layers.size() && policy.layers[end] == policy.layers[begin];) ++end;
+    const int64_t first = first_layer + static_cast<int64_t>(begin);
+    const int64_t last = first_layer + static_cast<int64_t>(end) - 1;
+    if (!text.empty()) text += "; ";
+    if (first == last) {
+      absl::StrAppend(&text, "layer ", first, ": ");
+    } else {
+      absl::StrAppend(&text, "layers ", first, "-", last, ": ");
+    }
+    text += LayerPolicyText(graph, policy.layers[begin]);
+  }
+  const std::string inputs = RecomputedInputsText(policy, first_layer);
+  if (!inputs.empty()) absl::StrAppend(&text, "; inputs recomputed: ", inputs);
+  return text;
+}
+
+std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer) {
+  std::string text;
+  for (size_t begin = 0, end; begin < policy.layers.size(); begin = end) {
+    end = begin + 1;
+    if (!policy.InputRecomputed(begin)) continue;
+    while (policy.InputRecomputed(end)) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : " ", first_layer + static_cast<int64_t>(begin));
+    if (end > begin + 1) absl::StrAppend(&text, "-", first_layer + static_cast<int64_t>(end) - 1);
+  }
+  return text;
+}
+
+}  // namespace lynx

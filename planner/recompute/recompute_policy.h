@@ -1,0 +1,71 @@
+// RecomputePolicy: for each layer of a stage and each recomputable tensor, whether it is stored, or where it is
+// recomputed. Named policies and HEU all produce this type, and lowering reads nothing else. Pure values.
+#ifndef LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
+#define LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/problem/job_spec.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+
+// Where a tensor of layer l, microbatch k is made again. A tensor's inputs must be stored or recomputed no later:
+// the order below is the order in time, but for the own windows, which stand between the critical points of the layer's
+// backward segments. Windows are numbered in the order of the pass (LayerGraph::WindowsOf); without sequence
+// parallelism a pass has two: forward attn, mlp; backward mlp, attn.
+enum class Placement : uint8_t {
+  kStore,
+  kForward1, kForward2, kForward3, kForward4,  // windows of layer l of the forward that runs just before backward k
+  kStall,                                      // before the wait for the gradient of microbatch k from the next stage
+  kAbove1, kAbove2, kAbove3, kAbove4,          // windows of the backward of layer l+1
+  kOwn1, kOwn2, kOwn3, kOwn4,                  // windows of layer l's own backward; only for what is read after them
+  kCritical,                                   // just before the backward segment that reads it, exposed
+  kOffload,                                    // not made again: kept in the host's memory between forward and backward
+};
+inline constexpr int kPlacementCount = 16;
+constexpr Placement ForwardWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kForward1) + i); }
+constexpr Placement AboveWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kAbove1) + i); }
+constexpr Placement OwnWindow(int i) { return static_cast<Placement>(static_cast<int>(Placement::kOwn1) + i); }
+constexpr bool IsForwardWindow(Placement p) { return p >= Placement::kForward1 && p <= Placement::kForward4; }
+constexpr bool IsAboveWindow(Placement p) { return p >= Placement::kAbove1 && p <= Placement::kAbove4; }
+constexpr bool IsOwnWindow(Placement p) { return p >= Placement::kOwn1 && p <= Placement::kOwn4; }
+constexpr bool IsRecomputed(Placement p) { return p != Placement::kStore && p != Placement::kOffload; }
+// "store", "f1".."f4", "stall", "b1".."b4", "o1".."o4", "critical", "offload"
+std::string_view PlacementName(Placement placement);
+
+// Indexed by position in LayerGraph::recomputable(); kStore beyond it.
+using LayerPolicy = std::array<Placement, kMaxRecomputable>;
+
+struct StagePolicy {
+  std::vector<LayerPolicy> layers;  // one per transformer layer of the stage
+  // Whether a layer's input is not kept either: then the layer below makes it again, in one chain with all that it
+  // recomputes itself, before the backward pass of the chain's top layer. Empty: of no layer; else one per layer, the
+  // first of a stage never.
+  std::vector<bool> input_recomputed;
+
+  bool InputRecomputed(size_t layer) const { return layer < input_recomputed.size() && input_recomputed[layer]; }
+  bool operator==(const StagePolicy&) const = default;
+};
+
+// One of the modes that treat every layer alike: none, full, full-keep-collectives, selective, balanced.
+StagePolicy NamedPolicy(const LayerGraph& graph, RecomputeMode mode, int32_t layers);
+// Also uniform and block, with N of options.layers: groups of N layers from the first on, of which only the first one's
+// input is kept (N of 0 and 1: every layer's); the first N layers recomputed, the others stored. And of what the policy would store,
+// options.offload_permille by bytes goes to the host, tensor by tensor as they come, as near to that share of the layers so
+// far as whole tensors allow without exceeding it. Inputs of layers stay.
+StagePolicy NamedPolicy(const LayerShape& shape, RecomputeMode mode, const RecomputeOptions& options, int32_t layers);
+// "store all", "full", "x1 fc1 stored; f1: ln1 qkv; critical: gelu": one line for one layer's policy.
+std::string LayerPolicyText(const LayerGraph& graph, const LayerPolicy& policy);
+// Groups equal layers: "layers 0-3: ...; layer 4: ...", and "; inputs recomputed: 1-3 5".
+std::string StagePolicyText(const LayerGraph& graph, const StagePolicy& policy, int32_t first_layer);
+// "1-3 5": the layers whose inputs are recomputed. "": none.
+std::string RecomputedInputsText(const StagePolicy& policy, int32_t first_layer);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_RECOMPUTE_RECOMPUTE_POLICY_H_

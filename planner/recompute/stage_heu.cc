@@ -1,0 +1,594 @@
+#include "planner/recompute/stage_heu.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "common/check.h"
+#include "planner/recompute/layer_front.h"
+#include "planner/recompute/layer_parts.h"
+
+namespace lynx {
+namespace {
+
+// Mixes of best estimate that are looked at closely.
+constexpr size_t kMixes = 6;
+// Late parts of one set that are tried beside each other.
+constexpr size_t kPlacings = 32;
+// Unfinished late parts of one set that are followed up.
+constexpr size_t kBeam = 64;
+constexpr Nanos kNever{std::numeric_limits<int64_t>::max() / 4};
+
+Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
+
+std::vector<const FrontPoint*> InOrderOfHeld(const std::vector<FrontPoint>& front) {
+  std::vector<const FrontPoint*> sorted;
+  for (const FrontPoint& point : front) sorted.push_back(&point);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const FrontPoint* a, const FrontPoint* b) {
+    return std::tie(a->held, a->exposed) < std::tie(b->held, b->exposed);
+  });
+  return sorted;
+}
+
+// Of points in order of held, those with at most that transient memory that are worth their held memory.
+std::vector<const FrontPoint*> Worthwhile(const std::vector<const FrontPoint*>& points, Bytes transient) {
+  std::vector<const FrontPoint*> kept;
+  for (const FrontPoint* point : points) {
+    if (point->transient > transient) continue;
+    if (kept.empty() || point->exposed < kept.back()->exposed) kept.push_back(point);
+  }
+  return kept;
+}
+
+// Of points in order of held, those on the lower convex hull of exposed over held.
+std::vector<const FrontPoint*> Hull(const std::vector<const FrontPoint*>& points) {
+  std::vector<const FrontPoint*> hull;
+  for (const FrontPoint* c : points) {
+    // The middle one of three leaves the hull unless the slope before it is steeper than the slope after it.
+    const auto above = [&](const FrontPoint* a, const FrontPoint* b) {
+      return static_cast<__int128>((a->exposed - b->exposed).value) * (c->held - b->held).value <=
+             static_cast<__int128>((b->exposed - c->exposed).value) * (b->held - a->held).value;
+    };
+    while (hull.size() >= 2 && above(hull[hull.size() - 2], hull.back())) hull.pop_back();
+    hull.push_back(c);
+  }
+  return hull;
+}
+
+}  // namespace
+
+namespace {
+
+// The points that no other betters in the problem's stage, one for each value.
+std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
+  // A layer's equal share of what the stage shares.
+  const Nanos stall = problem.stall / problem.layers;
+  const Nanos copy_out = problem.copy_out / problem.layers, copy_in = problem.copy_in / problem.layers;
+  struct Priced {
+    Nanos exposed;
+    Bytes held, transient;
+    const LayerPoint* point;
+  };
+  std::vector<Priced> priced;
+  priced.reserve(points.size());
+  for (const LayerPoint& point : points) {
+    const Nanos copies = std::max(Excess(point.use.copy_out, copy_out), Excess(point.use.copy_in, copy_in));
+    const Bytes held = HeldInFlight(point, problem);
+    priced.push_back(
+        {point.exposed + Excess(point.use.stall, stall) + copies, held, point.transient, &point});
+  }
+  std::sort(priced.begin(), priced.end(), [](const Priced& a, const Priced& b) {
+    return std::tie(a.exposed, a.held, a.transient, a.point) < std::tie(b.exposed, b.held, b.transient, b.point);
+  });
+  // In this order a point is bettered only by one before it.
+  std::map<Bytes, Bytes> least;  // transient memory of the points so far by their held memory, falling
+  std::vector<FrontPoint> front;
+  for (const auto& [exposed, held, transient, point] : priced) {
+    auto after = least.upper_bound(held);
+    if (after != least.begin() && std::prev(after)->second <= transient) continue;
+    while (after != least.end() && after->second >= transient) after = least.erase(after);
+    least[held] = transient;
+    FrontPoint& added = front.emplace_back(FrontPoint{.policy = point->policy,
+                                                      .late_items = point->late_items,
+                                                      .use = point->use,
+                                                      .kept_exposed = point->kept_exposed,
+                                                      .held = held,
+                                                      .transient = transient,
+                                                      .exposed = exposed});
+    added.use.held = held;
+    added.use.host = point->offloaded * problem.in_flight;
+  }
+  return front;
+}
+
+}  // namespace
+
+std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top) {
+  return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
+}
+
+// `fast_count` inner layers have `fast`, one `filler`, the others `slow`.
+struct StageHeu::Mix {
+  const FrontPoint* slow = nullptr;
+  const FrontPoint* fast = nullptr;
+  const FrontPoint* filler = nullptr;
+  const FrontPoint* top = nullptr;
+  int64_t fast_count = 0;
+  Nanos exposed;
+  Bytes bytes;
+
+  auto key() const { return std::tuple(exposed, bytes); }
+};
+
+// Finds the mixes of best estimate: the estimate takes neighbours to be alike.
+class StageHeu::MixSearch {
+ public:
+  // kHull: only pairs of neighbours on the hull. Finds a good mix in far less time.
+  enum class Pairs : uint8_t { kAll, kHull };
+
+  MixSearch(const StageHeu& heu, int32_t layers, Bytes budget, size_t count, Pairs pairs)
+      : inner_layers_(layers - 1), count_(count), pairs_(pairs) {
+    // Levels of best bound come first, so that most of the others need no search.
+    std::vector<std::pair<Nanos, const Level*>> order;
+    order.reserve(heu.levels_.size());
+    for (const Level& level : heu.levels_) {
+      if (inner_layers_ > 0 && level.inner.empty()) continue;
+      const Bytes left = budget - level.transient - level.top.front()->held;
+      if (left < LeastHeld(level)) continue;
+      order.emplace_back(level.top.back()->exposed + LeastExposed(level, inner_layers_, left), &level);
+    }
+    const auto later = [](const auto& a, const auto& b) {
+      return std::tuple(a.first, a.second->transient) > std::tuple(b.first, b.second->transient);
+    };
+    std::make_heap(order.begin(), order.end(), later);
+    for (; !order.empty(); order.pop_back()) {
+      std::pop_heap(order.begin(), order.end(), later);
+      const auto& [bound, level] = order.back();
+      if (full() && bound >= WorthLooking()) break;
+      Search(*level, budget);
+    }
+  }
+
+  const std::vector<Mix>& best() const { return best_; }
+
+ private:
+  bool full() const { return best_.size() == count_; }
+  // A gain of less than a thousandth is not.
+  Nanos WorthLooking() const { return best_.front().exposed - best_.front().exposed / 1000; }
+  Bytes LeastHeld(const Level& level) const {
+    return inner_layers_ == 0 ? Bytes(0) : level.inner.front()->held * inner_layers_;
+  }
+
+  void Search(const Level& level, Bytes budget) {
+    for (const FrontPoint* top : level.top) {
+      const Bytes left = budget - level.transient - top->held;
+      if (left < LeastHeld(level)) break;  // points further on need even more memory
+      if (full() && top->exposed + LeastExposed(level, inner_layers_, left) >= WorthLooking()) continue;
+      if (inner_layers_ == 0) {
+        Add({.top = top, .exposed = top->exposed, .bytes = top->held + level.transient});
+      } else {
+        pairs_ == Pairs::kAll ? TryPairs(level, *top, left) : TryHull(level, *top, left);
+      }
+    }
+  }
+
+  // The slower point of a pair lies on the hull, which is where it is cheapest to be slow; the faster one anywhere.
+  void TryPairs(const Level& level, const FrontPoint& top, Bytes left) {
+    const Nanos least = level.inner.back()->exposed;
+    for (const FrontPoint* slow : level.hull) {
+      const Bytes slack = left - slow->held * inner_layers_;
+      if (slack < Bytes(0)) break;
+      // Where all but one layer can be fast, the slower point does not matter: the first one has seen to that.
+      const auto at_least = [&](const FrontPoint* point, Bytes held) { return point->held < held; };
+      const auto all_fast = [&](Bytes room, const FrontPoint* point) {
+        return room < point->held * (inner_layers_ - 1);
+      };
+      const auto begin =
+          slow == level.hull.front()
+              ? level.inner.begin()
+              : std::max(std::lower_bound(level.inner.begin(), level.inner.end(), slow->held, at_least),
+                         std::upper_bound(level.inner.begin(), level.inner.end(), left - slow->held, all_fast));
+      for (auto f = begin; f != level.inner.end(); ++f) {
+        const Bytes step = (*f)->held - slow->held;
+        const int64_t fit = FastLayers(step, slack);
+        if (step.value > 0 && fit == 0 && slack < step) break;  // points further on need even more memory
+        const Nanos floor =
+            top.exposed + slow->exposed * (inner_layers_ - 1 - fit) + (*f)->exposed * fit + least;
+        if (!full() || floor <= best_.back().exposed) TryPair(level, top, *slow, **f, slack);
+      }
+    }
+  }
+
+  void TryHull(const Level& level, const FrontPoint& top, Bytes left) {
+    // The largest points of the hull that all layers can have, and the next ones.
+    const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), left,
+                                        [&](Bytes bytes, const FrontPoint* p) { return bytes < p->held * inner_layers_; });
+    const FrontPoint& slow = **std::prev(after);
+    TryPair(level, top, slow, after == level.hull.end() ? slow : **after, left - slow.held * inner_layers_);
+  }
+
+  int64_t FastLayers(Bytes step, Bytes slack) const {
+    return step.value == 0 ? 0 : std::min<int64_t>(inner_layers_ - 1, slack.value / step.value);
+  }
+
+  // As many layers as fit into the slack get the faster point; one more gets the best point that then fits.
+  void TryPair(const Level& level, const FrontPoint& top, const FrontPoint& slow, const FrontPoint& fast, Bytes slack) {
+    const Bytes step = fast.held - slow.held;
+    const int64_t fit = FastLayers(step, slack);
+    const Bytes filled = slow.held + slack - step * fit;
+    const auto after = std::upper_bound(level.inner.begin(), level.inner.end(), filled,
+                                        [](Bytes bytes, const FrontPoint* point) { return bytes < point->held; });
+    const FrontPoint& filler = **std::prev(after);
+    const int64_t slow_count = inner_layers_ - 1 - fit;
+    Add({.slow = &slow, .fast = &fast, .filler = &filler, .top = &top, .fast_count = fit,
+         .exposed = top.exposed + slow.exposed * slow_count + fast.exposed * fit + filler.exposed,
+         .bytes = top.held + slow.held * slow_count + fast.held * fit + filler.held + level.transient});
+  }
+
+  void Add(const Mix& mix) {
+    if (full() && mix.key() >= best_.back().key()) return;
+    const auto after = std::upper_bound(best_.begin(), best_.end(), mix,
+                                        [](const Mix& a, const Mix& b) { return a.key() < b.key(); });
+    // Mixes of the same value are most often the same mix, found by way of another pair.
+    if (after != best_.begin() && std::prev(after)->key() == mix.key()) return;
+    best_.insert(after, mix);
+    if (best_.size() > count_) best_.pop_back();
+  }
+
+  const int32_t inner_layers_;
+  const size_t count_;
+  const Pairs pairs_;
+  std::vector<Mix> best_;  // in order
+};
+
+// Chooses late parts for layers whose late items are given, with their true neighbours in view: the least exposed time
+// with transient memory up to a cap, by dynamic programming from the top layer down.
+class StageHeu::Placing {
+ public:
+  struct Choices {
+    std::vector<LatePart> parts;
+    std::vector<Nanos> exposed;  // of each, but for backward windows
+  };
+  struct PairCost {
+    Nanos exposed;
+    Bytes transient;
+  };
+  struct Pairing {
+    std::vector<PairCost> pairs;  // [lower * upper parts + upper]; kUnknown: not yet asked for
+  };
+  static constexpr PairCost kUnknown{Nanos(-1), Bytes(0)};
+  // Does not depend on budget, layers and microbatches in flight.
+  struct Cache {
+    std::map<std::pair<bool, ItemSet>, Choices> choices;
+    std::map<std::pair<const Choices*, const Choices*>, Pairing> pairings;
+  };
+
+  Placing(const RecomputeProblem& problem, Cache& cache) : problem_(problem), cache_(cache) {}
+
+  // The points from the bottom layer on, each with another late part where that is better; nullopt if nothing fits.
+  std::optional<StageSolution> Solve(const std::vector<const FrontPoint*>& points) {
+    const size_t layers = points.size();
+    Bytes held;
+    for (const FrontPoint* point : points) held += point->use.held;
+    const Bytes cap = problem_.budget - held;
+    std::vector<const Choices*> choices(layers);
+    for (size_t l = 0; l < layers; ++l) choices[l] = &ChoicesOf(*points[l], l + 1 == layers);
+    // least[a]: of this layer and all above it, if this one has its part a. above[l][a]: then the part of layer l + 1.
+    std::vector<Nanos> least = choices[layers - 1]->exposed, next;
+    std::vector<std::vector<int32_t>> above(layers);
+    std::vector<int32_t> order;   // of the upper layer's parts, by `least`
+    std::optional<Nanos> steady;  // what the last layer added to each of `least`, if it was like the one above it
+    for (size_t l = layers - 1; l-- > 0;) {
+      if (steady && choices[l] == choices[l + 1]) {
+        above[l] = above[l + 1];
+        for (Nanos& exposed : least) exposed = exposed < kNever ? exposed + *steady : kNever;
+        continue;
+      }
+      const std::vector<LatePart>&upper_parts = choices[l + 1]->parts, &lower_parts = choices[l]->parts;
+      std::vector<PairCost>& pairs = PairingOf(*choices[l + 1], *choices[l]).pairs;
+      order.resize(upper_parts.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(),
+                [&](int32_t a, int32_t b) { return std::tie(least[a], a) < std::tie(least[b], b); });
+      next.assign(lower_parts.size(), kNever);
+      above[l].assign(next.size(), -1);
+      for (size_t lower = 0; lower < next.size(); ++lower) {
+        for (const int32_t upper : order) {
+          if (least[upper] > next[lower] || least[upper] >= kNever) break;
+          PairCost& pair = pairs[lower * upper_parts.size() + upper];
+          if (pair.exposed == kUnknown.exposed) pair = PairValue(upper_parts[upper], lower_parts[lower]);
+          const Nanos exposed = least[upper] + pair.exposed;
+          if (pair.transient > cap || std::tie(exposed, upper) >= std::tie(next[lower], above[l][lower])) continue;
+          next[lower] = exposed;
+          above[l][lower] = upper;
+        }
+        next[lower] = std::min(kNever, next[lower] + choices[l]->exposed[lower]);
+      }
+      steady = choices[l] == choices[l + 1] ? Difference(next, least) : std::nullopt;
+      least.swap(next);
+    }
+    int32_t part = -1;
+    Nanos best = kNever;
+    for (size_t a = 0; a < least.size(); ++a) {
+      const auto [exposed, transient] = PairValue(choices[0]->parts[a], kNoPart);
+      if (transient > cap || least[a] + exposed >= best) continue;
+      best = least[a] + exposed;
+      part = static_cast<int32_t>(a);
+    }
+    if (part < 0) return std::nullopt;
+    StageSolution solution;
+    std::vector<LayerUse> uses;
+    for (size_t l = 0; l < layers; ++l) {
+      Take(*points[l], choices[l]->parts[static_cast<size_t>(part)], solution, uses);
+      if (l + 1 < layers) part = above[l][static_cast<size_t>(part)];
+    }
+    solution.value = Combine(problem_, uses);
+    if (!Fits(problem_, solution.value)) return std::nullopt;
+    return solution;
+  }
+
+ private:
+  static const LatePart kNoPart;
+
+  const Choices& ChoicesOf(const FrontPoint& point, bool top) {
+    auto [it, inserted] = cache_.choices.try_emplace({top, point.late_items});
+    Choices& choices = it->second;
+    if (!inserted) return choices;
+    std::vector<std::tuple<Nanos, Bytes, size_t>> order;
+    std::vector<LatePart> parts = LatePartsOf(problem_, top, point.late_items, kBeam);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      order.emplace_back(AlikeExposed(problem_, top, parts[i]), AlikeTransient(problem_, parts[i]), i);
+    }
+    std::sort(order.begin(), order.end());
+    if (order.size() > kPlacings) order.resize(kPlacings);
+    for (const auto& [exposed, transient, i] : order) {
+      choices.parts.push_back(parts[i]);
+      choices.exposed.push_back(parts[i].exposed - (top ? std::min(parts[i].early, problem_.early) : Nanos(0)));
+    }
+    return choices;
+  }
+
+  // What a part and the one of the layer below take of what they share.
+  PairCost PairValue(const LatePart& upper, const LatePart& lower) const {
+    PairCost cost;
+    for (size_t w = 0; w < problem_.backward.size(); ++w) {
+      cost.exposed += Excess(upper.own_work[w] + lower.above_work[w], problem_.backward[w]);
+    }
+    for (int k = 0; k < problem_.segments(); ++k) {
+      cost.transient = std::max(cost.transient, upper.live[k] + lower.above[k]);
+    }
+    return cost;
+  }
+
+  // What was added to each that is possible; nullopt if that is not the same for all.
+  static std::optional<Nanos> Difference(const std::vector<Nanos>& to, const std::vector<Nanos>& from) {
+    std::optional<Nanos> difference;
+    for (size_t i = 0; i < to.size(); ++i) {
+      if ((to[i] < kNever) != (from[i] < kNever)) return std::nullopt;
+      if (to[i] >= kNever) continue;
+      if (difference && to[i] - from[i] != *difference) return std::nullopt;
+      difference = to[i] - from[i];
+    }
+    return difference;
+  }
+
+  Pairing& PairingOf(const Choices& upper, const Choices& lower) {
+    auto [it, inserted] = cache_.pairings.try_emplace({&upper, &lower});
+    if (inserted) it->second.pairs.assign(upper.parts.size() * lower.parts.size(), kUnknown);
+    return it->second;
+  }
+
+  static void Take(const FrontPoint& point, const LatePart& part, StageSolution& solution,
+                   std::vector<LayerUse>& uses) {
+    LayerPolicy policy = point.policy;
+    for (int i = 0; i < kMaxItems; ++i) {
+      if (part.policy[i] != Placement::kStore) policy[i] = part.policy[i];
+    }
+    solution.policy.layers.push_back(policy);
+    LayerUse use = point.use;
+    use.live = part.live;
+    use.above = part.above;
+    use.above_work = part.above_work;
+    use.own_work = part.own_work;
+    use.exposed = point.kept_exposed + part.exposed;
+    use.early = part.early;
+    uses.push_back(use);
+  }
+
+  const RecomputeProblem& problem_;
+  Cache& cache_;
+};
+
+const LatePart StageHeu::Placing::kNoPart;
+
+struct StageHeu::Shared {
+  // Of any stage; without those of the top layer where it is like the others.
+  std::optional<LateFronts> inner_late, top_late;
+  // Without a stall and offloading: of a layer in any stage with at least so many microbatches in flight.
+  int32_t least_in_flight = 0;
+  std::vector<LayerPoint> inner, top;
+  Placing::Cache placing;
+};
+
+StageHeu::StageHeu(const RecomputeProblem& problem) : problem_(problem), shared_(std::make_shared<Shared>()) {
+  FindFronts();
+}
+
+StageHeu StageHeu::ForStage(int32_t layers, int32_t in_flight, Nanos stall) const {
+  StageHeu heu;
+  heu.problem_ = problem_;
+  heu.problem_.layers = layers;
+  heu.problem_.in_flight = in_flight;
+  heu.problem_.stall = stall;
+  heu.shared_ = shared_;
+  heu.FindFronts();
+  return heu;
+}
+
+void StageHeu::FindFronts() {
+  Shared& shared = *shared_;
+  if (!shared.inner_late) {
+    shared.inner_late.emplace(problem_, false);
+    // The top layer is like the others if nothing hides its work and nothing may be hidden by a layer above.
+    bool alike = problem_.early.value == 0;
+    for (int i = 0; alike && i < static_cast<int>(problem_.items.size()); ++i) {
+      alike = PossiblePlacements(problem_, i, true) == PossiblePlacements(problem_, i, false);
+    }
+    if (!alike) shared.top_late.emplace(problem_, true);
+  }
+  std::vector<LateFronts*> late{&*shared.inner_late};
+  if (shared.top_late) late.push_back(&*shared.top_late);
+  if (problem_.stall.value > 0 || problem_.host_budget.value > 0) {
+    const std::vector<std::vector<LayerPoint>> points = PointsOfLayers(problem_, late, InFlightUse::kGiven);
+    inner_ = FrontOf(problem_, points.front());
+    top_ = FrontOf(problem_, points.back());
+  } else {
+    if (shared.least_in_flight == 0 || problem_.in_flight < shared.least_in_flight) {
+      RecomputeProblem least = problem_;
+      least.in_flight = shared.least_in_flight = std::min(problem_.in_flight, 2);
+      std::vector<std::vector<LayerPoint>> points = PointsOfLayers(least, late, InFlightUse::kOrMore);
+      shared.top = points.back();
+      shared.inner = std::move(points.front());
+    }
+    inner_ = FrontOf(problem_, shared.inner);
+    top_ = shared.top_late ? FrontOf(problem_, shared.top) : inner_;
+  }
+  MakeLevels();
+}
+
+void StageHeu::MakeLevels() {
+  std::set<Bytes> transients;
+  for (const FrontPoint& point : inner_) transients.insert(point.transient);
+  for (const FrontPoint& point : top_) transients.insert(point.transient);
+  const std::vector<const FrontPoint*> inner = InOrderOfHeld(inner_), top = InOrderOfHeld(top_);
+  for (Bytes transient : transients) {
+    Level level{transient, Worthwhile(inner, transient), Worthwhile(top, transient), {}, {}};
+    if (level.top.empty()) continue;
+    level.hull = Hull(level.inner);
+    for (size_t i = 0; i + 1 < level.hull.size(); ++i) {
+      const FrontPoint& low = *level.hull[i];
+      const FrontPoint& high = *level.hull[i + 1];
+      level.gains.push_back(static_cast<double>((low.exposed - high.exposed).value) /
+                            static_cast<double>((high.held - low.held).value));
+    }
+    levels_.push_back(std::move(level));
+  }
+}
+
+// A lower bound of what `layers` inner layers expose with `held` bytes among them: the value if layers could be
+// divided. It exists if `held` suffices for the point of least memory.
+Nanos StageHeu::LeastExposed(const Level& level, int32_t layers, Bytes held) {
+  if (layers == 0) return Nanos(0);
+  const auto after = std::upper_bound(level.hull.begin() + 1, level.hull.end(), held / layers,
+                                      [](Bytes each, const FrontPoint* point) { return each < point->held; });
+  const FrontPoint& low = **std::prev(after);
+  if (after == level.hull.end()) return low.exposed * layers;
+  const double gain = level.gains[static_cast<size_t>(after - level.hull.begin()) - 1];
+  const auto saved = static_cast<int64_t>(gain * static_cast<double>((held - low.held * layers).value));
+  return low.exposed * layers - Nanos(saved + 1);
+}
+
+// The layers from the bottom on.
+StageSolution StageHeu::AsTheyAre(const RecomputeProblem& problem, const std::vector<const FrontPoint*>& points) {
+  StageSolution solution;
+  std::vector<LayerUse> uses;
+  for (const FrontPoint* point : points) {
+    solution.policy.layers.push_back(point->policy);
+    uses.push_back(point->use);
+  }
+  solution.value = Combine(problem, uses);
+  return solution;
+}
+
+const StageSolution& StageHeu::LeastMemory(int32_t layers) const {
+  auto [it, inserted] = least_memory_.try_emplace(layers);
+  if (!inserted) return it->second;
+  // A third and any further layer of a kind adds what it holds, and nothing else.
+  const int32_t few = std::min(layers, 3);
+  const auto points_of = [&](const Level& level, int32_t count) {
+    std::vector<const FrontPoint*> points(static_cast<size_t>(count - 1), count > 1 ? level.inner.front() : nullptr);
+    points.push_back(level.top.front());
+    return points;
+  };
+  const Level* best = nullptr;
+  Bytes least;
+  std::vector<LayerUse> uses;
+  for (const Level& level : levels_) {
+    if (layers > 1 && level.inner.empty()) continue;
+    uses.clear();
+    for (const FrontPoint* point : points_of(level, few)) uses.push_back(point->use);
+    const Bytes bytes = Combine(problem_, uses).bytes() + uses.front().held * (layers - few);
+    if (best != nullptr && bytes >= least) continue;
+    best = &level;
+    least = bytes;
+  }
+  LYNX_CHECK(best != nullptr);
+  it->second = AsTheyAre(problem_, points_of(*best, layers));
+  return it->second;
+}
+
+Bytes StageHeu::LeastBytes(int32_t layers) const { return LeastMemory(layers).value.bytes(); }
+
+StageValue StageHeu::Estimate(int32_t layers, Bytes budget) const {
+  const MixSearch search(*this, layers, budget, 1, MixSearch::Pairs::kHull);
+  if (search.best().empty()) return LeastMemory(layers).value;
+  return {.held = search.best().front().bytes, .exposed = search.best().front().exposed};
+}
+
+bool StageHeu::Estimates(int32_t layers, Bytes budget) const {
+  return std::any_of(levels_.begin(), levels_.end(), [&](const Level& level) {
+    if (layers > 1 && level.inner.empty()) return false;
+    const Bytes inner = layers > 1 ? level.inner.front()->held * (layers - 1) : Bytes(0);
+    return level.transient + level.top.front()->held + inner <= budget;
+  });
+}
+
+std::optional<StageSolution> StageHeu::Best(int32_t layers, Bytes budget) const {
+  LYNX_CHECK(layers >= 1);
+  RecomputeProblem problem = problem_;
+  problem.layers = layers;
+  problem.budget = budget;
+  std::optional<StageSolution> best;
+  const auto consider = [&](const std::optional<StageSolution>& solution) {
+    if (solution && Fits(problem, solution->value) && (!best || Better(solution->value, best->value))) best = solution;
+  };
+  Placing placing(problem, shared_->placing);
+  std::vector<const FrontPoint*> points;
+  const auto try_points = [&] {
+    consider(AsTheyAre(problem, points));
+    consider(placing.Solve(points));
+  };
+  const MixSearch search(*this, layers, budget, kMixes, MixSearch::Pairs::kAll);
+  for (const Mix& mix : search.best()) {
+    // Layers that recompute more come first: their backward comes last, when the others' memory is already free.
+    points.clear();
+    const int64_t slow = layers - 2 - mix.fast_count;
+    for (int64_t i = 0; i < slow; ++i) points.push_back(mix.slow);
+    if (layers > 1) points.push_back(mix.filler);
+    for (int64_t i = 0; i < mix.fast_count; ++i) points.push_back(mix.fast);
+    points.push_back(mix.top);
+    try_points();
+    // The other way round: nobody else uses the bottom layer's own windows.
+    std::reverse(points.begin(), points.end() - 1);
+    try_points();
+    if (slow == 0 || mix.fast_count == 0) continue;
+    // Unlike neighbours can share windows and transient memory better.
+    points.clear();
+    for (int64_t i = 0, fast = 0; i < slow + mix.fast_count; ++i) {
+      const bool is_fast = (i + 1) * mix.fast_count / (slow + mix.fast_count) > fast;
+      fast += is_fast ? 1 : 0;
+      points.push_back(is_fast ? mix.fast : mix.slow);
+    }
+    points.insert(points.begin(), mix.filler);
+    points.push_back(mix.top);
+    try_points();
+  }
+  if (!best) consider(LeastMemory(layers));
+  return best;
+}
+
+}  // namespace lynx

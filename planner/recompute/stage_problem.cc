@@ -1,0 +1,109 @@
+#include "planner/recompute/stage_problem.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace lynx {
+namespace {
+
+constexpr LayerType kLayer = LayerType::kTransformer;
+
+ItemSet SetOf(const LayerGraph& graph, TensorSet tensors) {
+  ItemSet set = 0;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (Contains(tensors, graph.recomputable()[i])) set |= static_cast<ItemSet>(1 << i);
+  }
+  return set;
+}
+
+Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType type, Segment segment) {
+  Nanos weight;
+  for (Op op : graph.OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
+  const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(type, segment, Pass::kBackward));
+  return std::clamp(capacity - weight, Nanos(0), kLongestWork);
+}
+
+// The producers' time, with the collectives that what they read is gathered by, and the one between them.
+Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
+  const std::vector<Op>& producers = graph.ProducersOf(tensor);
+  const Segment first = graph.InfoOf(producers.front()).forward_segment;
+  Nanos cost;
+  for (Op op : producers) {
+    cost += costs.OpTime(op, Pass::kForward);
+    for (Tensor read : graph.InfoOf(op).reads) {
+      cost += costs.WindowTime(kLayer, graph.GatherSegmentOf(read), Pass::kForward);
+    }
+  }
+  if (graph.InfoOf(producers.back()).forward_segment != first) {
+    cost += costs.WindowTime(kLayer, first, Pass::kForward);
+  }
+  return std::min(cost, kLongestWork);
+}
+
+// Layers whose offloaded tensors are on the device at once.
+constexpr int32_t kLayersOnTheirWay = 4;
+
+void AddOffloading(const CostModel& costs, const LayerGraph& graph, const LayerShape& shape, const StageTraits& traits,
+                   RecomputeProblem& problem) {
+  const int32_t resident = traits.layers >= kLayersOnTheirWay ? 1 : 2;
+  if (traits.host_memory.value <= 0 || traits.in_flight <= resident) return;
+  if (costs.OffloadTime(Bytes(1)) == kLongestTime) return;
+  problem.host_budget = std::min(traits.host_memory, kLargestBudget);
+  problem.resident = resident;
+  for (size_t i = 0; i < problem.items.size(); ++i) {
+    const Bytes bytes = StoredBytes(graph.recomputable()[i], shape);
+    problem.items[i].copy_out = std::min(costs.OffloadTime(bytes), kLongestWork);
+    problem.items[i].copy_in = std::min(costs.ReloadTime(bytes), kLongestWork);
+  }
+  problem.copy_out = std::min(costs.LayerTime(kLayer, Pass::kForward) * traits.layers, kLongestWork);
+  problem.copy_in = std::min(costs.LayerTime(kLayer, Pass::kBackward) * traits.layers, kLongestWork);
+}
+
+}  // namespace
+
+RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits) {
+  const LayerGraph& graph = LayerGraph::Of(shape);
+  RecomputeProblem problem{.layers = traits.layers, .in_flight = std::min(traits.in_flight, kMostInFlight)};
+  const std::vector<Segment>& segments = graph.SegmentsOf(kLayer, Pass::kBackward);
+  LYNX_CHECK(segments.size() == graph.WindowsOf(Pass::kBackward).size() + 1);
+  for (Tensor tensor : graph.recomputable()) {
+    RecomputeItem item{.bytes = std::min(StoredBytes(tensor, shape), kLargestItem),
+                       .cost = CostOf(costs, graph, tensor),
+                       .inputs = SetOf(graph, graph.InputsOf(tensor)),
+                       .collective = graph.RepeatsCollective(tensor)};
+    for (size_t k = 0; k < segments.size(); ++k) {
+      if (Contains(graph.ReadBy(segments[k]), tensor)) item.read_by |= static_cast<SegmentSet>(1 << k);
+    }
+    problem.items.push_back(item);
+  }
+  for (Segment segment : graph.WindowsOf(Pass::kForward)) {
+    const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(kLayer, segment, Pass::kForward));
+    problem.forward.push_back(traits.in_flight > 1 ? std::min(capacity, kLongestWork) : Nanos(0));
+  }
+  for (Segment segment : graph.WindowsOf(Pass::kBackward)) {
+    problem.backward.push_back(BackwardWindow(costs, graph, kLayer, segment));
+  }
+  if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kLongestWork);
+  if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
+  AddOffloading(costs, graph, shape, traits, problem);
+  return problem;
+}
+
+RecomputeProblem WithoutOffloading(RecomputeProblem problem) {
+  const RecomputeProblem none;
+  problem.host_budget = none.host_budget;
+  problem.resident = none.resident;
+  problem.copy_out = problem.copy_in = Nanos(0);
+  for (RecomputeItem& item : problem.items) item.copy_out = item.copy_in = Nanos(0);
+  return problem;
+}
+
+RecomputeProblem WithoutWindows(RecomputeProblem problem) {
+  std::fill(problem.forward.begin(), problem.forward.end(), Nanos(0));
+  std::fill(problem.backward.begin(), problem.backward.end(), Nanos(0));
+  problem.stall = problem.early = Nanos(0);
+  return problem;
+}
+
+}  // namespace lynx

@@ -1,0 +1,232 @@
+#include "planner/report/plan_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/units.h"
+#include "planner/problem/model_families.h"
+
+namespace lynx {
+namespace {
+
+// The policies of all layers of a pipeline rank.
+std::vector<LayerPolicy> PoliciesOf(const StagePlan& stage) {
+  std::vector<LayerPolicy> layers;
+  for (const SlicePlan& slice : stage.slices) {
+    layers.insert(layers.end(), slice.policy.layers.begin(), slice.policy.layers.end());
+  }
+  return layers;
+}
+
+std::string StoredText(const LayerGraph& graph, const StagePlan& stage) {
+  int64_t stored = 0, all = 0;
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+    const auto count = static_cast<int64_t>(graph.recomputable().size());
+    stored += std::count(layer.begin(), layer.begin() + count, Placement::kStore);
+    all += count;
+  }
+  if (stored == all) return "all";
+  return absl::StrCat(stored, " of ", all);
+}
+
+int64_t OffloadedCount(const LayerGraph& graph, const StagePlan& stage) {
+  int64_t offloaded = 0;
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+    const auto count = static_cast<int64_t>(graph.recomputable().size());
+    offloaded += std::count(layer.begin(), layer.begin() + count, Placement::kOffload);
+  }
+  return offloaded;
+}
+
+std::string RecomputedText(const LayerGraph& graph, const StagePlan& stage) {
+  std::array<int64_t, kPlacementCount> ops{};
+  for (const LayerPolicy& layer : PoliciesOf(stage)) {
+    for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+      ops[static_cast<size_t>(layer[i])] += static_cast<int64_t>(graph.ProducersOf(graph.recomputable()[i]).size());
+    }
+  }
+  std::string text;
+  for (int i = 1; i < kPlacementCount; ++i) {
+    if (ops[i] == 0 || !IsRecomputed(static_cast<Placement>(i))) continue;
+    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(PlacementName(static_cast<Placement>(i))), ":",
+                    ops[i]);
+  }
+  return text.empty() ? "-" : text;
+}
+
+// Runs of layers of a slice that have one policy: "layers 0-2" and what they do.
+using PolicyRun = std::pair<std::string, std::string>;
+void AppendRuns(const LayerGraph& graph, const SlicePlan& slice, std::vector<PolicyRun>& runs) {
+  const std::vector<LayerPolicy>& layers = slice.policy.layers;
+  for (size_t begin = 0, end; begin < layers.size(); begin = end) {
+    for (end = begin + 1; end < layers.size() && layers[end] == layers[begin];) ++end;
+    const StagePolicy group{
+        {layers.begin() + static_cast<int64_t>(begin), layers.begin() + static_cast<int64_t>(end)}};
+    const std::string text = StagePolicyText(graph, group, slice.first_layer + static_cast<int32_t>(begin));
+    const size_t colon = text.find(": ");
+    runs.emplace_back(text.substr(0, colon), text.substr(colon + 2));
+  }
+}
+
+std::vector<PolicyRun> PolicyRuns(const Plan& plan, size_t stage) {
+  std::vector<PolicyRun> runs;
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  for (const SlicePlan& slice : plan.stages[stage].slices) AppendRuns(graph, slice, runs);
+  return runs;
+}
+
+std::string PolicyLines(const Plan& plan) {
+  std::string text;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    for (const auto& [layers, policy] : PolicyRuns(plan, i)) {
+      absl::StrAppend(&text, "stage ", i, ", ", layers, ": ", policy, "\n");
+    }
+    const StagePlan& stage = plan.stages[i];
+    for (const SlicePlan& slice : stage.slices) {
+      const std::string inputs = RecomputedInputsText(slice.policy, slice.first_layer);
+      if (!inputs.empty()) absl::StrAppend(&text, "stage ", i, ", inputs recomputed: ", inputs, "\n");
+    }
+  }
+  return text;
+}
+
+std::string Prediction(const Plan& plan) {
+  const PlanFigures figures = FiguresOf(plan);
+  const Nanos recomputed = figures.hidden + figures.exposed;
+  std::string text = absl::StrCat(
+      "predicted: step ", FormatDuration(plan.step), ", ", figures.tokens_per_second, " tokens/s, bubble ",
+      PercentText(figures.stall.value, plan.step.value * static_cast<int64_t>(plan.stages.size())));
+  if (recomputed.value == 0) {
+    absl::StrAppend(&text, ", nothing recomputed");
+  } else {
+    absl::StrAppend(&text, ", ", PercentText(figures.hidden.value, recomputed.value), " of recomputation hidden");
+  }
+  absl::StrAppend(&text, plan.measured_profile ? " (measured profile)" : " (stated profile)", "\n");
+  return text;
+}
+
+// What of the model the plan leaves out, or counts as something else.
+std::string ModelNotes(const ModelSpec& model) {
+  std::string text;
+  if (model.plan_only != 0) {
+    absl::StrAppend(&text, "note: planned as the nearest layers of ", ModelFamilyName(model.family),
+                    "; the engine does not train it, for it lacks: ", PlanOnlyText(model.plan_only), "\n");
+  }
+  if (model.window != 0 && model.seq > model.window) {
+    absl::StrAppend(&text, "note: attention within a window of ", model.window, " positions is counted as attention to all ", model.seq,
+                    "; the engine trains sequences of at most ", model.window, " tokens\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string LayersText(const Plan& plan, size_t stage) {
+  std::string text;
+  for (const StageSlice& slice : plan.ContextOf(static_cast<int32_t>(stage)).slices) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", slice.has_embedding ? "embed " : "", slice.first_layer);
+    if (slice.layers() > 1) absl::StrAppend(&text, "-", slice.top_layer());
+    if (slice.has_head) text += " head";
+  }
+  return text;
+}
+
+Table StageTable(const Plan& plan) {
+  const LayerGraph& graph = plan.ContextOf(0).graph();
+  constexpr auto kRight = Align::kRight;
+  Table table;
+  table.columns = {
+      {"stage", kRight},
+      "layers",
+      {"stored", Align::kLeft, "Tensors kept, of those that could be recomputed, over the stage's layers"},
+      {"recomputed ops", Align::kLeft, "Ops of one microbatch that are run again, by window"},
+      {"hidden", kRight, "Recomputation in windows, per step"},
+      {"exposed", kRight, "Recomputation that makes the step longer, per step"},
+      {"peak", kRight, "The arena of each rank: all activations, their gradients and workspace"},
+      {"limit", kRight, "What the arena may be"},
+      {"states", kRight, "Weights, gradients and optimizer states of each rank"}};
+  const bool offloads = std::any_of(plan.stages.begin(), plan.stages.end(), [](const StagePlan& s) { return s.host.value > 0; });
+  if (offloads) {
+    table.columns.push_back({"offloaded", kRight, "Tensors that wait in the host's memory, over the stage's layers"});
+    table.columns.push_back({"host", kRight, "Host memory of each rank, for what is offloaded"});
+  }
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& stage = plan.stages[i];
+    table.rows.push_back({absl::StrCat(i), LayersText(plan, i), StoredText(graph, stage), RecomputedText(graph, stage),
+                          FormatDuration(stage.recompute_hidden), FormatDuration(stage.recompute_exposed), FormatBytes(stage.arena),
+                          plan.activation_limit.value == 0 ? "none" : FormatBytes(plan.activation_limit),
+                          FormatBytes(stage.states.total())});
+    if (!offloads) continue;
+    table.rows.back().push_back(absl::StrCat(OffloadedCount(graph, stage)));
+    table.rows.back().push_back(FormatBytes(stage.host));
+  }
+  return table;
+}
+
+Table PolicyTable(const Plan& plan) {
+  Table table;
+  table.columns = {{"stage", Align::kRight}, "layers", "policy"};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    for (const auto& [layers, policy] : PolicyRuns(plan, i)) table.rows.push_back({absl::StrCat(i), layers, policy});
+  }
+  return table;
+}
+
+Table ProofTable(const Plan& plan) {
+  constexpr auto kRight = Align::kRight;
+  Table table;
+  table.columns = {{"stage", kRight},
+                   {"exposed", kRight, "By the stage's policies, of one microbatch and by the solvers' model"},
+                   {"bound", kRight, "No policies in that memory expose less"},
+                   {"gap", kRight, "Share of the exposed time above the bound"},
+                   {"proof", Align::kLeft,
+                    "optimal; time limit: the solver ran out of time; model only: its solution did not hold, or was "
+                    "no faster, as a program"}};
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const std::optional<StageProof>& proof = plan.stages[i].proof;
+    if (!proof) continue;
+    table.rows.push_back({absl::StrCat(i), FormatDuration(proof->exposed), FormatDuration(proof->bound),
+                          PercentText((proof->exposed - proof->bound).value, proof->exposed.value),
+                          ProofStatusName(proof->status)});
+  }
+  return table;
+}
+
+PlanFigures FiguresOf(const Plan& plan) {
+  PlanFigures figures;
+  for (const StagePlan& stage : plan.stages) {
+    figures.hidden += stage.recompute_hidden;
+    figures.exposed += stage.recompute_exposed;
+    figures.stall += stage.stall;
+  }
+  figures.tokens = int64_t{plan.micro_batch} * plan.microbatches * plan.layout.dp * plan.model.seq;
+  figures.tokens_per_second = static_cast<int64_t>(static_cast<__int128>(figures.tokens) * 1'000'000'000 /
+                                                   std::max<int64_t>(1, plan.step.value));
+  return figures;
+}
+
+std::string PercentText(int64_t part, int64_t whole) {
+  const __int128 tenths = whole == 0 ? 0 : (static_cast<__int128>(part) * 1000 + whole / 2) / whole;
+  return absl::StrCat(static_cast<int64_t>(tenths) / 10, ".", static_cast<int64_t>(tenths) % 10, "%");
+}
+
+std::string PlanTable(const Plan& plan) {
+  const int32_t ranks = plan.layout.ranks();
+  std::string text = absl::StrCat(LayoutText(plan.layout), " (", ranks, ranks == 1 ? " rank" : " ranks",
+                                  "), micro-batch ", plan.micro_batch, " x ", plan.microbatches,
+                                  plan.microbatches == 1 ? " microbatch" : " microbatches", ", recompute ",
+                                  RecomputeModeName(plan.mode), "\n\n");
+  absl::StrAppend(&text, TextOf(StageTable(plan)), "\n", PolicyLines(plan), "\n");
+  const Table proofs = ProofTable(plan);
+  if (!proofs.rows.empty()) {
+    absl::StrAppend(&text, "what each stage exposes of a microbatch, by the model, and how little it could:\n",
+                    TextOf(proofs), "\n");
+  }
+  return absl::StrCat(text, ModelNotes(plan.model), Prediction(plan));
+}
+
+}  // namespace lynx

@@ -1,0 +1,52 @@
+// PlanTable: a plan as one readable screen, for `lynxctl plan` and summaries, and the tables and figures it is made
+// of. Pure.
+#ifndef LYNX_PLANNER_REPORT_PLAN_TABLE_H_
+#define LYNX_PLANNER_REPORT_PLAN_TABLE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "planner/plan/plan.h"
+#include "planner/report/table.h"
+
+namespace lynx {
+
+// Plain ASCII, aligned columns, a final newline:
+//
+//   tp2 pp2 dp1 (4 ranks), micro-batch 1 x 16 microbatches, recompute auto
+//
+//   stage  layers     stored   recomputed ops    hidden  exposed      peak     limit    states
+//       0  embed 0-2  all      -                   0 ns     0 ns  28.9 MiB  40.0 MiB  20.1 MiB
+//   ...
+//   stage 0, layers 0-2: store all
+//   ...
+//   predicted: step 2.18 s, 1878 tokens/s, bubble 6.6%, ...
+//
+// Stored counts tensors over the stage's layers, of those that could be recomputed; recomputed ops are those of one
+// microbatch, by window (recompute_policy.h). Times are per step. Under recompute opt a table of proofs follows the
+// policies.
+std::string PlanTable(const Plan& plan);
+
+// A row a stage; no program is read.
+Table StageTable(const Plan& plan);
+// A row for each run of layers of a stage that have one policy.
+Table PolicyTable(const Plan& plan);
+// What an exact solver proved: a row for each stage with a proof.
+Table ProofTable(const Plan& plan);
+
+// Sums over the stages, and what follows from them.
+struct PlanFigures {
+  Nanos hidden, exposed, stall;  // recomputation; waiting for neighbour stages
+  int64_t tokens = 0;            // of a step, over all replicas
+  int64_t tokens_per_second = 0;
+};
+PlanFigures FiguresOf(const Plan& plan);
+
+// "embed 0-3", "4-7 head": the layers of a stage.
+std::string LayersText(const Plan& plan, size_t stage);
+// "12.3%" of a share in whole numbers, so that every platform prints the same.
+std::string PercentText(int64_t part, int64_t whole);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_REPORT_PLAN_TABLE_H_

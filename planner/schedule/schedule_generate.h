@@ -1,0 +1,39 @@
+// The schedules of the literature, generated. docs/schedules.md draws them. Pure; thread-safe.
+#ifndef LYNX_PLANNER_SCHEDULE_SCHEDULE_GENERATE_H_
+#define LYNX_PLANNER_SCHEDULE_SCHEDULE_GENERATE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "planner/schedule/schedule.h"
+
+namespace lynx {
+
+// The schedule of that kind on `ranks` p, with `chunks` v virtual stages on each and M microbatches. Takes time
+// linear in its slots. In all of them each stage runs the backwards of a pipe's microbatches in ascending order, so
+// its gradients are summed in one order whatever the schedule; Chimera's two pipes are summed apart.
+//
+//   gpipe          all forwards, then all backwards. Huang et al. 2019.
+//   1f1b           min(p - r, M) forwards on rank r, then one backward and one forward in turn. PipeDream-flush,
+//                  Narayanan et al. 2021.
+//   interleaved    1F1B over v >= 2 chunks: microbatches in groups of p, each group through all chunks;
+//                  2(p-r-1) + (v-1)p forwards first. Narayanan et al. 2021, as in Megatron-LM. Megatron-LM wants M to
+//                  be a multiple of p; here any other M is the schedule of the next multiple without the
+//                  microbatches that do not exist.
+//   zero-bubble    ZB-H1: 1F1B with W split off and kept back, on each rank until p microbatches are not wholly done.
+//                  Qi et al. 2023.
+//   zero-bubble-v  ZB-V: two chunks a rank placed as a V. Qi et al. 2023. For M < 2p - 1: the schedule of 2p - 1
+//                  without the microbatches that do not exist.
+//   chimera        two copies of the model, in opposite directions; units of p microbatches, half of them down and
+//                  half up, concatenated. Needs even p and even M. Li and Hoefler 2021.
+//
+// InvalidArgument as CheckScheduleShape.
+absl::StatusOr<Schedule> GenerateSchedule(ScheduleKind kind, int32_t ranks, int32_t chunks, int32_t microbatches);
+
+// The slots of one rank of it, without making those of the others. `schedule` says kind, shape, microbatches and weights,
+// for which CheckScheduleShape is OK; its slots are not read.
+std::vector<Slot> GenerateRank(const Schedule& schedule, int32_t rank);
+
+}  // namespace lynx
+
+#endif  // LYNX_PLANNER_SCHEDULE_SCHEDULE_GENERATE_H_

@@ -1,0 +1,376 @@
+#include "planner/search/compare.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "planner/candidates/candidate_bound.h"
+#include "planner/candidates/lowered.h"
+#include "planner/candidates/plan_caches.h"
+#include "planner/candidates/search.h"
+#include "planner/search/infeasible.h"
+#include "planner/search/make_plan.h"
+#include "planner/search/plan_among.h"
+
+namespace lynx {
+namespace {
+
+void Tell(const CompareOptions& options, const std::string& part) {
+  if (options.tell) options.tell(part);
+}
+
+void RunAll(const PlanRequest& request, const CompareOptions& options,
+            const std::vector<std::function<void()>>& tasks) {
+  if (options.run && !request.exact) return options.run(tasks);
+  for (const std::function<void()>& task : tasks) task();
+}
+
+absl::StatusOr<Plan> PlanOrReason(const PlanRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(PlanResult result, MakePlan(request));
+  if (auto* plan = std::get_if<Plan>(&result)) return std::move(*plan);
+  const Infeasible& lacking = std::get<Infeasible>(result);
+  std::string text = lacking.reason;
+  if (!lacking.suggestion.empty()) absl::StrAppend(&text, "; the smallest change that fits: ", lacking.suggestion);
+  return absl::FailedPreconditionError(text);
+}
+
+// The request with every degree and mode at what the plan has.
+PlanRequest InLayoutOf(PlanRequest request, const Plan& plan) {
+  request.spec.parallel = SpecOf(plan.layout, request.spec.parallel.partition);
+  request.spec.train.micro_batch = plan.micro_batch;
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = plan.layout.ranks();
+  return request;
+}
+
+PlanRequest WithoutLimits(PlanRequest request) {
+  request.spec.resources.activation_memory_per_rank = Bytes(0);
+  for (NodeGroup& group : request.cluster.groups) group.memory_per_device = Bytes(0);
+  return request;
+}
+
+Alternative TryChange(std::string change, const PlanRequest& request) {
+  Alternative alternative{.change = std::move(change)};
+  absl::StatusOr<Plan> plan = PlanOrReason(request);
+  if (plan.ok()) {
+    alternative.plan = *std::move(plan);
+  } else {
+    alternative.reason = std::string(plan.status().message());
+  }
+  return alternative;
+}
+
+// The candidates of one tensor- and one pipeline-parallel size.
+struct Family {
+  size_t place = 0;  // in the order of the search space
+  std::vector<Candidate> candidates;
+  Nanos bound{std::numeric_limits<int64_t>::max()};  // no plan of it is faster
+
+  std::string name() const {
+    return absl::StrCat("tp ", candidates.front().layout.tp, ", pp ", candidates.front().layout.pp);
+  }
+};
+
+std::vector<Family> FamiliesBeside(const PlanRequest& request, const Plan& plan, PlanCaches& caches) {
+  std::map<std::pair<int32_t, int32_t>, size_t> places;
+  std::vector<Family> families;
+  for (const Candidate& candidate : SearchSpace(request.spec, request.cluster, request.target)) {
+    const std::pair sizes(candidate.layout.tp, candidate.layout.pp);
+    if (sizes == std::pair(plan.layout.tp, plan.layout.pp)) continue;
+    const auto [it, first] = places.emplace(sizes, families.size());
+    if (first) families.push_back({.place = families.size(), .candidates = {}});
+    Family& family = families[it->second];
+    family.candidates.push_back(candidate);
+    family.bound = std::min(family.bound, CandidateBound(request, candidate, caches).Quick());
+  }
+  return families;
+}
+
+// No step of a job takes as long.
+constexpr Nanos kAnyStep{int64_t{1} << 50};
+
+// What is shown of the families, while they are looked at.
+class Rejected {
+ public:
+  bool full() const { return shown_.size() == kMaxRejected; }
+  // What a plan must not exceed to be shown.
+  Nanos slowest() const { return full() ? shown_.back().second.plan->step : kAnyStep; }
+  void Add(const Family& family, Plan plan) {
+    shown_.emplace_back(family.place, Alternative{.change = family.name(), .plan = std::move(plan), .reason = {}});
+    std::sort(shown_.begin(), shown_.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.second.plan->step, a.first) < std::tie(b.second.plan->step, b.first);
+    });
+    if (shown_.size() > kMaxRejected) shown_.pop_back();
+  }
+  std::vector<Alternative> Take() {
+    std::vector<Alternative> taken;
+    for (auto& [place, alternative] : shown_) taken.push_back(std::move(alternative));
+    return taken;
+  }
+
+ private:
+  std::vector<std::pair<size_t, Alternative>> shown_;  // the fastest first
+};
+
+// Whether, by bounds, some candidate takes no longer than `step`.
+bool MayTake(const PlanRequest& request, const Family& family, Nanos step, PlanCaches& caches) {
+  return std::any_of(family.candidates.begin(), family.candidates.end(), [&](const Candidate& candidate) {
+    return CandidateBound(request, candidate, caches).MayTake(step);
+  });
+}
+
+// Families by what became of them.
+struct Sorted {
+  Rejected fastest;
+  std::vector<const Family*> bounded;       // by their bounds, which are among the fastest; not planned
+  std::vector<const Family*> without_plan;  // that seem not to fit
+};
+
+int64_t ActionsOf(const Plan& plan) {
+  int64_t actions = 0;
+  for (const StagePlan& stage : plan.stages) actions += static_cast<int64_t>(stage.program.size());
+  return actions;
+}
+
+// They are planned in the order of their bounds, until none that is left may be among those that are shown, or programs
+// enough have been made.
+Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& families, PlanCaches& caches,
+                       const CompareOptions& options) {
+  Sorted sorted;
+  int64_t actions = 0;
+  for (const Family& family : families) {
+    if (family.bound > sorted.fastest.slowest()) break;
+    std::vector<Candidate> candidates = family.candidates;
+    EraseNotLowered(candidates);
+    const bool may_fit = MayTake(request, family, sorted.fastest.slowest(), caches);
+    if (may_fit && actions >= options.rejected_actions) {
+      sorted.bounded.push_back(&family);
+      continue;
+    }
+    if (may_fit) {
+      Tell(options, absl::StrCat("layouts with ", family.name()));
+      absl::StatusOr<std::optional<Plan>> made =
+          PlanAmong(request, std::move(candidates), caches,
+                    {.to_beat = sorted.fastest.slowest() + Nanos(1), .effort = SearchEffort::kGlance});
+      if (made.ok() && *made) {
+        actions += ActionsOf(**made);
+        sorted.fastest.Add(family, **std::move(made));
+        continue;
+      }
+    }
+    sorted.without_plan.push_back(&family);
+  }
+  std::sort(sorted.without_plan.begin(), sorted.without_plan.end(),
+            [](const Family* a, const Family* b) { return a->place < b->place; });
+  return sorted;
+}
+
+// No plan of the family takes less.
+Nanos BoundOf(const PlanRequest& request, const Family& family, PlanCaches& caches) {
+  Nanos bound = kAnyStep;
+  for (const Candidate& candidate : family.candidates) {
+    bound = std::min(bound, CandidateBound(request, candidate, caches).Bound().value_or(kAnyStep));
+  }
+  return std::max(bound, family.bound);
+}
+
+Alternative NotPlanned(const Family& family, Nanos bound) {
+  return {.change = family.name(),
+          .plan = {},
+          .reason = absl::StrCat("not planned: no plan takes less than ", FormatDuration(bound),
+                                 "; pin parallel.tp and parallel.pp to see its fastest")};
+}
+
+// Plans layouts that seem not to fit, and says what they lack; not how to change the job, for which there is a plan.
+Alternative WhatLacks(const PlanRequest& request, const Family& family) {
+  Alternative row{.change = family.name(), .plan = {}, .reason = {}};
+  std::vector<Candidate> candidates = family.candidates;
+  EraseNotLowered(candidates);
+  if (candidates.empty()) {
+    PlanRequest pinned = request;
+    pinned.spec.parallel.tp = family.candidates.front().layout.tp;
+    pinned.spec.parallel.pp = family.candidates.front().layout.pp;
+    return TryChange(family.name(), pinned);
+  }
+  PlanCaches caches(request);
+  std::optional<Infeasible> lacking_host;
+  absl::StatusOr<std::optional<Plan>> made =
+      PlanAmong(request, candidates, caches, {.effort = SearchEffort::kGlance, .lacking_host = &lacking_host});
+  if (!made.ok()) {
+    row.reason = std::string(made.status().message());
+  } else if (*made) {
+    row.plan = **std::move(made);
+  } else if (lacking_host) {
+    row.reason = lacking_host->reason;
+  } else {
+    row.reason = ExplainInfeasible(request, candidates, caches, Suggesting::kNothing).reason;
+  }
+  return row;
+}
+
+Sorted OtherLayouts(const PlanRequest& request, const Plan& plan, const CompareOptions& options,
+                    std::vector<Family>& families) {
+  PlanCaches caches(request);
+  families = FamiliesBeside(request, plan, caches);
+  std::sort(families.begin(), families.end(),
+            [](const Family& a, const Family& b) { return std::tie(a.bound, a.place) < std::tie(b.bound, b.place); });
+  return FastestFamilies(request, families, caches, options);
+}
+
+// What seems not to fit is planned only where fewer than kMaxRejected others do, and then says what it lacks.
+std::vector<Alternative> RejectedRows(const PlanRequest& request, Sorted sorted, const CompareOptions& options) {
+  std::vector<Alternative> rows = sorted.fastest.Take();
+  const auto room = [&] { return kMaxRejected - rows.size(); };
+  PlanCaches caches(request);
+  for (const Family* family : sorted.bounded) {
+    if (room() > 0) rows.push_back(NotPlanned(*family, BoundOf(request, *family, caches)));
+  }
+  if (sorted.without_plan.size() > room()) sorted.without_plan.resize(room());
+  std::vector<Alternative> lacking(sorted.without_plan.size());
+  std::vector<std::function<void()>> tasks;
+  for (size_t i = 0; i < lacking.size(); ++i) {
+    tasks.push_back([&, i] {
+      Tell(options, absl::StrCat("what lacks with ", sorted.without_plan[i]->name()));
+      lacking[i] = WhatLacks(request, *sorted.without_plan[i]);
+    });
+  }
+  RunAll(request, options, tasks);
+  for (Alternative& row : lacking) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(), [](const Alternative& a, const Alternative& b) {
+    if (a.plan.has_value() != b.plan.has_value()) return a.plan.has_value();
+    return a.plan && a.plan->step < b.plan->step;
+  });
+  return rows;
+}
+
+// A changed request, and whether the plan of the request as it was fits it too, and takes as long.
+struct Change {
+  std::string text;
+  PlanRequest request;
+  bool keeps_plan = false;
+};
+
+std::vector<Change> ChangesOf(const PlanRequest& request) {
+  std::vector<Change> changes;
+  PlanRequest more = request;
+  Bytes& limit = more.spec.resources.activation_memory_per_rank;
+  if (limit.value > 0) limit += kGiB;
+  bool known = limit.value > 0;
+  for (NodeGroup& group : more.cluster.groups) {
+    if (group.memory_per_device.value == 0) continue;
+    group.memory_per_device += kGiB;
+    known = true;
+  }
+  if (known) changes.push_back({"1 GiB more memory per device", more, true});
+  more = request;
+  ++more.cluster.groups.back().nodes;
+  more.spec.resources.max_ranks += more.cluster.groups.back().devices_per_node;
+  changes.push_back({"one more node", more, true});
+  const auto faster = [&](const char* change, LinkCost HardwareProfile::*link) {
+    PlanRequest with = request;
+    for (NodeGroup& group : with.cluster.groups) (group.profile.*link).bytes_per_second *= 2;
+    changes.push_back({change, std::move(with)});
+  };
+  faster("links inside nodes twice as fast", &HardwareProfile::intra_node);
+  if (request.cluster.nodes() > 1) faster("links between nodes twice as fast", &HardwareProfile::inter_node);
+  return changes;
+}
+
+// What the changed request brings beside `plan`, that of the request as it was.
+Alternative TryChange(const Change& change, const Plan& plan) {
+  Alternative with = TryChange(change.text, change.request);
+  if (change.keeps_plan && (!with.plan || plan.step < with.plan->step)) with = {change.text, plan, ""};
+  return with;
+}
+
+ComparedPartition PlanPartition(const PlanRequest& pinned, PartitionMethod method) {
+  PlanRequest with = pinned;
+  with.spec.parallel.partition = method;
+  ComparedPartition row{.method = method};
+  absl::StatusOr<Plan> plan = PlanOrReason(with);
+  if (plan.ok()) {
+    row.plan = *std::move(plan);
+  } else {
+    row.reason = std::string(plan.status().message());
+  }
+  return row;
+}
+
+ComparedPolicy PlanPolicy(const PlanRequest& pinned, RecomputeMode mode) {
+  PlanRequest with = pinned;
+  with.spec.recompute = mode;
+  with.spec.recompute_options.forbidden.clear();
+  ComparedPolicy row{.mode = mode};
+  absl::StatusOr<PlanResult> made = MakePlan(with);
+  if (!made.ok()) {
+    row.error = std::string(made.status().message());
+  } else if (auto* plan = std::get_if<Plan>(&*made)) {
+    row.plan = std::move(*plan);
+  } else {
+    row.lacking = std::get<Infeasible>(*std::move(made));
+  }
+  return row;
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyComparison> ComparePolicies(const PlanRequest& request, const CompareOptions& options) {
+  PolicyComparison comparison;
+  Tell(options, "the plan");
+  LYNX_ASSIGN_OR_RETURN(comparison.best, PlanOrReason(request));
+  const PlanRequest pinned = InLayoutOf(request, comparison.best);
+  std::vector<std::function<void()>> tasks;
+  tasks.push_back([&] {
+    Tell(options, "unlimited memory");
+    PlanRequest unlimited = WithoutLimits(pinned);
+    unlimited.spec.recompute = RecomputeMode::kNone;
+    if (absl::StatusOr<Plan> plan = PlanOrReason(unlimited); plan.ok()) comparison.unlimited = *std::move(plan);
+  });
+  const int last = static_cast<int>(request.exact ? RecomputeMode::kOpt : RecomputeMode::kHeu);
+  const int first = static_cast<int>(RecomputeMode::kNone);
+  comparison.policies.resize(static_cast<size_t>(last - first + 1));
+  for (int mode = first; mode <= last; ++mode) {
+    tasks.push_back([&, mode] {
+      Tell(options, absl::StrCat("recompute ", RecomputeModeName(static_cast<RecomputeMode>(mode))));
+      comparison.policies[static_cast<size_t>(mode - first)] = PlanPolicy(pinned, static_cast<RecomputeMode>(mode));
+    });
+  }
+  // Where there is one stage only, there is nothing to compare.
+  if (pinned.spec.parallel.pp > 1) comparison.partitions.resize(kPartitionMethodCount);
+  for (size_t i = 0; i < comparison.partitions.size(); ++i) {
+    tasks.push_back([&, i] {
+      const auto method = static_cast<PartitionMethod>(i);
+      Tell(options, absl::StrCat("partition ", PartitionMethodName(method)));
+      comparison.partitions[i] = PlanPartition(pinned, method);
+    });
+  }
+  RunAll(request, options, tasks);
+  return comparison;
+}
+
+absl::StatusOr<Explanation> ExplainPlan(const PlanRequest& request, const CompareOptions& options) {
+  Explanation explanation;
+  Tell(options, "the plan");
+  LYNX_ASSIGN_OR_RETURN(explanation.plan, PlanOrReason(request));
+  std::vector<Family> families;
+  Sorted sorted;
+  const std::vector<Change> changes = ChangesOf(request);
+  explanation.sensitivities.resize(changes.size());
+  std::vector<std::function<void()>> tasks;
+  tasks.push_back([&] { sorted = OtherLayouts(request, explanation.plan, options, families); });
+  for (size_t i = 0; i < changes.size(); ++i) {
+    tasks.push_back([&, i] {
+      Tell(options, changes[i].text);
+      explanation.sensitivities[i] = TryChange(changes[i], explanation.plan);
+    });
+  }
+  RunAll(request, options, tasks);
+  explanation.rejected = RejectedRows(request, std::move(sorted), options);
+  return explanation;
+}
+
+}  // namespace lynx

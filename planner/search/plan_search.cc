@@ -1,0 +1,231 @@
+#include "planner/search/plan_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "planner/candidates/candidate_bound.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+constexpr int kAssemblyTries = 8;
+// How far a bound may be above the best guess, and a guess above another one that turns out slower.
+constexpr int64_t kBoundAllowancePercent = 8;
+constexpr int64_t kGuessAllowancePercent = 3;
+// What each effort may simulate. Until `few` actions have been simulated, every guess is worth a simulation that may beat the
+// best; tier 4 takes up no further candidate after `most`; `of_candidate`: see LayoutPlanner::Limits.
+struct Budget {
+  int64_t few, most;
+  LayoutPlanner::Limits of_candidate;
+};
+constexpr Budget BudgetOf(SearchEffort effort) {
+  if (effort == SearchEffort::kGlance) return {100'000, 200'000, {.many_actions = 100'000, .strict = true}};
+  return {200'000, 3'000'000, {}};
+}
+constexpr int64_t kMostGuesses = 256;
+// Candidates that seem not to fit: so many are tried before the request counts as infeasible.
+constexpr int kMostDoubtful = 16;
+// So many candidates are assembled at most, once there is a plan.
+constexpr int kMostRounds = 8;
+
+Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
+
+}  // namespace
+
+PlanSearch::PlanSearch(const PlanRequest& request, const std::vector<Candidate>& candidates, PlanCaches& caches,
+                       SearchEffort effort)
+    : request_(request), candidates_(candidates), caches_(caches), effort_(effort), planners_(candidates.size()) {
+  counts_.candidates = static_cast<int64_t>(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    queue_.push({CandidateBound(request, candidates[i], caches).Quick(), Tier::kQuick, i});
+  }
+}
+
+// Of the candidates that seem to fit, those whose guess is at most `most`, in the order of their guesses: whatever is
+// still in the queue has a bound or a guess above that of the one that is appended.
+bool PlanSearch::GuessNext(Nanos most) {
+  while (!queue_.empty() && queue_.top().step <= most) {
+    const Entry entry = queue_.top();
+    queue_.pop();
+    if (entry.tier == Tier::kGuess) {
+      guessed_.push_back({entry.step, entry.candidate, std::move(planners_[entry.candidate])});
+      return true;
+    }
+    if (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)) continue;
+    if (entry.tier == Tier::kQuick) {
+      Bound(entry.candidate);
+    } else if (counts_.guessed < kMostGuesses) {
+      Guess(entry.candidate);
+    }
+  }
+  return false;
+}
+
+// Guesses count on the host's memory only where nothing fits without it, and so does the place in the queue.
+void PlanSearch::Bound(size_t index) {
+  using enum CandidateBound::Offloading;
+  ++counts_.bounded;
+  const auto may_win = [&](const CandidateBound& bound) {
+    return best_guess_ == kForever || bound.MayTake(Allowed(best_guess_, kBoundAllowancePercent));
+  };
+  const CandidateBound stored(request_, candidates_[index], caches_, kNone);
+  const bool may_win_stored = may_win(stored);
+  std::optional<Nanos> step;
+  if (may_win_stored) step = stored.Bound();
+  if (!step && OffersOffloading(request_)) {
+    const CandidateBound offloading(request_, candidates_[index], caches_, kIfOffered);
+    if (may_win(offloading) && (may_win_stored || !stored.Bound())) step = offloading.Bound();
+  }
+  if (step) queue_.push({*step, Tier::kBound, index});
+}
+
+void PlanSearch::Guess(size_t index) {
+  auto planner = std::make_unique<LayoutPlanner>(request_, candidates_[index], caches_);
+  planner->SetLimits(BudgetOf(effort_).of_candidate);
+  const StepGuess guess = planner->Guess();
+  ++counts_.guessed;
+  if (!guess.fits) {
+    doubtful_.push_back({guess.step, index, std::move(planner)});
+    return;
+  }
+  best_guess_ = std::min(best_guess_, guess.step);
+  queue_.push({guess.step, Tier::kGuess, index});
+  planners_[index] = std::move(planner);
+}
+
+// Plans the candidate whole, unless it was assembled or is known to be too slow, and keeps it in `found` if it is faster.
+void PlanSearch::Simulate(Guessed& guessed, Found& found) {
+  const Nanos beat = found.beat();
+  if (guessed.planner == nullptr || (guessed.simulated && *guessed.simulated >= beat)) return;
+  const int64_t before = guessed.planner->simulated_actions();
+  std::optional<Draft> draft = guessed.planner->Best(beat);
+  ++counts_.simulated;
+  found.actions += guessed.planner->simulated_actions() - before;
+  if (!draft) return;
+  guessed.simulated = draft->simulation.step;
+  found.least_ratio = std::min(found.least_ratio, static_cast<double>(draft->simulation.step.value) /
+                                                      static_cast<double>(std::max<int64_t>(1, guessed.step.value)));
+  if (draft->simulation.step >= found.to_beat || (found.draft && !Faster(*draft, *found.draft))) return;
+  found.draft = std::move(draft);
+  found.winner = &guessed;
+}
+
+// A guess above it promises no step below the one to beat, when few actions more may be simulated.
+Nanos PlanSearch::MostPromising(const Found& found) const {
+  if (found.beat() == kForever || found.actions <= BudgetOf(effort_).few) return kForever;
+  const Nanos allowed = Allowed(found.beat(), kGuessAllowancePercent);
+  if (found.least_ratio == std::numeric_limits<double>::max()) return allowed;  // nothing is known of guesses yet
+  return Nanos(static_cast<int64_t>(static_cast<double>(allowed.value) / found.least_ratio));
+}
+
+// Tier 4 over the candidates that have not been assembled yet.
+PlanSearch::Found PlanSearch::FastestDraft(Nanos to_beat) {
+  Found found{.to_beat = to_beat};
+  for (size_t i = 0; found.beat() == kForever || found.actions <= BudgetOf(effort_).most; ++i) {
+    const Nanos most = MostPromising(found);
+    if (i == guessed_.size() && !GuessNext(most)) break;
+    if (guessed_[i].step > most) break;
+    Simulate(guessed_[i], found);
+  }
+  if (found.beat() == kForever) SimulateDoubtful(found);
+  return found;
+}
+
+// The candidates that seem not to fit, until one does.
+void PlanSearch::SimulateDoubtful(Found& found) {
+  std::sort(doubtful_.begin(), doubtful_.end(), [](const Guessed& a, const Guessed& b) {
+    return std::tie(a.step, a.candidate) < std::tie(b.step, b.candidate);
+  });
+  int tries = 0;
+  for (Guessed& doubtful : doubtful_) {
+    if (found.draft || tries++ == kMostDoubtful) break;
+    Simulate(doubtful, found);
+  }
+}
+
+// The first candidate that fits, most promising ones first.
+PlanSearch::Found PlanSearch::FirstDraft() {
+  Found found{.to_beat = kForever};
+  for (size_t i = 0; !found.draft && (i < guessed_.size() || GuessNext(kForever)); ++i) {
+    Simulate(guessed_[i], found);
+    if (!found.draft) guessed_[i].planner = nullptr;  // it never will
+  }
+  if (!found.draft) SimulateDoubtful(found);
+  return found;
+}
+
+std::optional<Plan> PlanSearch::Any() {
+  while (true) {
+    Found found = FirstDraft();
+    if (!found.draft) return std::nullopt;
+    bool at_once = true;
+    std::optional<Plan> plan = AssembledFrom(*found.winner->planner, *std::move(found.draft), at_once);
+    if (plan) return plan;
+    found.winner->planner = nullptr;
+  }
+}
+
+std::optional<Plan> PlanSearch::Fastest() { return FastestBelow(kForever); }
+
+std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
+  std::optional<Plan> plan;
+  for (int round = 0; !plan || round < kMostRounds; ++round) {
+    Found found = FastestDraft(plan ? plan->step : to_beat);
+    if (!found.draft) break;
+    const Nanos simulated = found.draft->simulation.step;
+    std::optional<Plan> next = Assembled(*found.winner->planner, *std::move(found.draft));
+    found.winner->planner = nullptr;
+    if (next && (!plan || next->step < plan->step)) plan = std::move(next);
+    // A plan whose arena had to be made smaller is slower than its draft: then another candidate's may be faster.
+    if (plan && plan->step <= simulated) break;
+  }
+  return plan;
+}
+
+std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
+  if (std::optional<Draft> better = planner.ByOtherPartition(draft)) draft = *std::move(better);
+  if (draft.mode == RecomputeMode::kAuto) {
+    if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
+  }
+  bool at_once = true;
+  const bool offloading = draft.offloading;
+  std::optional<Plan> plan = AssembledFrom(planner, std::move(draft), at_once);
+  if (at_once || (plan && !planner.MayTryVariants())) return plan;
+  // What did not fit into the host's memory may have cost more than doing without it.
+  if (offloading) {
+    if (std::optional<Draft> stored = planner.AfreshWithoutHost(plan ? plan->step : kForever)) {
+      std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
+      if (without && (!plan || without->step < plan->step)) plan = std::move(without);
+    }
+  }
+  // What had to give way to arenas was memory of plans with windows. Without windows less may have to, and that can be
+  // faster.
+  std::optional<Draft> other = planner.AfreshWithoutOverlap(plan ? plan->step : kForever);
+  if (!other) return plan;
+  std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
+  return without && (!plan || without->step < plan->step) ? std::move(without) : std::move(plan);
+}
+
+std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draft, bool& at_once) {
+  // Where everything is stored, there is nothing to solve.
+  const bool exact = request_.spec.recompute == RecomputeMode::kOpt && draft.mode != RecomputeMode::kNone;
+  for (int i = 0; i < kAssemblyTries; ++i) {
+    const std::vector<int32_t> layers = draft.layers;
+    const RecomputeMode mode = draft.mode;
+    const bool offloading = draft.offloading;
+    if (exact) draft = planner.Exactly(std::move(draft));
+    if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
+    at_once = false;
+    std::optional<Draft> next = planner.Again(mode, offloading, layers);
+    if (!next) next = planner.Best(kForever);
+    if (!next) break;
+    draft = *std::move(next);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lynx

@@ -1,0 +1,270 @@
+#include "planner/search/step_estimate.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "planner/cost/op_cost.h"
+#include "planner/recompute/recompute_policy.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/schedule/schedule_order.h"
+#include "planner/schedule/schedule_timeline.h"
+
+namespace lynx {
+namespace {
+
+bool TreatsLayersAlike(RecomputeMode mode) {
+  switch (mode) {
+    case RecomputeMode::kNone:
+    case RecomputeMode::kFull:
+    case RecomputeMode::kFullKeepCollectives:
+    case RecomputeMode::kSelective:
+    case RecomputeMode::kBalanced:
+      return true;
+    default:
+      return false;
+  }
+}
+
+OpSet LayerOps(const LayerGraph& graph) {
+  OpSet ops = 0;
+  for (const OpInfo& info : graph.ops()) {
+    if (info.layer_type == LayerType::kTransformer) ops |= Bit(info.op);
+  }
+  return ops;
+}
+
+// The ops that make again what the policy does not store.
+OpSet PolicyOps(const LayerGraph& graph, RecomputeMode mode) {
+  const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
+  OpSet ops = 0;
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (!IsRecomputed(policy[i])) continue;
+    for (const Op op : graph.ProducersOf(graph.recomputable()[i])) ops |= Bit(op);
+  }
+  return ops;
+}
+
+// The collectives that making `ops` again repeats: of proj, and of what they read gathered.
+Nanos RepeatedCollectives(const CostModel& costs, const LayerGraph& graph, OpSet ops) {
+  Nanos sum;
+  for (const Tensor gathered : {Tensor::kLn1Full, Tensor::kLn2Full}) {
+    const bool read = std::any_of(graph.ops().begin(), graph.ops().end(), [&](const OpInfo& info) {
+      return Contains(ops, info.op) && std::find(info.reads.begin(), info.reads.end(), gathered) != info.reads.end();
+    });
+    if (read) sum += costs.GatherTime(LayerType::kTransformer, gathered);
+  }
+  if (Contains(ops, Op::kProj)) sum += costs.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward);
+  return sum;
+}
+
+// One chunk's copies, out and in, go on while one of its forwards and one of its backwards run: the time by which
+// they take longer than those.
+Nanos UnhiddenCopies(const HostLink& host, Bytes bytes, Nanos passes) {
+  if (bytes.value == 0) return Nanos(0);
+  const Nanos copies = std::max({TimeAtRate(bytes.value, host.to_host_bytes_per_second),
+                                 TimeAtRate(bytes.value, host.from_host_bytes_per_second),
+                                 TimeAtRate(bytes.value * 2, host.both_bytes_per_second)}) +
+                       host.latency;
+  // Beside the copies the passes take longer.
+  const Nanos slowed = std::min(copies, passes) * (host.op_slowdown_permille - 1000) / host.op_slowdown_permille;
+  return slowed + std::max(Nanos(0), copies - passes - slowed);
+}
+
+// What a layer keeps of a microbatch between its passes.
+Bytes StoredLayerBytes(const LayerGraph& graph, const LayerShape& shape, RecomputeMode mode) {
+  const LayerPolicy policy = NamedPolicy(graph, mode, 1).layers.front();
+  Bytes sum = TensorBytes(Tensor::kX, shape);
+  for (size_t i = 0; i < graph.recomputable().size(); ++i) {
+    if (policy[i] == Placement::kStore) sum += StoredBytes(graph.recomputable()[i], shape);
+  }
+  return sum;
+}
+
+class Estimator {
+ public:
+  Estimator(const StepRequest& request, const HardwareProfile& profile)
+      : request_(request),
+        profile_(profile),
+        shape_(ShapeOf(request.model, request.layout, request.micro_batch)),
+        graph_(LayerGraph::Of(shape_)),
+        costs_(profile, request.model, request.layout, request.micro_batch, request.ranks_per_node,
+               request.traits.rank_order) {}
+
+  absl::StatusOr<StepEstimate> Run();
+
+ private:
+  int32_t LayersOf(int32_t piece) const {
+    const int32_t pieces = shape_of_pipeline_.pieces();
+    return request_.model.layers / pieces + (piece < request_.model.layers % pieces ? 1 : 0);
+  }
+  bool First(int32_t piece) const { return piece == 0; }
+  bool Last(int32_t piece) const { return piece + 1 == shape_of_pipeline_.pieces(); }
+  // Of x from one stage to the next.
+  Nanos TransferTo(int32_t stage) const;
+  StagePassTimes PassTimes(int32_t stage) const;
+  int64_t ParametersOf(int32_t piece) const;
+  int64_t MostParameters() const;
+  void AddShardTransfers(int32_t piece, StagePassTimes& times) const;
+  Nanos ExposedDataReduction(int64_t parameters, Nanos last_backward) const;
+
+  const StepRequest& request_;
+  const HardwareProfile& profile_;
+  const LayerShape shape_;
+  const LayerGraph& graph_;
+  const CostModel costs_;
+  PipelineShape shape_of_pipeline_;
+  bool splits_weight_ = false;
+  LayerEstimate layer_;
+};
+
+Nanos Estimator::TransferTo(int32_t stage) const {
+  const int32_t previous = shape_of_pipeline_.Previous(stage);
+  if (previous == kNoStage) return Nanos(0);
+  const int32_t from = shape_of_pipeline_.RankOf(previous), to = shape_of_pipeline_.RankOf(stage);
+  if (from == to) return Nanos(0);
+  // Neighbours on the ring of ranks: boundary i lies between ranks i and i + 1.
+  const int32_t boundary = (from + 1) % shape_of_pipeline_.ranks == to ? from : to;
+  const Bytes bytes = TensorBytes(Tensor::kX, shape_);
+  if (!request_.traits.scattered_transfers || shape_.sequence_parallel || shape_.tp == 1) {
+    return costs_.BoundaryTime(boundary, bytes);
+  }
+  // The gather is a half of the layer's all-reduce of the same tensor.
+  return costs_.BoundaryTime(boundary, bytes / shape_.tp) +
+         costs_.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward) / 2;
+}
+
+StagePassTimes Estimator::PassTimes(int32_t stage) const {
+  const int32_t piece = shape_of_pipeline_.PieceOf(stage);
+  const int32_t layers = LayersOf(piece);
+  StagePassTimes times;
+  const auto add = [&](LayerType type, int32_t count, Nanos recompute) {
+    times.forward += costs_.LayerTime(type, Pass::kForward) * count;
+    if (splits_weight_) {
+      times.backward += (recompute + costs_.InputGradientTime(type)) * count;
+      times.weight += costs_.LayerTime(type, Pass::kWeight) * count;
+    } else {
+      const bool transformer = type == LayerType::kTransformer;
+      times.backward += (transformer ? layer_.backward : costs_.LayerTime(type, Pass::kBackward)) * count;
+    }
+  };
+  add(LayerType::kTransformer, layers, layer_.recompute);
+  if (First(piece)) add(LayerType::kEmbedding, 1, Nanos(0));
+  if (Last(piece)) add(LayerType::kHead, 1, Nanos(0));
+  const Bytes offloaded =
+      Bytes(StoredLayerBytes(graph_, shape_, request_.recompute).value * layers / 1000 * request_.offload_permille);
+  times.backward += UnhiddenCopies(profile_.host, offloaded, times.forward + times.backward + times.weight);
+  AddShardTransfers(piece, times);
+  const int32_t next = shape_of_pipeline_.Next(stage);
+  const Nanos ahead = next == kNoStage ? Nanos(0) : TransferTo(next);
+  if (request_.traits.blocking_transfers) {
+    times.forward += TransferTo(stage);  // receives x
+    times.backward += ahead;             // receives its gradient
+  } else {
+    times.transfer = ahead;
+  }
+  return times;
+}
+
+// Shared gradients leave with every microbatch, for no rank has room to sum them; shared weights come before either
+// pass.
+void Estimator::AddShardTransfers(int32_t piece, StagePassTimes& times) const {
+  const ZeroStage zero = request_.layout.zero;
+  const int64_t parameters = ParametersOf(piece);
+  const Nanos weights = zero >= ZeroStage::kWeights ? costs_.WeightGatherTime(parameters) : Nanos(0);
+  const Nanos gradients = zero >= ZeroStage::kGradients ? costs_.DataReduceTime(parameters) : Nanos(0);
+  const auto add = [&](Nanos transfers, Nanos& pass, Nanos beside) {
+    pass += request_.traits.overlaps_data_reduction ? std::max(Nanos(0), transfers - pass - beside) : transfers;
+  };
+  add(weights, times.forward, Nanos(0));
+  add(weights + gradients, times.backward, times.weight);
+}
+
+int64_t Estimator::ParametersOf(int32_t piece) const {
+  int64_t parameters = LayersOf(piece) * LayerParameters(LayerType::kTransformer, shape_);
+  if (First(piece)) parameters += LayerParameters(LayerType::kEmbedding, shape_);
+  if (Last(piece)) {
+    parameters += LayerParameters(LayerType::kHead, shape_);
+    if (request_.model.tied_embeddings && First(piece)) parameters -= OpParameters(Op::kLogits, shape_);
+  }
+  return parameters;
+}
+
+int64_t Estimator::MostParameters() const {
+  std::vector<int64_t> of_rank(static_cast<size_t>(shape_of_pipeline_.ranks), 0);
+  for (int32_t stage = 0; stage < shape_of_pipeline_.stages(); ++stage) {
+    of_rank[static_cast<size_t>(shape_of_pipeline_.RankOf(stage))] += ParametersOf(shape_of_pipeline_.PieceOf(stage));
+  }
+  return *std::max_element(of_rank.begin(), of_rank.end());
+}
+
+// Each layer's gradients can be reduced while the layers below it run backward for the last time: all but the last
+// one's. Weights are gathered after the optimizer, with nothing beside. What is shared out was paid for with every
+// microbatch.
+Nanos Estimator::ExposedDataReduction(int64_t parameters, Nanos last_backward) const {
+  const ZeroStage zero = request_.layout.zero;
+  const Nanos gather = zero >= ZeroStage::kWeights ? Nanos(0) : costs_.WeightGatherTime(parameters);
+  if (zero >= ZeroStage::kGradients) return gather;
+  const Nanos whole = costs_.DataReduceTime(parameters);
+  if (!request_.traits.overlaps_data_reduction) return whole + gather;
+  const Nanos one = costs_.DataReduceTime(LayerParameters(LayerType::kTransformer, shape_));
+  return std::max(std::min(one, whole), whole - last_backward) + gather;
+}
+
+absl::StatusOr<StepEstimate> Estimator::Run() {
+  if (!TreatsLayersAlike(request_.recompute)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", RecomputeModeName(request_.recompute),
+                     "\" does not treat every layer alike, so a step under it has to be "
+                     "planned and simulated"));
+  }
+  const ParallelLayout& layout = request_.layout;
+  LYNX_RETURN_IF_ERROR(CheckScheduleOf(layout, request_.microbatches));
+  const Schedule schedule = ScheduleOf(layout, request_.microbatches);
+  shape_of_pipeline_ = schedule.shape;
+  splits_weight_ = schedule.splits_weight;
+  if (request_.model.layers < shape_of_pipeline_.pieces()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.model.layers, " layers cannot be cut into ", shape_of_pipeline_.pieces(), " parts"));
+  }
+  LYNX_ASSIGN_OR_RETURN(const SlotOrder order, OrderSlots(schedule));
+  layer_ = EstimateLayer(costs_, graph_, request_.recompute, request_.traits);
+  std::vector<StagePassTimes> passes;
+  for (int32_t stage = 0; stage < shape_of_pipeline_.stages(); ++stage) passes.push_back(PassTimes(stage));
+  TimelineScratch scratch;
+  StepEstimate estimate{.pipeline = StepTime(order, passes, scratch), .layer = layer_};
+  estimate.parameters_per_rank = MostParameters();
+  estimate.data_reduction = ExposedDataReduction(estimate.parameters_per_rank, passes.front().backward);
+  if (request_.model.tied_embeddings && layout.pp > 1) estimate.tied_embedding = costs_.TiedEmbeddingTime();
+  estimate.optimizer = costs_.OptimizerTime(estimate.parameters_per_rank);
+  estimate.step = estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer;
+  return estimate;
+}
+
+}  // namespace
+
+LayerEstimate EstimateLayer(const CostModel& costs, const LayerGraph& graph, RecomputeMode recompute,
+                            const FrameworkTraits& traits) {
+  LYNX_CHECK(TreatsLayersAlike(recompute));
+  LayerEstimate layer{.forward = costs.LayerTime(LayerType::kTransformer, Pass::kForward)};
+  OpSet ops = PolicyOps(graph, recompute);
+  if (traits.checkpoints_functions && recompute == RecomputeMode::kFull) {
+    ops = LayerOps(graph);
+    layer.recompute = layer.forward;
+  } else {
+    if (traits.checkpoints_functions && recompute == RecomputeMode::kSelective && ops != 0) ops |= Bit(Op::kContext);
+    layer.recompute = costs.OpSetTime(ops) + RepeatedCollectives(costs, graph, ops);
+  }
+  // A function that is called again gathers what it reads, and drops it; the weight gradients' gather comes on top.
+  const OpSet gathered = traits.checkpoints_functions ? 0 : ops;
+  layer.backward = layer.recompute + costs.LayerTime(LayerType::kTransformer, Pass::kBackward, gathered);
+  return layer;
+}
+
+absl::StatusOr<StepEstimate> EstimateStep(const StepRequest& request, const HardwareProfile& profile) {
+  return Estimator(request, profile).Run();
+}
+
+}  // namespace lynx

@@ -1,0 +1,145 @@
+// The guess of LayoutPlanner: what a candidate's step takes by estimates, when nothing is lowered.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "planner/problem/layout_schedule.h"
+#include "planner/stages/layout_planner.h"
+
+namespace lynx {
+
+// Most layers on each rank that seem to fit, one more; nullopt if they do not make up the model. More layers need
+// more memory, so halving finds it.
+std::optional<std::vector<int32_t>> LayoutPlanner::SeemsTooMany(RecomputeMode mode) {
+  const int32_t chunks = fits_.pipeline().chunks;
+  const int32_t model_layers = request_.spec.model.layers * fits_.pipeline().pipes();
+  std::vector<int32_t> too_many;
+  int64_t sum = 0;
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    int32_t low = chunks - 1, high = model_layers - (stages() - 1) * chunks + 1;  // fits at low, not at high
+    while (high - low > 1) {
+      const int32_t middle = low + (high - low) / 2;
+      (fits_.SeemsToFit(mode, rank, middle) ? low : high) = middle;
+    }
+    if (low < chunks) return std::nullopt;
+    too_many.push_back(high);
+    sum += low;
+  }
+  return sum < model_layers ? std::nullopt : std::optional(too_many);
+}
+
+std::optional<std::vector<int32_t>> LayoutPlanner::SeemsBest(RecomputeMode mode) {
+  const std::optional<std::vector<int32_t>> too_many = SeemsTooMany(mode);
+  return too_many ? Balanced(mode, *too_many) : std::nullopt;
+}
+
+// With offloading only where nothing seems to fit without it: its estimates are less sure than the others.
+StepGuess LayoutPlanner::Guess() {
+  const RecomputeMode mode = fits_.EstimatedMode();
+  if (mode != RecomputeMode::kUniform || request_.spec.recompute_options.layers > 0) return GuessOf(mode);
+  fits_.SetNamedLayers(1);
+  const StepGuess guess = GuessOf(mode);
+  if (guess.fits) return guess;
+  fits_.SetNamedLayers(MostGroup());
+  return GuessOf(mode);
+}
+
+StepGuess LayoutPlanner::GuessOf(RecomputeMode mode) {
+  // Where everything can be stored in balance, nothing is better.
+  const auto busy = [&](int32_t rank, int32_t count) { return fits_.BusyTime(rank, count).value; };
+  std::optional<std::vector<int32_t>> layers = exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), mode);
+  for (int32_t rank = 0; exact_partition() && layers && rank < stages(); ++rank) {
+    if (!fits_.SeemsToFit(RecomputeMode::kNone, rank, (*layers)[rank])) layers.reset();
+  }
+  if (!layers) layers = SeemsBest(mode);
+  if (!layers && fits_.OffersOffloading()) {
+    fits_.SetOffloading(true);
+    layers = SeemsBest(mode);
+  }
+  if (!layers) layers = EqualPartition();
+  StepGuess guess{.fits = true};
+  std::vector<Nanos> exposed;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    int64_t cost = fits_.EstimatedCost(mode, stage, (*layers)[stage]);
+    if (cost >= kSeemsNotToFit) {
+      guess.fits = false;
+      cost = fits_.BusyTime(stage, (*layers)[stage]).value;
+    }
+    exposed.push_back(Nanos(cost) - fits_.BusyTime(stage, (*layers)[stage]));
+  }
+  fits_.SetOffloading(false);
+  TimelineScratch scratch;
+  const std::vector<StagePassTimes> passes = GuessedPasses(*layers, exposed);
+  guess.step = StepTime(caches_.FactsOf(candidate_.layout, candidate_.microbatches).order, passes, scratch) +
+               GuessedEnd(*layers, passes);
+  return guess;
+}
+
+// `exposed`: recomputation of each rank and microbatch.
+std::vector<StagePassTimes> LayoutPlanner::GuessedPasses(const std::vector<int32_t>& layers,
+                                                         const std::vector<Nanos>& exposed) const {
+  const PipelineShape& pipeline = fits_.pipeline();
+  const bool split = SplitsWeight(candidate_.layout);
+  const Bytes x = TensorBytes(Tensor::kX, fits_.shape());
+  const std::vector<int32_t> pieces = PieceLayers(layers);
+  std::vector<StagePassTimes> passes;
+  for (int32_t stage = 0; stage < pipeline.stages(); ++stage) {
+    const int32_t rank = pipeline.RankOf(stage);
+    const CostModel& costs = fits_.costs().Of(rank);
+    StagePassTimes times;
+    // With ZeRO-2 and -3, transfers of the layers' states run beside the passes.
+    const auto beside = [&](Nanos work, Nanos transfer) {
+      return std::max(transfer, costs.OverlappedTime(work, transfer));
+    };
+    const auto add = [&](LayerType type, int32_t count) {
+      const int64_t parameters = LayerParameters(type, fits_.shape());
+      const ZeroStage zero = candidate_.layout.zero;
+      const Nanos gather = zero >= ZeroStage::kWeights ? costs.WeightGatherTime(parameters) : Nanos(0);
+      const Nanos reduction = zero >= ZeroStage::kGradients ? costs.DataReduceTime(parameters) : Nanos(0);
+      times.forward += beside(costs.LayerTime(type, Pass::kForward), gather) * count;
+      if (split) {
+        times.backward += beside(costs.InputGradientTime(type), gather) * count;
+        times.weight += beside(costs.LayerTime(type, Pass::kWeight), reduction) * count;
+      } else {
+        times.backward += beside(costs.LayerTime(type, Pass::kBackward), gather + reduction) * count;
+      }
+    };
+    add(LayerType::kTransformer, pieces[pipeline.PieceOf(stage)]);
+    if (pipeline.Previous(stage) == kNoStage) add(LayerType::kEmbedding, 1);
+    const bool last = pipeline.Next(stage) == kNoStage;
+    if (last) add(LayerType::kHead, 1);
+    times.backward += exposed[rank] * pipeline.pipes() / pipeline.chunks;
+    if (!last && pipeline.RankOf(pipeline.Next(stage)) != rank) times.transfer = costs.BoundaryTime(rank, x);
+    passes.push_back(times);
+  }
+  return passes;
+}
+
+// What stands after the last backward: gradients that are still to be reduced, the norm, the optimizer, weights that
+// come back. A rank ends its backward passes the earlier the further back it is, and those of its first chunk last.
+Nanos LayoutPlanner::GuessedEnd(const std::vector<int32_t>& layers, const std::vector<StagePassTimes>& passes) const {
+  const PipelineShape& pipeline = fits_.pipeline();
+  const ZeroStage zero = candidate_.layout.zero;
+  Nanos most_reduction, most_update, norm;
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    const CostModel& costs = fits_.costs().Of(rank);
+    const int64_t parameters = LayerParameters(LayerType::kTransformer, fits_.shape());
+    const Nanos one = costs.DataReduceTime(parameters);
+    const StagePassTimes& first = passes[static_cast<size_t>(pipeline.StageOn(rank, 0))];
+    const Nanos slot = first.backward + first.weight;
+    Nanos reduction = one;
+    if (zero < ZeroStage::kGradients) {
+      reduction = std::max({one, one * layers[rank] / pipeline.chunks - slot,
+                            one * layers[rank] - slot * ((pipeline.chunks - 1) * stages() + 1)});
+    }
+    if (rank == 0) reduction += costs.DataReduceTime(LayerParameters(LayerType::kEmbedding, fits_.shape()));
+    most_reduction = std::max(most_reduction, reduction - slot * rank);
+    Nanos update = costs.OptimizerTime(parameters * layers[rank]);
+    if (zero < ZeroStage::kWeights) update += costs.WeightGatherTime(parameters) * layers[rank];
+    most_update = std::max(most_update, update);
+    norm = std::max(norm, costs.NormTime());
+  }
+  return most_reduction + norm + most_update;
+}
+
+}  // namespace lynx

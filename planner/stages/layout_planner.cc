@@ -1,0 +1,563 @@
+#include "planner/stages/layout_planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+
+#include "common/check.h"
+#include "planner/lower/lower.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/stages/partition.h"
+
+namespace lynx {
+namespace {
+
+constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
+constexpr int kSimulatedPartitions = 3;
+// A partition whose slowest stage alone takes longer than the step to beat is dropped, with this allowance for HEU's
+// estimates.
+constexpr int64_t kEstimateAllowancePercent = 98;
+
+// A gain of less than this share of the stages' time is not worth planning a partition with offloading.
+constexpr int64_t kNoticeableShare = 200;
+
+constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
+                                    RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
+
+// Whether HEU's plans are among what the request's mode may come to.
+bool MayOverlap(RecomputeMode wanted) {
+  return wanted == RecomputeMode::kAuto || wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+}
+
+}  // namespace
+
+bool Faster(const Draft& a, const Draft& b) {
+  return std::tie(a.simulation.step, a.peaks) < std::tie(b.simulation.step, b.peaks);
+}
+
+LayoutPlanner::LayoutPlanner(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
+    : request_(request), candidate_(candidate), caches_(caches), fits_(request, candidate_, caches),
+      delay_permille_(caches.Floor(candidate).delay_permille(SplitsWeight(candidate.layout))) {}
+
+std::vector<int32_t> LayoutPlanner::PieceLayers(const std::vector<int32_t>& layers) const {
+  const PipelineShape& pipeline = fits_.pipeline();
+  if (pipeline.bidirectional()) return EvenPartition(pipeline.pieces(), request_.spec.model.layers);
+  std::vector<int32_t> pieces(static_cast<size_t>(pipeline.pieces()));
+  for (int32_t rank = 0; rank < stages(); ++rank) {
+    const std::vector<int32_t> parts = EvenPartition(pipeline.chunks, layers[rank]);
+    for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+      pieces[pipeline.PieceOf(pipeline.StageOn(rank, chunk))] = parts[chunk];
+    }
+  }
+  return pieces;
+}
+
+std::vector<StageContext> LayoutPlanner::Contexts(const std::vector<int32_t>& layers) const {
+  return PipelineContexts(request_.spec.model, candidate_.layout, candidate_.micro_batch, candidate_.microbatches,
+                          PieceLayers(layers));
+}
+
+std::vector<int32_t> LayoutPlanner::EqualPartition() const {
+  const std::vector<int32_t> equal = EvenPartition(stages(), request_.spec.model.layers);
+  if (!fits_.pipeline().bidirectional()) return equal;
+  std::vector<int32_t> both;
+  for (int32_t rank = 0; rank < stages(); ++rank) both.push_back(equal[rank] + equal[stages() - 1 - rank]);
+  return both;
+}
+
+std::optional<std::vector<int32_t>> LayoutPlanner::Partition(const StageCost& cost, const StageFloor& floor) const {
+  if (fits_.pipeline().bidirectional()) {
+    const std::vector<int32_t> equal = EqualPartition();
+    for (int32_t rank = 0; rank < stages(); ++rank) {
+      if (!cost(rank, equal[rank])) return std::nullopt;
+    }
+    return equal;
+  }
+  const auto with_all_chunks = [&](int32_t rank, int32_t layers) -> std::optional<int64_t> {
+    if (layers < fits_.pipeline().chunks) return std::nullopt;
+    return cost(rank, layers);
+  };
+  return BalancedPartition(stages(), request_.spec.model.layers, with_all_chunks, floor);
+}
+
+std::vector<int32_t> LayoutPlanner::BaselinePartition(PartitionMethod method, RecomputeMode mode) {
+  const std::vector<int32_t> equal = EqualPartition();
+  if (fits_.pipeline().bidirectional() || method == PartitionMethod::kEven) return equal;
+  if (method == PartitionMethod::kCompute) {
+    const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
+    return Partition(busy, busy).value_or(equal);
+  }
+  return GreedyPartition(equal, fits_.pipeline().chunks,
+                         [&](int32_t stage, int32_t count) { return fits_.EstimatedCost(mode, stage, count); });
+}
+
+std::optional<std::vector<int32_t>> LayoutPlanner::Balanced(RecomputeMode mode,
+                                                            const std::vector<int32_t>& ruled_out) {
+  return Partition(
+      [&](int32_t stage, int32_t count) -> std::optional<int64_t> {
+        if (count >= ruled_out[stage]) return std::nullopt;
+        return fits_.EstimatedCost(mode, stage, count);
+      },
+      [&](int32_t stage, int32_t count) {
+        return count >= ruled_out[stage] ? std::numeric_limits<int64_t>::max() : fits_.BusyTime(stage, count).value;
+      });
+}
+
+// No step of this partition is shorter: rank s works M x_s after the forwards of the ranks before it have run once, each
+// on the first of its virtual stages, and before their backwards have, unless it splits off weight gradients. See
+// CandidateBound.
+Nanos LayoutPlanner::StepBound(const std::vector<int64_t>& stage_costs) const {
+  const int32_t chunks = fits_.pipeline().chunks;
+  const bool looping = fits_.pipeline().placement == StagePlacement::kLooping;
+  int64_t bound = 0, before = 0;
+  for (int64_t cost : stage_costs) {
+    bound = std::max(bound, cost * candidate_.microbatches + before / 1000 * delay_permille_ / chunks);
+    before += looping ? cost : 0;
+  }
+  return Nanos(bound);
+}
+
+std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::vector<int32_t>& layers,
+                                                 std::optional<Nanos> to_beat) {
+  Draft draft{.candidate = candidate_, .mode = mode, .offloading = fits_.offloading(), .layers = layers};
+  bool all_stored = true;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const std::optional<StageFits::Fit>& fit = fits_.FitOf(mode, stage, layers[stage]);
+    if (!fit) return std::nullopt;
+    draft.policies.push_back(fit->policies);
+    draft.peaks += fit->peak;
+    for (const StagePolicy& policy : fit->policies) {
+      const auto count = static_cast<int32_t>(policy.layers.size());
+      all_stored = all_stored && policy == NamedPolicy(fits_.graph(), RecomputeMode::kNone, count);
+    }
+  }
+  if (all_stored) draft.mode = RecomputeMode::kNone;
+  const auto known = std::find_if(steps_.begin(), steps_.end(), [&](const KnownStep& k) {
+    return k.layers == draft.layers && k.policies == draft.policies;
+  });
+  if (known != steps_.end() && to_beat && known->step >= *to_beat) return std::nullopt;
+  Run(draft);
+  return draft;
+}
+
+void LayoutPlanner::Run(Draft& draft) {
+  draft.programs.clear();
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, candidate_.microbatches);
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    draft.programs.push_back(LowerStage(contexts[stage], slots[stage], draft.policies[stage]));
+    simulated_actions_ += static_cast<int64_t>(draft.programs.back().size());
+  }
+  absl::StatusOr<Simulation> simulation = Simulate(draft.programs, contexts, fits_.costs());
+  LYNX_CHECK(simulation.ok());
+  draft.simulation = *std::move(simulation);
+  steps_.push_back({draft.layers, draft.policies, draft.simulation.step});
+}
+
+// Whether, by what is known of its stages, the partition may be faster. One that seems not to fit at all may.
+bool LayoutPlanner::Promising(RecomputeMode mode, const std::vector<int32_t>& layers, Nanos to_beat) {
+  std::vector<int64_t> stage_costs;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    stage_costs.push_back(fits_.EstimatedCost(mode, stage, layers[stage]));
+    if (stage_costs.back() >= kSeemsNotToFit) return true;
+  }
+  return StepBound(stage_costs) / 100 * kEstimateAllowancePercent < to_beat;
+}
+
+// What fits teach of costs can move greedy's layers: a few rounds, as many as the exact partition has.
+std::optional<Draft> LayoutPlanner::DraftOfBaseline(RecomputeMode mode, Nanos to_beat) {
+  std::set<std::vector<int32_t>> tried;
+  while (tried.size() < kSimulatedPartitions) {
+    const std::vector<int32_t> layers = BaselinePartition(partition_method(), mode);
+    if (!tried.insert(layers).second || !Promising(mode, layers, to_beat)) return std::nullopt;
+    if (std::optional<Draft> draft = TryPartition(mode, layers)) return draft;
+  }
+  return std::nullopt;
+}
+
+// Balances by estimates; where a stage's peak shows that it does not fit, that many layers or more are ruled out
+// for it, and so on until all fit or nothing is left. What the fits teach can move the balance: a few more rounds.
+std::optional<Draft> LayoutPlanner::DraftOf(RecomputeMode mode, Nanos to_beat) {
+  if (!exact_partition()) return DraftOfBaseline(mode, to_beat);
+  std::vector<int32_t> ruled_out(stages(), std::numeric_limits<int32_t>::max());
+  const int32_t least = fits_.pipeline().chunks;  // layers of a rank
+  std::set<std::vector<int32_t>> tried;
+  std::optional<Draft> best;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    if (!fits_.MayFit(RecomputeMode::kFull, stage, least) && !fits_.FitOf(mode, stage, least)) return std::nullopt;
+  }
+  const auto attempt = [&](const std::vector<int32_t>& layers) {
+    std::optional<Draft> draft = TryPartition(mode, layers);
+    if (draft && (!best || Faster(*draft, *best))) best = std::move(draft);
+  };
+  for (int simulated = 0; simulated < kSimulatedPartitions;) {
+    const std::optional<std::vector<int32_t>> layers = Balanced(mode, ruled_out);
+    if (!layers || tried.contains(*layers) || (best && !MaySimulateMore())) break;
+    if (!Promising(mode, *layers, to_beat)) return best;
+    bool fits = true;
+    for (int32_t stage = 0; stage < stages(); ++stage) {
+      if (fits_.FitOf(mode, stage, (*layers)[stage])) continue;
+      if (!fits_.FitOf(mode, stage, least)) return std::nullopt;
+      ruled_out[stage] = std::min(ruled_out[stage], (*layers)[stage]);
+      fits = false;
+    }
+    if (!fits) continue;
+    tried.insert(*layers);
+    if (!Promising(mode, *layers, to_beat)) return best;
+    attempt(*layers);
+    ++simulated;
+  }
+  const std::vector<int32_t> even = EqualPartition();
+  if (best && !tried.contains(even) && MaySimulateMore()) attempt(even);
+  return best;
+}
+
+// Whether, by estimates, the stages of the partition together take noticeably less time where they may offload.
+bool LayoutPlanner::OffloadingMayHelp(const std::vector<int32_t>& layers) {
+  const auto cost = [&](bool offloading) {
+    fits_.SetOffloading(offloading);
+    int64_t sum = 0;
+    for (int32_t stage = 0; stage < stages(); ++stage) {
+      sum += fits_.EstimatedCost(RecomputeMode::kAuto, stage, layers[stage]);
+    }
+    return sum;
+  };
+  const int64_t with = cost(true), without = cost(false);
+  return with < without - without / kNoticeableShare;
+}
+
+std::optional<Draft> LayoutPlanner::DraftOfHeu(Nanos to_beat) {
+  std::optional<Draft> best = DraftOf(RecomputeMode::kAuto, to_beat);
+  if (!fits_.OffersOffloading() || (best && !OffloadingMayHelp(best->layers))) return best;
+  fits_.SetOffloading(true);
+  std::optional<Draft> with = DraftOf(RecomputeMode::kAuto, best ? std::min(to_beat, best->simulation.step) : to_beat);
+  fits_.SetOffloading(false);
+  return with && (!best || Faster(*with, *best)) ? with : best;
+}
+
+bool LayoutPlanner::StoresEverythingInBalance() {
+  const auto busy = [&](int32_t stage, int32_t count) { return fits_.BusyTime(stage, count).value; };
+  const auto layers = exact_partition() ? Partition(busy, busy) : BaselinePartition(partition_method(), RecomputeMode::kNone);
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    if (!fits_.FitOf(RecomputeMode::kNone, stage, (*layers)[stage])) return false;
+  }
+  return true;
+}
+
+// Megatron-LM has one number for all stages. Fewer recomputed layers are faster, unless they fit only in a worse balance
+// of the stages: then recomputing all may be.
+std::optional<Draft> LayoutPlanner::BestBlock(Nanos to_beat) {
+  const auto with = [&](int32_t layers) {
+    fits_.SetNamedLayers(layers);
+    return DraftOf(RecomputeMode::kBlock, to_beat);
+  };
+  if (request_.spec.recompute_options.layers > 0) return with(request_.spec.recompute_options.layers);
+  int32_t low = 0, high = request_.spec.model.layers - stages() + 1;  // at `high` all is recomputed
+  int32_t best_layers = high;
+  const std::optional<Draft> all = with(high);
+  std::optional<Draft> best = all;
+  while (best && low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (std::optional<Draft> draft = with(middle)) {
+      best = std::move(draft);
+      high = best_layers = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const bool recompute_all = all && Faster(*all, *best);
+  // What is planned again has the same N.
+  fits_.SetNamedLayers(recompute_all ? request_.spec.model.layers - stages() + 1 : best_layers);
+  return recompute_all ? all : best;
+}
+
+int32_t LayoutPlanner::MostGroup() {
+  const std::vector<int32_t> layers = EqualPartition();
+  int32_t most = 1;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    most = std::max(most, fits_.LeastMemoryGroup(stage, layers[stage]));
+  }
+  return most;
+}
+
+// One N for all stages, as in Megatron-LM. A larger one repeats more, so it is taken only where it lets the stages fit, or
+// be balanced better.
+std::optional<Draft> LayoutPlanner::BestUniform(Nanos to_beat) {
+  if (request_.spec.recompute_options.layers > 0) return DraftOf(RecomputeMode::kUniform, to_beat);
+  std::optional<Draft> best;
+  int32_t best_group = 1;
+  for (int32_t group = 1, most = MostGroup(); group <= most; ++group) {
+    if (best && !MaySimulateMore()) break;
+    fits_.SetNamedLayers(group);
+    std::optional<Draft> draft =
+        DraftOf(RecomputeMode::kUniform, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    if (!draft || (best && !Faster(*draft, *best))) continue;
+    best = std::move(draft);
+    best_group = group;
+  }
+  fits_.SetNamedLayers(best_group);
+  return best;
+}
+
+bool LayoutPlanner::MayDoWithoutWindows() const {
+  const RecomputeMode wanted = request_.spec.recompute;
+  return (wanted != RecomputeMode::kAuto && MayOverlap(wanted)) || fits_.Allowed(RecomputeMode::kNoOverlap);
+}
+
+// Nothing is faster than storing everything in the partition that balances busy times, as far as estimates tell. Close
+// to the limit they lead the best policy without overlap to another partition, of equal balance; simulated, that can
+// be the faster one.
+std::optional<Draft> LayoutPlanner::BestOfStored(Nanos to_beat) {
+  std::optional<Draft> best = DraftOf(RecomputeMode::kNone, to_beat);
+  if (!best || !MayDoWithoutWindows() || !fits_.Limit(0, best->layers[0])) return best;
+  const std::vector<int32_t> none_ruled_out(stages(), std::numeric_limits<int32_t>::max());
+  const std::optional<std::vector<int32_t>> layers = Balanced(RecomputeMode::kNoOverlap, none_ruled_out);
+  if (!layers || *layers == best->layers) return best;
+  std::optional<Draft> other = DraftOf(RecomputeMode::kNoOverlap, std::min(to_beat, best->simulation.step));
+  return other && Faster(*other, *best) ? std::move(other) : std::move(best);
+}
+
+std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
+  const RecomputeMode wanted = request_.spec.recompute;
+  if (wanted == RecomputeMode::kBlock) return BestBlock(to_beat);
+  if (wanted == RecomputeMode::kUniform) return BestUniform(to_beat);
+  const bool heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+  if (wanted != RecomputeMode::kAuto && !heu) return DraftOf(wanted, to_beat);
+  if (StoresEverythingInBalance()) return BestOfStored(to_beat);
+  // Where HEU finds nothing that fits or promises to be faster, no named policy does.
+  std::optional<Draft> best;
+  if (heu || fits_.Allowed(RecomputeMode::kHeu)) {
+    best = DraftOfHeu(to_beat);
+    if (!best) return best;
+  }
+  const auto consider = [&](RecomputeMode mode) {
+    std::optional<Draft> draft = DraftOf(mode, best ? std::min(to_beat, best->simulation.step) : to_beat);
+    if (draft && (!best || Faster(*draft, *best))) best = std::move(draft);
+  };
+  for (RecomputeMode mode : kNamedModes) {
+    if (wanted != RecomputeMode::kAuto || !fits_.Allowed(mode)) continue;
+    if (!best || MaySimulateMore()) consider(mode);
+  }
+  // What HEU's model thinks hidden may be exposed in the simulation: then doing without windows can be faster.
+  if (MayDoWithoutWindows() && (!best || MayTryVariants())) consider(RecomputeMode::kNoOverlap);
+  return best;
+}
+
+// The estimates that the exact partition rests on are not the simulation: where they are wrong, a partition that knows less
+// can be faster.
+std::optional<Draft> LayoutPlanner::ByOtherPartition(const Draft& draft) {
+  if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
+  const RecomputeMode wanted = request_.spec.recompute;
+  std::vector<RecomputeMode> modes;
+  if (MayOverlap(wanted)) {
+    if (wanted != RecomputeMode::kAuto || fits_.Allowed(RecomputeMode::kHeu)) modes.push_back(RecomputeMode::kAuto);
+    if (MayDoWithoutWindows()) modes.push_back(RecomputeMode::kNoOverlap);
+  }
+  const bool named = !IsHeuristic(draft.mode) && draft.mode != RecomputeMode::kNone;
+  if (named || modes.empty()) modes.push_back(draft.mode);
+  std::set<std::vector<int32_t>> tried{draft.layers};
+  std::optional<Draft> best;
+  fits_.SetOffloading(draft.offloading);
+  for (const PartitionMethod method : {PartitionMethod::kCompute, PartitionMethod::kGreedy}) {
+    const std::vector<int32_t> layers = BaselinePartition(method, modes.front());
+    if (!tried.insert(layers).second) continue;
+    for (const RecomputeMode mode : modes) {
+      const Nanos to_beat = best ? best->simulation.step : draft.simulation.step;
+      if (!MaySimulateMore() || !Promising(mode, layers, to_beat)) continue;
+      std::optional<Draft> other = TryPartition(mode, layers, to_beat);
+      if (other && Faster(*other, best ? *best : draft)) best = std::move(other);
+    }
+  }
+  fits_.SetOffloading(false);
+  return best;
+}
+
+std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
+  const bool worth_it = std::any_of(draft.simulation.stages.begin(), draft.simulation.stages.end(),
+                                    [](const StageTimes& times) { return times.recompute_exposed.value > 0; });
+  if (!worth_it || !MayTryVariants()) return std::nullopt;
+  std::vector<Nanos> stalls;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const Program& program = draft.programs[stage];
+    const std::vector<ActionSpan>& spans = draft.simulation.stages[stage].spans;
+    Nanos waited;
+    for (size_t i = 0; i < program.size(); ++i) {
+      if (program[i].kind == ActionKind::kRecvBackwardWait) waited += spans[i].end - spans[i].begin;
+    }
+    stalls.push_back(waited / candidate_.microbatches);
+  }
+  if (std::all_of(stalls.begin(), stalls.end(), [](Nanos stall) { return stall.value == 0; })) return std::nullopt;
+  fits_.SetStalls(std::move(stalls));
+  fits_.SetOffloading(draft.offloading);
+  std::optional<Draft> better = TryPartition(RecomputeMode::kAuto, draft.layers, draft.simulation.step);
+  fits_.SetOffloading(false);
+  if (better && Faster(*better, draft)) return better;
+  fits_.SetStalls(std::vector<Nanos>(stages()));  // what is planned again must not count on them either
+  return std::nullopt;
+}
+
+// Takes over what was found for those stages, if the step is then no longer.
+bool LayoutPlanner::Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
+                          Draft& draft) {
+  Draft solved = draft;
+  for (const int32_t stage : stages) solved.policies[stage] = exact[stage]->fit->policies;
+  Run(solved);
+  if (solved.simulation.step > draft.simulation.step) return false;
+  draft = std::move(solved);
+  return true;
+}
+
+Draft LayoutPlanner::Exactly(Draft draft) {
+  draft.mode = RecomputeMode::kOpt;
+  std::vector<std::optional<StageFits::ExactFit>> exact;
+  std::vector<int32_t> better;
+  fits_.SetOffloading(draft.offloading);
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    exact.push_back(fits_.FitExact(request_.exact, stage, draft.policies[stage]));
+    if (exact.back() && exact.back()->fit) better.push_back(stage);
+  }
+  fits_.SetOffloading(false);
+  std::set<int32_t> adopted;
+  if (!better.empty() && Adopt(exact, better, draft)) {
+    adopted.insert(better.begin(), better.end());
+  } else if (better.size() > 1) {
+    // One that the model has wrong need not spoil the others.
+    for (const int32_t stage : better) {
+      if (MaySimulateMore() && Adopt(exact, {stage}, draft)) adopted.insert(stage);
+    }
+  }
+  draft.proofs.clear();
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const std::optional<StageFits::ExactFit>& of = exact[stage];
+    if (!of) {
+      draft.proofs.emplace_back();
+      continue;
+    }
+    const Nanos exposed = adopted.contains(stage) ? of->fit->exposed : of->known;
+    const ProofStatus status = exposed == of->bound ? ProofStatus::kOptimal
+                               : of->stopped        ? ProofStatus::kTimeLimit
+                                                    : ProofStatus::kModel;
+    draft.proofs.push_back(StageProof{status, exposed, of->bound});
+  }
+  return draft;
+}
+
+std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers) {
+  // A draft in which everything happens to be stored came from HEU where that is the request's mode.
+  const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
+  fits_.SetOffloading(offloading);
+  std::optional<Draft> draft = TryPartition(overlaps ? RecomputeMode::kAuto : mode, layers);
+  fits_.SetOffloading(false);
+  return draft;
+}
+
+std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
+  if (!MayOverlap(request_.spec.recompute) || !MayDoWithoutWindows()) return std::nullopt;
+  fits_.ForgetReserves();
+  return DraftOf(RecomputeMode::kNoOverlap, to_beat);
+}
+
+std::optional<Draft> LayoutPlanner::AfreshWithoutHost(Nanos to_beat) {
+  fits_.ForgetReserves();
+  return DraftOf(RecomputeMode::kAuto, to_beat);
+}
+
+Shortfall LayoutPlanner::LeastShortfall() {
+  fits_.SetOffloading(fits_.OffersOffloading());
+  const auto lacking = [&](int32_t stage, int32_t layers, bool estimate) {
+    const std::optional<Bytes> limit = fits_.Limit(stage, layers);
+    LYNX_CHECK(limit.has_value());  // without a limit everything fits
+    return fits_.LeastArena(stage, layers, estimate) - *limit;
+  };
+  const std::optional<std::vector<int32_t>> layers =
+      exact_partition() ? Partition([&](int32_t stage, int32_t count) { return lacking(stage, count, true).value; },
+                                    [](int32_t, int32_t) { return std::numeric_limits<int64_t>::min(); })
+                        : BaselinePartition(partition_method(), fits_.EstimatedMode());
+  LYNX_CHECK(layers.has_value());
+  Shortfall worst;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const int32_t count = (*layers)[stage];
+    const Bytes excess = lacking(stage, count, false);
+    if (stage > 0 && excess <= worst.excess()) continue;
+    const Bytes limit = *fits_.Limit(stage, count);
+    worst = {stage, limit + excess, limit, fits_.States(stage, count).total(), fits_.offloading()};
+  }
+  fits_.SetOffloading(false);
+  return worst;
+}
+
+// The same program has the same layers, so the same limit too.
+const StagePlan* LayoutPlanner::FindRefused(int32_t stage, const Program& program) const {
+  const auto at = static_cast<size_t>(stage);
+  return at < refused_.size() && refused_[at].program == program ? &refused_[at] : nullptr;
+}
+
+std::optional<Plan> LayoutPlanner::Assemble(Draft draft) {
+  Plan plan{.model = request_.spec.model,
+            .layout = candidate_.layout,
+            .micro_batch = candidate_.micro_batch,
+            .microbatches = candidate_.microbatches,
+            .mode = draft.mode,
+            .activation_limit = request_.spec.resources.activation_memory_per_rank,
+            .step = draft.simulation.step,
+            .measured_profile = fits_.costs().measured()};
+  const std::vector<StageContext> contexts = Contexts(draft.layers);
+  bool fits = true;
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    const StageContext& context = contexts[stage];
+    const StageTimes& times = draft.simulation.stages[stage];
+    StagePlan part{.slices = {}, .program = std::move(draft.programs[stage])};
+    const StagePlan* known = FindRefused(stage, part.program);
+    for (size_t chunk = 0; chunk < context.slices.size(); ++chunk) {
+      const StageSlice& slice = context.slices[chunk];
+      part.slices.push_back({slice.stage, slice.first_layer, slice.end_layer, draft.policies[stage][chunk]});
+    }
+    const std::optional<Bytes> limit = fits_.Limit(stage, draft.layers[stage]);
+    const Bytes enough = limit ? *limit + fits_.reserve(stage) : kUnlimited;
+    if (known != nullptr) {
+      part.arena = known->arena;
+      part.live_peak = known->live_peak;
+      part.host = known->host;
+    } else {
+      const absl::StatusOr<MemoryPlan> memory = PlanMemory(part.program, context, enough);
+      LYNX_CHECK(memory.ok());
+      part.arena = memory->arena;
+      part.live_peak = memory->live_peak;
+      part.host = memory->host_peak;
+    }
+    const Bytes share = fits_.HostShare(stage, draft.layers[stage], part.arena);
+    if (draft.offloading && part.host > share) {
+      fits_.ReserveHost(stage, draft.policies[stage], part.host, share);
+      fits = false;
+    }
+    part.states = StatesOf(context);
+    part.forward = times.forward;
+    part.backward = times.backward;
+    part.weight = times.weight;
+    part.optimizer = times.optimizer;
+    part.recompute_hidden = times.recompute_hidden;
+    part.recompute_exposed = times.recompute_exposed;
+    part.communication_exposed = times.communication_exposed;
+    part.stall = times.stall;
+    part.core_wait = times.core_wait;
+    if (!draft.proofs.empty()) part.proof = draft.proofs[stage];
+    if (limit) {
+      if (request_.spec.resources.activation_memory_per_rank.value == 0) {
+        plan.activation_limit = std::max(plan.activation_limit, enough);
+      }
+      const Bytes excess = part.arena - enough;
+      if (excess.value > 0) {
+        // At least so much that the same policy is not found to fit again.
+        fits_.Reserve(stage, std::max(excess, *limit - part.live_peak + Bytes(1)));
+        fits = false;
+      }
+    }
+    plan.stages.push_back(std::move(part));
+  }
+  if (fits) return plan;
+  refused_ = std::move(plan.stages);
+  return std::nullopt;
+}
+
+}  // namespace lynx

@@ -1,0 +1,101 @@
+// See server_tls.h.
+#include "server/access/server_tls.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/status.h"
+#include "security/certificate.h"
+#include "security/credentials.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+// How often the clock is looked at: it may be set.
+constexpr Nanos kLongestWait{60'000'000'000};
+constexpr Nanos kShortestWait{100'000'000};
+
+std::vector<std::string> MachineAddresses() {
+  std::vector<std::string> found;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return found;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET) {
+      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof(text));
+    } else if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_INET6) {
+      const in6_addr& six = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      if (!IN6_IS_ADDR_LINKLOCAL(&six)) ::inet_ntop(AF_INET6, &six, text, sizeof(text));
+    }
+    if (text[0] != '\0') found.emplace_back(text);
+  }
+  ::freeifaddrs(first);
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> NamesOf(const std::string& listen_host) {
+  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};
+  const bool all = listen_host == "0.0.0.0" || listen_host == "::";
+  const std::vector<std::string> addresses = all ? MachineAddresses() : std::vector<std::string>{listen_host};
+  names.insert(names.end(), addresses.begin(), addresses.end());
+  char host[256] = "";
+  if (::gethostname(host, sizeof(host) - 1) == 0 && host[0] != '\0') names.emplace_back(host);
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const std::string& directory, std::vector<std::string> names, Nanos life,
+                                                           const Clock& clock) {
+  LYNX_ASSIGN_OR_RETURN(Authority authority, Authority::Open(directory, clock.Wall()));
+  std::unique_ptr<ServerTls> tls(
+      new ServerTls(std::move(authority), IdentityDirectory(directory), std::move(names), life, clock));
+  LYNX_RETURN_IF_ERROR(tls->Renew());
+  tls->thread_ = std::thread([self = tls.get()] { self->RenewForever(); });
+  return tls;
+}
+
+ServerTls::~ServerTls() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<grpc::ServerCredentials> ServerTls::credentials() const {
+  return ListenCredentials(directory_, ClientCertificate::kOptional);
+}
+
+absl::Status ServerTls::Renew() {
+  LYNX_ASSIGN_OR_RETURN(const std::string key, NewPrivateKey());
+  LYNX_ASSIGN_OR_RETURN(const std::string request, NewRequest(key));
+  LYNX_ASSIGN_OR_RETURN(const Authority::Issued issued, authority_.IssueServer(request, names_, clock_.Wall(), life_));
+  return directory_.Replace({.authority = authority_.certificate(), .certificate = issued.pem, .private_key = key});
+}
+
+void ServerTls::RenewForever() {
+  while (true) {
+    const absl::StatusOr<Identity> kept = directory_.Read();
+    const absl::StatusOr<CertificateFacts> facts = kept.ok() ? ReadCertificate(kept->certificate) : kept.status();
+    Nanos wait = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
+    if (wait <= Nanos(0)) {
+      const absl::Status renewed = Renew();
+      if (!renewed.ok()) spdlog::error("the server's certificate cannot be renewed: {}", std::string(renewed.message()));
+      wait = renewed.ok() ? kShortestWait : kLongestWait / 10;
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kLongestWait).value), [this] { return stop_; });
+    if (stop_) return;
+  }
+}
+
+}  // namespace lynx

@@ -1,0 +1,59 @@
+// ServerTls: the cluster's authority, and the server's own certificate, which is made anew at each start and when two thirds of
+// its life are over. In DIRECTORY: ca.key, ca.pem and an IdentityDirectory, all for their owner alone.
+//
+// One thread renews. Thread-safe.
+#ifndef LYNX_SERVER_ACCESS_SERVER_TLS_H_
+#define LYNX_SERVER_ACCESS_SERVER_TLS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "security/authority.h"
+#include "security/identity_directory.h"
+
+namespace lynx {
+
+class ServerTls {
+ public:
+  // `names`: by which clients reach the server. Errors as Authority::Open and IssueServer.
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const std::string& directory, std::vector<std::string> names, Nanos life,
+                                                         const Clock& clock);
+  ~ServerTls();
+
+  const Authority& authority() const { return authority_; }
+  // Nodes show a certificate, people need not.
+  std::shared_ptr<grpc::ServerCredentials> credentials() const;
+
+ private:
+  ServerTls(Authority authority, IdentityDirectory directory, std::vector<std::string> names, Nanos life, const Clock& clock)
+      : authority_(std::move(authority)), directory_(std::move(directory)), names_(std::move(names)), life_(life), clock_(clock) {}
+
+  absl::Status Renew();
+  void RenewForever();
+
+  const Authority authority_;
+  const IdentityDirectory directory_;
+  const std::vector<std::string> names_;
+  const Nanos life_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+// The names by which clients may reach a server that listens on this numeric address: itself, or every address of this machine
+// where it is the unspecified one; the machine's name; and loopback.
+std::vector<std::string> NamesOf(const std::string& listen_host);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_ACCESS_SERVER_TLS_H_

@@ -1,0 +1,137 @@
+// Leases: nodes that are cut off end their ranks by themselves (node/lease.h), and their work is not given away before. See
+// controller.h.
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "common/rng.h"
+#include "server/controller/controller.h"
+
+namespace lynx {
+namespace {
+
+constexpr size_t kWitnesses = 5;
+// Most nodes may be gone for good: in the end what is left takes over all the same, and what an older generation might still
+// commit is refused.
+constexpr int64_t kTimesWithoutQuorum = 10;
+constexpr int64_t kOneOfMany = 10;
+constexpr size_t kMostTold = 8;
+
+// Scatters names, so that a node's witnesses are not its neighbours, which are cut off with it.
+uint64_t PlaceOnRing(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+  return Mix64(hash);
+}
+
+}  // namespace
+
+// Of a node that hears nothing more: before its work is given away (OnTick, RankGone) even if the loss of its peers is what
+// ended the generation.
+Nanos Controller::CutOffAfter() const {
+  return std::min(std::max(Nanos(options_.stop_timeout.value * 3 / 5), Nanos(options_.heartbeat.value * 5 / 2)), IsolatedAfter());
+}
+Nanos Controller::IsolatedAfter() const { return Nanos(options_.node_timeout.value * 3 / 4); }
+
+void Controller::TakeWitness(Node& node, const WorkerState& state) {
+  // A server that begins must know whom the nodes that are away may ask.
+  if (state.witness_port > 0 && !std::exchange(node.known, true)) effects_.push_back(PutNode{node.name});
+  if (node.witness_port == 0 && state.witness_port > 0) ring_[PlaceOnRing(node.name.value)] = node.name;
+  if (state.witness_port > 0) node.witness_port = state.witness_port;
+  // Numbers of an earlier daemon say nothing any more.
+  if (state.number == 1) {
+    for (Node::Told& told : node.told) told.report = INT64_MAX;
+  }
+  for (size_t i = node.told.size(); i-- > 1;) {
+    if (node.told[i].report > state.renewed) continue;
+    node.told.erase(node.told.begin(), node.told.begin() + static_cast<ptrdiff_t>(i));
+    break;
+  }
+}
+
+// Also those that are away: were they left out, a node whose witnesses go one after another would in the end need nobody's word.
+std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
+  std::vector<NodeId> witnesses;
+  auto at = ring_.upper_bound(PlaceOnRing(name.value));
+  for (size_t seen = 0; seen < ring_.size() && witnesses.size() < kWitnesses; ++seen, ++at) {
+    if (at == ring_.end()) at = ring_.begin();
+    if (at->second == name) break;  // all the way round
+    witnesses.push_back(at->second);
+  }
+  return witnesses;
+}
+
+void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
+  if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
+  // It never says that it has got them: whatever it has.
+  if (node.told.size() >= kMostTold) node.told = {{}};
+  node.told.push_back({report, std::move(witnesses)});
+}
+
+void Controller::Renew(Node& node, int64_t stream, const WorkerState& state) {
+  node.renewed_at = now_;
+  node.has_lease = state.number > 0;
+  if (!node.has_lease) return;  // a daemon that knows nothing of leases
+  LeaseRenewal renewal{.report = state.number, .server_up = now_ - began_};
+  if (options_.leases) {
+    renewal.isolated = IsolatedAfter();
+    renewal.cut_off = CutOffAfter();
+    renewal.more_witnesses = now_ - began_ < options_.node_timeout;
+    std::vector<NodeId> witnesses = WitnessesOf(node.name);
+    for (const NodeId& name : witnesses) {
+      const Node& other = nodes_.at(name);
+      renewal.witnesses.push_back({other.address, other.witness_port});
+    }
+    if (renewal.more_witnesses) {
+      Tell(node, state.number, std::nullopt);
+    } else {
+      Tell(node, state.number, std::move(witnesses));
+    }
+  }
+  effects_.push_back(RenewLease{stream, std::move(renewal)});
+}
+
+bool Controller::InContact(const Node& node) const {
+  return node.worker_attached() && (!node.has_lease || now_ - node.renewed_at < CutOffAfter());
+}
+
+// Whether a node with these witnesses, wherever it is, cannot find that most of them have lost the server. One that was told of none,
+// when it was the only one here, never ends its ranks.
+bool Controller::HasQuorum(const std::vector<NodeId>& witnesses) const {
+  if (witnesses.empty()) return false;
+  const auto reached = std::count_if(witnesses.begin(), witnesses.end(), [&](const NodeId& name) {
+    const auto found = nodes_.find(name);
+    return found != nodes_.end() && InContact(found->second);
+  });
+  return 2 * static_cast<size_t>(reached) >= witnesses.size();
+}
+
+// Of a node that another server has told of its witnesses, they may be any: only if next to none is away, it cannot find most of them
+// without the server.
+bool Controller::AlmostAllAreInContact() const {
+  const auto away = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& entry) { return !InContact(entry.second); });
+  return (away - 1) * kOneOfMany <= static_cast<int64_t>(nodes_.size()) - 1;
+}
+
+void Controller::WatchQuorum() {
+  if (!options_.leases || Makes(Mistake::kForgetQuorum)) return;
+  std::optional<bool> almost_all;
+  for (auto& [name, node] : nodes_) {
+    if (node.worker_attached() || node.jobs.empty() || (node.heard && !node.has_lease)) continue;
+    const bool quorum = std::all_of(node.told.begin(), node.told.end(), [&](const Node::Told& told) {
+      if (told.witnesses.has_value()) return HasQuorum(*told.witnesses);
+      if (!almost_all.has_value()) almost_all = AlmostAllAreInContact();
+      return *almost_all;
+    });
+    if (!quorum) node.absent_since = now_;
+  }
+}
+
+// Whether a node without a worker daemon has been away for so long, since `since` or later, that its ranks have ended.
+bool Controller::AwayFor(const Node& node, Nanos timeout, Nanos since) const {
+  if (options_.leases) timeout = std::max(timeout, Nanos(CutOffAfter().value * 5 / 3));
+  if (now_ - std::max({node.worker_gone_at, node.absent_since, since}) >= timeout) return true;
+  return now_ - std::max(node.worker_gone_at, since) >= Nanos(timeout.value * kTimesWithoutQuorum);
+}
+
+}  // namespace lynx

@@ -1,0 +1,21 @@
+// See slowness.h.
+#include "server/health/slowness.h"
+
+#include <algorithm>
+
+namespace lynx {
+namespace {
+
+int64_t Divided(int64_t rate, double factor) {
+  return rate == 0 ? 0 : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) / factor));
+}
+
+}  // namespace
+
+HardwareProfile Slowed(HardwareProfile profile, const Slowness& slowness) {
+  if (slowness.compute != 1) SlowCompute(profile, slowness.compute);
+  profile.inter_node.bytes_per_second = Divided(profile.inter_node.bytes_per_second, slowness.links);
+  return profile;
+}
+
+}  // namespace lynx

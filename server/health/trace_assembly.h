@@ -1,0 +1,34 @@
+// TraceAssembly: puts together the traces of one generation's steps, which ranks report in parts. Not thread-safe; owned by
+// the controller. Bounded: kPending steps at once.
+#ifndef LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
+#define LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "server/values/job.h"
+#include "server/values/node_state.h"
+
+namespace lynx {
+
+class TraceAssembly {
+ public:
+  TraceAssembly() = default;
+  explicit TraceAssembly(size_t stages) : stages_(stages) {}
+
+  // A part from the first rank of pipeline rank `stage`. The trace's stages, where it was the last part of the last one. Parts
+  // that do not follow each other, as after a restart of the server, make no trace.
+  std::optional<std::vector<std::vector<int64_t>>> Add(size_t stage, const TraceReport& part);
+
+ private:
+  static constexpr size_t kPending = 4;
+
+  size_t stages_ = 0;
+  std::map<int64_t, std::map<size_t, TraceReport>> steps_;  // what there is of each: parts joined
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_HEALTH_TRACE_ASSEMBLY_H_

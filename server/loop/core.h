@@ -1,0 +1,128 @@
+// ServerCore: the controller with everything around it that is not RPC: its loop, its store, the planning pool, metrics,
+// the streams that desired states go to, and the replies that RPCs wait for.
+//
+// Owner thread: store(), controller(), curves(), and all that the loop runs. Of metrics(): as metrics.h says. The rest is thread-safe.
+#ifndef LYNX_SERVER_LOOP_CORE_H_
+#define LYNX_SERVER_LOOP_CORE_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "lynx/v1/cluster.grpc.pb.h"
+#include "proto/convert.h"
+#include "server/controller/controller.h"
+#include "server/loop/courier.h"
+#include "server/loop/curve_book.h"
+#include "server/loop/event_loop.h"
+#include "server/loop/node_stream.h"
+#include "server/loop/planning_pool.h"
+#include "server/loop/token_bucket.h"
+#include "server/loop/watchers.h"
+#include "server/metrics/health.h"
+#include "server/metrics/metrics.h"
+#include "server/store/store.h"
+#include "server/wire/connection_key.h"
+
+namespace lynx {
+
+using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
+using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
+
+struct CoreOptions {
+  ControllerOptions controller;
+  EventLoopOptions loop;
+  PlanningPool::Planner planner;
+  int planning_threads = 2;
+  ConnectionKey connection_key;
+  std::shared_ptr<ServerHealth> health;  // null: nobody asks
+};
+
+class ServerCore {
+ public:
+  // Loads the jobs of the store and starts the loop.
+  static absl::StatusOr<std::unique_ptr<ServerCore>> Start(CoreOptions options, std::unique_ptr<Store> store,
+                                                           const Clock& clock);
+  ~ServerCore() { Stop(); }
+
+  // Ends streams and watchers, answers what waits with Unavailable, ends the threads. Idempotent.
+  void Stop();
+
+  EventLoop& loop() { return *loop_; }
+  Controller& controller() { return controller_; }
+  Store& store() { return *store_; }
+  Watchers& watchers() { return watchers_; }
+  CurveBook& curves() { return curves_; }
+  Courier& courier() { return courier_; }
+  const Clock& clock() const { return clock_; }
+  ServerMetrics& metrics() { return metrics_; }
+
+  StreamTable<AgentStream>& agents() { return agents_; }
+  StreamTable<WorkerStream>& workers() { return workers_; }
+  int64_t NextStream() { return ++last_stream_; }
+
+  // `answer` runs on the owner thread when the request's Reply is carried out, or with Unavailable when the server stops.
+  // Returns the request's number.
+  using Answer = std::function<void(const Reply&)>;
+  int64_t Await(Answer answer);
+  // The request could not be posted: true, and it will not be answered; false: it has been.
+  bool Forget(int64_t request);
+  // Answers it, on the owner thread.
+  void Complete(const Reply& reply);
+
+  // Records a call that was refused, unless there are too many of them: strangers must not fill the disk. Thread-safe.
+  void Refused(AuditRecord record);
+
+  // A new job's id: 12 random hexadecimal digits.
+  JobId NewJobId();
+
+  // On the owner thread. As JobMetrics.
+  std::optional<double> GoodputOf(const JobId& job) const { return metrics_.jobs().GoodputOf(job); }
+
+  // On the owner thread. The plan of a job, with its programs if asked for; null where there is none.
+  absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(const JobRecord& job, PlanPrograms programs);
+
+ private:
+  ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock);
+
+  void Carry(Effect& effect);
+  void CarryNotice(NotifyWatchers& notice);
+  void CountWritten(const std::vector<Effect>& effects);
+  void CountRestored(const JobRecord& job);
+  void CountRestoredCheckpoint(const JobRecord& job);
+  void OnTick();
+  absl::Status TimedCommit(const std::vector<Effect>& effects);
+
+  const CoreOptions options_;
+  const Clock& clock_;
+  std::unique_ptr<Store> store_;
+  CurveBook curves_;
+  Controller controller_;
+  Nanos next_census_;  // monotonic
+  ServerMetrics metrics_;
+  Watchers watchers_;
+  StreamTable<AgentStream> agents_;
+  StreamTable<WorkerStream> workers_;
+  Courier courier_;
+  std::atomic<int64_t> last_stream_{0};
+
+  std::mutex mutex_;
+  std::map<int64_t, Answer> answers_;  // guarded by mutex_
+  int64_t last_request_ = 0;           // guarded by mutex_
+  bool stopped_ = false;               // guarded by mutex_
+  TokenBucket refusals_;               // guarded by mutex_
+  int64_t refusals_left_out_ = 0;      // guarded by mutex_
+
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<PlanningPool> pool_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LOOP_CORE_H_

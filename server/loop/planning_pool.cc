@@ -1,0 +1,90 @@
+// See planning_pool.h.
+#include "server/loop/planning_pool.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "planner/report/timeline.h"
+
+namespace lynx {
+
+struct PlanningPool::State {
+  Planner planner;
+  Done done;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<PlanJob> queue;
+  int running = 0;  // threads
+  bool stopping = false;
+
+  void Main();
+};
+
+namespace {
+
+PlanReady ResultOf(const PlanJob& job, absl::StatusOr<PlanResult> result) {
+  PlanReady ready{.job = job.job, .attempt = job.attempt};
+  if (!result.ok()) {
+    ready.result = result.status();
+  } else if (auto* plan = std::get_if<Plan>(&*result)) {
+    ready.result = std::make_shared<const Plan>(std::move(*plan));
+    ready.cluster = std::make_shared<const ClusterTopology>(job.request.cluster);
+  } else {
+    ready.result = std::get<Infeasible>(*std::move(result));
+  }
+  return ready;
+}
+
+Nanos StepBeside(const PlanJob& job) {
+  const absl::StatusOr<Simulation> simulation = SimulateOn(job.beside_on, *job.beside);
+  return simulation.ok() ? simulation->step : Nanos(0);
+}
+
+}  // namespace
+
+void PlanningPool::State::Main() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [this] { return stopping || !queue.empty(); });
+    if (stopping) break;
+    const PlanJob job = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    const auto begin = std::chrono::steady_clock::now();
+    PlanReady ready = ResultOf(job, planner(job.request));
+    if (job.beside != nullptr) ready.beside = StepBeside(job);
+    const Nanos took(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+    lock.lock();
+    // Under the lock: after Stop has returned, whoever `done` speaks to may be gone.
+    if (!stopping) done(std::move(ready), job.trigger, took);
+  }
+  --running;
+  changed.notify_all();
+}
+
+PlanningPool::PlanningPool(int threads, Planner planner, Done done) : state_(std::make_shared<State>()) {
+  state_->planner = std::move(planner);
+  state_->done = std::move(done);
+  state_->running = threads;
+  for (int i = 0; i < threads; ++i) std::thread([state = state_] { state->Main(); }).detach();
+}
+
+void PlanningPool::Post(PlanJob job) {
+  std::lock_guard lock(state_->mutex);
+  state_->queue.push_back(std::move(job));
+  state_->changed.notify_all();
+}
+
+void PlanningPool::Stop() {
+  std::unique_lock lock(state_->mutex);
+  state_->stopping = true;
+  state_->changed.notify_all();
+  state_->changed.wait_for(lock, std::chrono::milliseconds(500), [this] { return state_->running == 0; });
+}
+
+}  // namespace lynx

@@ -1,0 +1,46 @@
+// Strand: runs closures one after another, in the order in which they were posted, on whichever thread posts. A closure
+// that is posted while another runs (or by it) waits its turn and does not block its poster. What a strand guards needs no
+// lock, and gRPC, which may call back from within a call, finds none held. Thread-safe.
+#ifndef LYNX_SERVER_LOOP_STRAND_H_
+#define LYNX_SERVER_LOOP_STRAND_H_
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+namespace lynx {
+
+class Strand {
+ public:
+  void Post(std::function<void()> closure) {
+    {
+      std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(closure));
+      if (running_) return;
+      running_ = true;
+    }
+    while (true) {
+      std::function<void()> next;
+      {
+        std::lock_guard lock(mutex_);
+        if (queue_.empty()) {
+          running_ = false;
+          return;
+        }
+        next = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      next();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::function<void()>> queue_;  // guarded by mutex_
+  bool running_ = false;                     // guarded by mutex_
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LOOP_STRAND_H_

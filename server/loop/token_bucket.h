@@ -1,0 +1,43 @@
+// TokenBucket: at most `per_second` on average, and `burst` at once. A value; not thread-safe.
+#ifndef LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
+#define LYNX_SERVER_LOOP_TOKEN_BUCKET_H_
+
+#include <algorithm>
+
+#include "common/units.h"
+
+namespace lynx {
+
+struct Rate {
+  double per_second = 1;
+  double burst = 1;
+};
+
+class TokenBucket {
+ public:
+  TokenBucket(Rate rate, Nanos now) : rate_(rate), level_(rate.burst), at_(now) {}
+
+  // Takes one: zero. Takes none: the time after which there is one.
+  Nanos Take(Nanos now) {
+    level_ = std::min(rate_.burst, level_ + Seconds(now - at_) * rate_.per_second);
+    at_ = now;
+    if (level_ >= 1) {
+      level_ -= 1;
+      return Nanos(0);
+    }
+    return Nanos(static_cast<int64_t>((1 - level_) / rate_.per_second * 1e9) + 1);
+  }
+  // Whether it is as a new one would be.
+  bool Full(Nanos now) const { return level_ + Seconds(now - at_) * rate_.per_second >= rate_.burst; }
+
+ private:
+  static double Seconds(Nanos time) { return static_cast<double>(time.value) / 1e9; }
+
+  Rate rate_;
+  double level_;
+  Nanos at_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LOOP_TOKEN_BUCKET_H_

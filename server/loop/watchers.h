@@ -1,0 +1,66 @@
+// Watchers: who watches which job. A watcher gets every event at once, and progress at most 20 times a second. Owner
+// thread only; the streams themselves are thread-safe.
+#ifndef LYNX_SERVER_LOOP_WATCHERS_H_
+#define LYNX_SERVER_LOOP_WATCHERS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/units.h"
+#include "lynx/v1/jobs.pb.h"
+#include "server/values/job.h"
+
+namespace lynx {
+
+// One WatchJob call.
+class WatchStream {
+ public:
+  virtual ~WatchStream() = default;
+  // `last`: the stream ends after this message.
+  virtual void Send(const v1::WatchJobResponse& response, bool last) = 0;
+  virtual void Close(const absl::Status& status) = 0;
+};
+
+class Watchers {
+ public:
+  static constexpr size_t kMost = 1000;
+
+  static constexpr size_t kMostOfOne = 100;  // of one caller
+
+  // `who` watches; "": without a limit of its own. ResourceExhausted at a limit.
+  absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);
+  void Remove(const JobId& job, const WatchStream* stream);
+  void Close(const JobId& job, const absl::Status& status);
+  void CloseAll(const absl::Status& status);
+
+  // The job has changed. `encode` gives it as it is now; called only when somebody watches and a message is due.
+  using EncodeJob = std::function<v1::Job(const JobId&)>;
+  void Changed(const JobId& job, bool final, const std::vector<JobEvent>& events, Nanos now, const EncodeJob& encode);
+  // Sends progress that was held back.
+  void Tick(Nanos now, const EncodeJob& encode);
+
+ private:
+  struct Watcher {
+    std::string who;
+    std::shared_ptr<WatchStream> stream;
+  };
+  struct Watched {
+    std::vector<Watcher> watchers;
+    Nanos sent;  // monotonic
+    bool held_back = false;
+  };
+  void Send(Watched& watched, const v1::WatchJobResponse& response, bool last, Nanos now);
+
+  std::map<JobId, Watched> jobs_;
+  size_t count_ = 0;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LOOP_WATCHERS_H_

@@ -1,0 +1,354 @@
+// See job_metrics.h.
+#include "server/metrics/job_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "planner/problem/flops.h"
+#include "planner/problem/layout.h"
+#include "server/metrics/job_series.h"
+#include "server/scheduling/slowest_profile.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kKeepEnded{900'000'000'000};
+
+// Six a decade from 1 ms to 1000 s: a quantile is between the bounds of a bucket, so it is known to within a factor of 1.7.
+const std::vector<double> kStepBuckets = {0.001, 0.0015, 0.002, 0.003, 0.005, 0.007, 0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1,
+                                          0.15,  0.2,    0.3,   0.5,   0.7,   1,     1.5,  2,     3,    5,    7,    10,   15,
+                                          20,    30,     50,    70,    100,   150,   200,  300,   500,  700,  1000};
+
+struct PhaseTime {
+  const char* phase;
+  Nanos StepReport::*time;
+};
+constexpr PhaseTime kPhases[] = {{"forward", &StepReport::forward},
+                                 {"backward", &StepReport::backward},
+                                 {"weight", &StepReport::weight},
+                                 {"recompute_hidden", &StepReport::recompute_hidden},
+                                 {"recompute_exposed", &StepReport::recompute_exposed},
+                                 {"tensor_wait", &StepReport::tensor_wait},
+                                 {"stall", &StepReport::stall},
+                                 {"data_parallel_wait", &StepReport::data_parallel_wait},
+                                 {"norm_wait", &StepReport::norm_wait},
+                                 {"optimizer", &StepReport::optimizer},
+                                 {"data_wait", &StepReport::data_wait},
+                                 {"checkpoint", &StepReport::checkpoint}};
+constexpr size_t kPhaseCount = std::size(kPhases);
+
+struct PredictedTime {
+  const char* phase;
+  Nanos StagePlan::*time;
+};
+constexpr PredictedTime kPredicted[] = {{"forward", &StagePlan::forward},
+                                        {"backward", &StagePlan::backward},
+                                        {"weight", &StagePlan::weight},
+                                        {"recompute_hidden", &StagePlan::recompute_hidden},
+                                        {"recompute_exposed", &StagePlan::recompute_exposed},
+                                        {"communication_exposed", &StagePlan::communication_exposed},
+                                        {"stall", &StagePlan::stall},
+                                        {"optimizer", &StagePlan::optimizer}};
+
+double Number(Bytes bytes) { return static_cast<double>(bytes.value); }
+
+// Of what is measured beside what was predicted.
+double ErrorOf(double measured, double predicted) { return measured / predicted - 1; }
+
+// 0: not known.
+int64_t PeakOf(const ClusterTopology* cluster, DataType type) {
+  if (cluster == nullptr) return 0;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const NodeGroup& group : cluster->groups) least = std::min(least, group.profile.FlopsPerSecond(type));
+  return cluster->groups.empty() ? 0 : least;
+}
+
+}  // namespace
+
+struct JobMetrics::Series {
+  // Pointers to what is written with every report of a rank.
+  struct Stage {
+    std::array<double*, kPhaseCount> phases;
+    double* step;
+    double* arena;
+    double planned_arena = 0;  // 0: not known
+  };
+  // Of all ranks that have reported one step.
+  struct StepSums {
+    int64_t step = -1;
+    Nanos hidden, recompute_exposed, communication, stall, core_wait, all;
+  };
+
+  explicit Series(const JobRecord& job) : values(job.id.value, job.spec->name) {}
+
+  Stage& StageOf(int32_t stage);
+  void Shares(const StepSums& sums);
+  void FirstRank(const StepReport& step, const JobRecord& job);
+  void CountTo(const metric::Metric& metric, double value);
+  void NewestCheckpoint(const InsertCheckpoint& checkpoint);
+
+  std::mutex mutex;  // of a scrape and the owner thread
+  JobSeries values;
+  // Of the owner thread.
+  std::map<int32_t, Stage> stages;
+  StepSums sums;
+  double flops_per_token = 0;
+  double peak_flops = 0;       // of all its devices; 0: not known
+  Nanos predicted;             // 0: not known
+  int64_t copies_skipped = 0;  // as rank 0 said last
+  double trained = 0, held = 0;  // device seconds
+  bool has_ended = false;
+  bool shows_checkpoint = false;
+};
+
+JobMetrics::Series::Stage& JobMetrics::Series::StageOf(int32_t stage) {
+  const auto [found, is_new] = stages.try_emplace(stage);
+  if (!is_new) return found->second;
+  const std::string name = std::to_string(stage);
+  for (size_t i = 0; i < kPhaseCount; ++i) {
+    found->second.phases[i] = &values.Of(metric::kJobPhaseSeconds, {{"stage", name}, {"phase", kPhases[i].phase}});
+  }
+  found->second.step = &values.OfPlan(metric::kJobStageStepSeconds, {{"stage", name}});
+  found->second.arena = &values.OfPlan(metric::kJobMemoryMeasured, {{"stage", name}, {"kind", "activations"}});
+  return found->second;
+}
+
+void JobMetrics::Series::Shares(const StepSums& step) {
+  if (step.all <= Nanos(0)) return;
+  const auto share = [](Nanos part, Nanos whole) { return std::clamp(Seconds(part) / Seconds(whole), 0.0, 1.0); };
+  values.Of(metric::kJobBubbleRatio) = share(step.stall, step.all);
+  values.Of(metric::kJobCommunicationRatio) = share(step.communication, step.all);
+  values.Of(metric::kJobCoreWaitRatio) = share(step.core_wait, step.all);
+  const Nanos recompute = step.hidden + step.recompute_exposed;
+  if (recompute > Nanos(0)) values.Of(metric::kJobHiddenRatio) = share(step.hidden, recompute);
+}
+
+void JobMetrics::Series::FirstRank(const StepReport& step, const JobRecord& job) {
+  values.Of(metric::kJobLoss) = step.loss;
+  values.Of(metric::kJobGradientNorm) = step.gradient_norm;
+  values.Of(metric::kJobLearningRate) = step.lr;
+  values.Of(metric::kJobDoneSteps) = static_cast<double>(step.step + 1);
+  values.Of(metric::kJobCopiedSteps) = static_cast<double>(step.copied_steps);
+  // Counted by each generation from 0.
+  const int64_t before = std::exchange(copies_skipped, step.copies_skipped);
+  values.Of(metric::kJobCopiesSkipped) += static_cast<double>(step.copies_skipped - (step.copies_skipped < before ? 0 : before));
+  values.Observe(metric::kJobStepSeconds, kStepBuckets, Seconds(step.duration));
+  if (predicted > Nanos(0) && job.progress.step > Nanos(0)) {
+    values.OfPlan(metric::kJobStepError) = ErrorOf(Seconds(job.progress.step), Seconds(predicted));
+  }
+  if (peak_flops > 0 && step.duration > Nanos(0)) {
+    const double rate = flops_per_token * static_cast<double>(step.tokens) / Seconds(step.duration);
+    values.OfPlan(metric::kJobMfu) = rate / peak_flops;
+  }
+}
+
+// What something else has counted.
+void JobMetrics::Series::CountTo(const metric::Metric& metric, double value) {
+  double& counter = values.Of(metric);
+  counter = std::max(counter, value);
+}
+
+void JobMetrics::Series::NewestCheckpoint(const InsertCheckpoint& checkpoint) {
+  shows_checkpoint = true;
+  values.Of(metric::kJobCheckpointBytes) = Number(checkpoint.bytes);
+  values.Of(metric::kJobCheckpointSteps) = static_cast<double>(checkpoint.step);
+  values.Of(metric::kJobCheckpointTime) = Seconds(checkpoint.time);
+}
+
+// What a scrape sees: all jobs' series. It holds up the owner thread for no longer than one job's take.
+class JobMetrics::Book : public prometheus::Collectable {
+ public:
+  Series& Of(const JobRecord& job) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Series>& series = jobs_[job.id];
+    if (series == nullptr) series = std::make_shared<Series>(job);
+    return *series;
+  }
+  // nullptr: none.
+  std::shared_ptr<Series> Find(const JobId& job) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = jobs_.find(job);
+    return found == jobs_.end() ? nullptr : found->second;
+  }
+  void Remove(const JobId& job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.erase(job);
+  }
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<std::shared_ptr<Series>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, series] : jobs_) all.push_back(series);
+    }
+    JobSeries::Families families;
+    for (const std::shared_ptr<Series>& series : all) {
+      const std::lock_guard lock(series->mutex);
+      series->values.CollectTo(families);
+    }
+    std::vector<prometheus::MetricFamily> listed;
+    for (auto& [metric, family] : families) listed.push_back(std::move(family));
+    return listed;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<JobId, std::shared_ptr<Series>> jobs_;  // guarded by mutex_
+};
+
+JobMetrics::JobMetrics() : book_(std::make_shared<Book>()) {}
+JobMetrics::~JobMetrics() = default;
+
+std::shared_ptr<prometheus::Collectable> JobMetrics::page() const { return book_; }
+bool JobMetrics::Shows(const JobId& job) const { return book_->Find(job) != nullptr; }
+
+void JobMetrics::Step(const StepRecorded& recorded, const JobRecord& job) {
+  const StepReport& step = recorded.step;
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
+  Series::Stage& stage = series.StageOf(recorded.stage);
+  for (size_t i = 0; i < kPhaseCount; ++i) *stage.phases[i] += Seconds(step.*kPhases[i].time);
+  *stage.step = Seconds(step.duration);
+  *stage.arena = std::max(*stage.arena, Number(step.arena_peak));
+  if (stage.planned_arena > 0) {
+    values.OfPlan(metric::kJobMemoryError, {{"stage", std::to_string(recorded.stage)}}) = ErrorOf(*stage.arena, stage.planned_arena);
+  }
+  Series::StepSums& sums = series.sums;
+  if (step.step != sums.step) series.Shares(std::exchange(sums, {.step = step.step}));
+  sums.hidden += step.recompute_hidden;
+  sums.recompute_exposed += step.recompute_exposed;
+  sums.communication += step.tensor_wait + step.data_parallel_wait + step.norm_wait;
+  sums.stall += step.stall;
+  sums.core_wait += step.core_wait;
+  sums.all += step.duration;
+  if (recorded.new_step) {
+    values.Of(metric::kJobSteps) += 1;
+    values.Of(metric::kJobTokens) += static_cast<double>(step.tokens);
+    values.Of(metric::kJobModelFlops) += series.flops_per_token * static_cast<double>(step.tokens);
+  }
+  if (recorded.rank == 0) series.FirstRank(step, job);
+}
+
+void JobMetrics::Evaluated(const EvaluationRecorded& recorded, const JobRecord& job) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.values.Of(metric::kJobValidationLoss) = recorded.loss;
+}
+
+void JobMetrics::CheckpointWritten(const InsertCheckpoint& checkpoint, const JobRecord& job) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.values.Of(metric::kJobCheckpoints) += 1;
+  series.NewestCheckpoint(checkpoint);
+}
+
+bool JobMetrics::LacksCheckpoint(const JobRecord& job) const {
+  if (job.checkpoint_step < 0) return false;
+  const std::shared_ptr<Series> series = book_->Find(job.id);
+  return series != nullptr && !series->shows_checkpoint;
+}
+
+void JobMetrics::CheckpointRestored(const InsertCheckpoint& checkpoint, const JobRecord& job) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  series.NewestCheckpoint(checkpoint);
+}
+
+void JobMetrics::Planned(const JobRecord& job, const Plan& plan, const ClusterTopology* cluster) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
+  // An earlier plan may have had more stages.
+  values.EndPlan();
+  series.stages.clear();
+  series.sums = {};
+  series.predicted = plan.step;
+  series.flops_per_token = StepFlops(plan.model, 1, FlopCount::kModel) / static_cast<double>(std::max(1, plan.model.seq));
+  series.peak_flops = static_cast<double>(PeakOf(cluster, plan.model.dtype)) * plan.layout.ranks();
+  values.OfPlan(metric::kJobInfo, {{"queue", job.spec->scheduling.queue},
+                                   {"layout", LayoutText(plan.layout)},
+                                   {"device", job.device_kind == DeviceKind::kCuda ? "cuda" : "cpu"}}) = 1;
+  values.OfPlan(metric::kJobPredictedStep) = Seconds(plan.step);
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StagePlan& planned = plan.stages[i];
+    const std::string name = std::to_string(i);
+    for (const PredictedTime& time : kPredicted) {
+      values.OfPlan(metric::kJobPredictedPhase, {{"stage", name}, {"phase", time.phase}}) = Seconds(planned.*time.time);
+    }
+    const std::pair<const char*, Bytes> kinds[] = {{"activations", planned.arena}, {"weights", planned.states.weights},
+                                                   {"gradients", planned.states.gradients}, {"optimizer", planned.states.optimizer},
+                                                   {"offloaded", planned.host}};
+    for (const auto& [kind, bytes] : kinds) {
+      values.OfPlan(metric::kJobMemoryPlanned, {{"stage", name}, {"kind", kind}}) = Number(bytes);
+    }
+    series.StageOf(static_cast<int32_t>(i)).planned_arena = Number(planned.arena);
+  }
+}
+
+void JobMetrics::Happened(const JobRecord& job, const JobEvent& event) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  const auto replanned = [&](const char* decision) { series.values.Of(metric::kJobReplans, {{"decision", decision}}) += 1; };
+  if (event.kind == "replan-kept") replanned("kept");
+  if (event.kind == "replanned") replanned("adopted");
+  if (event.kind == "replan-forced") replanned("forced");
+  if (event.kind == "resumed") series.values.Of(metric::kJobResumesFromCopies) += 1;
+  if (event.kind == "step-skipped") series.values.Of(metric::kJobStepsSkipped) += 1;
+  if (event.kind == "checkpoint-failed") series.values.Of(metric::kJobCheckpointFailures) += 1;
+}
+
+void JobMetrics::Updated(const JobRecord& job, int32_t devices) {
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  JobSeries& values = series.values;
+  values.Of(metric::kJobRanks) = devices;
+  values.Of(metric::kJobTargetSteps) = static_cast<double>(job.spec->train.steps);
+  // There from the start, so that the first increase is seen.
+  series.CountTo(metric::kJobRestarts, job.restarts);
+  for (const auto* counter : {&metric::kJobCheckpoints, &metric::kJobCheckpointFailures, &metric::kJobResumesFromCopies, &metric::kJobStepsSkipped}) {
+    values.Of(*counter);
+  }
+  for (const char* decision : {"kept", "adopted", "forced"}) values.Of(metric::kJobReplans, {{"decision", decision}});
+  for (size_t stage = 0; stage < job.measured.size(); ++stage) {
+    if (job.measured[stage].states == Bytes(0) || !series.stages.contains(static_cast<int32_t>(stage))) continue;
+    values.OfPlan(metric::kJobMemoryMeasured, {{"stage", std::to_string(stage)}, {"kind", "states"}}) = Number(job.measured[stage].states);
+  }
+}
+
+void JobMetrics::Spent(const JobRecord& job, const std::vector<JobTimeline::Spent>& spent) {
+  if (spent.empty()) return;
+  Series& series = book_->Of(job);
+  const std::lock_guard lock(series.mutex);
+  for (const JobTimeline::Spent& part : spent) {
+    series.values.Of(metric::kJobDeviceSeconds, {{"use", DeviceUseName(part.use)}}) += part.device_seconds;
+    series.held += part.device_seconds;
+    if (part.use == DeviceUse::kTraining) series.trained += part.device_seconds;
+  }
+  if (series.held > 0) series.values.Of(metric::kJobGoodput) = series.trained / series.held;
+}
+
+void JobMetrics::Ended(const JobId& job, Nanos now) {
+  const std::shared_ptr<Series> series = book_->Find(job);
+  if (series == nullptr || std::exchange(series->has_ended, true)) return;
+  ended_.emplace_back(now, job);
+}
+
+std::optional<double> JobMetrics::GoodputOf(const JobId& job) const {
+  const std::shared_ptr<Series> series = book_->Find(job);
+  if (series == nullptr || series->held <= 0) return std::nullopt;
+  return series->trained / series->held;
+}
+
+void JobMetrics::Prune(Nanos now) {
+  while (!ended_.empty() && (ended_.size() > kMostEnded || now - ended_.front().first >= kKeepEnded)) {
+    book_->Remove(ended_.front().second);
+    ended_.pop_front();
+  }
+}
+
+}  // namespace lynx

@@ -1,0 +1,138 @@
+// See job_timeline.h.
+#include "server/metrics/job_timeline.h"
+
+#include <algorithm>
+
+namespace lynx {
+namespace {
+
+struct StopEvent {
+  const char* kind;
+  LossCause cause;
+};
+// Events after which a job's ranks end.
+constexpr StopEvent kStopEvents[] = {{"rank-lost", LossCause::kRank},       {"node-lost", LossCause::kNode},
+                                     {"replan-adopted", LossCause::kReplan}, {"preempted", LossCause::kPreempted},
+                                     {"held", LossCause::kHeld},             {"draining", LossCause::kDrain},
+                                     {"time-limit", LossCause::kTimeLimit}};
+
+std::optional<LossCause> CauseOf(const JobEvent& event) {
+  const bool placed = event.state == JobState::kStarting || event.state == JobState::kRunning;
+  for (const StopEvent& stop : kStopEvents) {
+    if (placed && event.kind == stop.kind) return stop.cause;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const char* DeviceUseName(DeviceUse use) {
+  static constexpr const char* kNames[kDeviceUseCount] = {"training", "planning", "starting", "redoing", "detecting", "stopping"};
+  return kNames[static_cast<size_t>(use)];
+}
+
+const char* LossCauseName(LossCause cause) {
+  static constexpr const char* kNames[kLossCauseCount] = {"start", "rank", "node", "replan", "preempted", "held", "drain", "time_limit"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+const char* RecoveryPhaseName(RecoveryPhase phase) {
+  static constexpr const char* kNames[kRecoveryPhaseCount] = {"detect", "stop", "wait", "start", "redo"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+JobTimeline::Phase JobTimeline::PhaseAfter(const JobEvent& event) const {
+  if (IsFinal(event.state)) return Phase::kEnded;
+  if (event.state == JobState::kQueued) return Phase::kQueued;
+  if (event.state == JobState::kPlanning) return Phase::kPlanning;
+  if (CauseOf(event).has_value()) return Phase::kStopping;
+  const bool placed = event.kind == "placed" || event.kind == "restarting" || event.kind == "resuming" || event.kind == "moving" ||
+                      event.kind == "replanned";
+  if (event.state == JobState::kStarting) return placed || phase_ == Phase::kUnknown ? Phase::kStarting : phase_;
+  // A job that was asked to give way and has not goes on.
+  const bool goes_on = event.kind == "running" || event.kind == "goes-on" || event.kind == "replan-kept";
+  return goes_on || phase_ == Phase::kUnknown ? Phase::kRunning : phase_;
+}
+
+void JobTimeline::Charge(DeviceUse use, Nanos now, Report& report) {
+  const Nanos time = std::max(Nanos(0), now - since_);
+  since_ = now;
+  if (devices_ > 0 && time > Nanos(0)) report.spent.push_back({use, cause_, Seconds(time) * devices_});
+}
+
+void JobTimeline::Enter(Phase next, Nanos now, Report& report) {
+  const Nanos time = std::max(Nanos(0), now - since_);
+  switch (phase_) {
+    case Phase::kQueued:
+      if (next != Phase::kEnded) report.queue_wait = time;
+      if (recovery_.has_value()) (*recovery_)[RecoveryPhase::kWait] += time;
+      since_ = now;
+      break;
+    case Phase::kPlanning:
+      if (recovery_.has_value()) (*recovery_)[RecoveryPhase::kWait] += time;
+      Charge(DeviceUse::kPlanning, now, report);
+      break;
+    case Phase::kStarting:
+      if (recovery_.has_value()) (*recovery_)[RecoveryPhase::kStart] += time;
+      Charge(DeviceUse::kStarting, now, report);
+      break;
+    case Phase::kStopping:
+      if (recovery_.has_value()) (*recovery_)[RecoveryPhase::kStop] += time;
+      if (next != Phase::kRunning) Charge(DeviceUse::kStopping, now, report);
+      break;
+    case Phase::kRunning:
+      if (next != Phase::kStopping) {
+        Charge(DeviceUse::kStopping, now, report);  // such as its last checkpoint
+      } else if (IsFault()) {
+        recovery_ = Recovery{};
+        (*recovery_)[RecoveryPhase::kDetect] = time;
+        Charge(DeviceUse::kDetecting, now, report);
+      }  // else the step that it is in goes on, and is charged when it is done
+      break;
+    case Phase::kUnknown:
+    case Phase::kEnded:
+      since_ = now;
+      break;
+  }
+  if (next == Phase::kStarting) last_step_ = -1;
+  const bool has_devices = next == Phase::kPlanning || next == Phase::kStarting;
+  if (seen_from_start_ && first_devices_ == Nanos(0) && has_devices) first_devices_ = now;
+  phase_ = next;
+}
+
+JobTimeline::Report JobTimeline::OnEvent(const JobEvent& event, int32_t devices) {
+  Report report;
+  if (event.kind == "submitted") seen_from_start_ = true;
+  const Phase next = PhaseAfter(event);
+  if (const std::optional<LossCause> cause = CauseOf(event); cause.has_value()) cause_ = *cause;
+  if (next != phase_) Enter(next, event.time, report);
+  devices_ = devices;
+  return report;
+}
+
+JobTimeline::Report JobTimeline::OnStep(int64_t step, Nanos duration, bool new_step, Nanos now, int32_t devices) {
+  Report report;
+  if (step <= last_step_ || phase_ == Phase::kEnded) return report;
+  // A step may be heard of before the event that the job runs.
+  if (phase_ != Phase::kRunning && phase_ != Phase::kStopping) Enter(Phase::kRunning, std::max(since_, now - duration), report);
+  devices_ = devices;
+  if (phase_ == Phase::kStopping && IsFault()) return report;
+  last_step_ = step;
+  if (new_step && seen_from_start_ && !stepped_ && first_devices_ > Nanos(0)) report.first_step = now - first_devices_;
+  stepped_ = stepped_ || new_step;
+  if (recovery_.has_value()) {
+    if (!new_step) (*recovery_)[RecoveryPhase::kRedo] += std::max(Nanos(0), now - since_);
+    if (new_step) {
+      report.recovered.emplace();
+      for (int i = 0; i < kRecoveryPhaseCount; ++i) {
+        const auto phase = static_cast<RecoveryPhase>(i);
+        report.recovered->emplace_back(phase, (*recovery_)[phase]);
+      }
+      recovery_.reset();
+    }
+  }
+  Charge(new_step ? DeviceUse::kTraining : DeviceUse::kRedoing, now, report);
+  return report;
+}
+
+}  // namespace lynx

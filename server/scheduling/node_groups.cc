@@ -1,0 +1,130 @@
+#include "server/scheduling/node_groups.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "server/scheduling/slowest_profile.h"
+
+namespace lynx {
+namespace {
+
+bool Close(double a, double b) {
+  const auto [low, high] = std::minmax(a, b);
+  return high * 100 <= low * (100 + kAlikePercent);
+}
+
+bool Close(const LinkCost& a, const LinkCost& b) {
+  const auto time = [](const LinkCost& link) {
+    return static_cast<double>(link.latency.value) +
+           static_cast<double>(kMiB.value) * 1e9 / static_cast<double>(std::max<int64_t>(1, link.bytes_per_second));
+  };
+  return Close(time(a), time(b));
+}
+
+double TimeOf(const ShapeTimes& times) {
+  double sum = 0;
+  for (const OpTimes& op : times.ops) sum += static_cast<double>((op.forward + op.backward + op.weight).value);
+  return sum;
+}
+
+// Whether they are whole blocks of so many neighbours, in their order.
+bool AreBlocks(const std::vector<int32_t>& places, int32_t block) {
+  if (static_cast<int32_t>(places.size()) % block != 0) return false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t first = i / static_cast<size_t>(block) * static_cast<size_t>(block);
+    if (places[first] % block != 0 || places[i] != places[first] + static_cast<int32_t>(i - first)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Alike(const HardwareProfile& a, const HardwareProfile& b) {
+  if (a.device_kind != b.device_kind) return false;
+  if (!Close(a.intra_node, b.intra_node) || !Close(a.inter_node, b.inter_node)) return false;
+  bool shared = false;
+  for (const ShapeTimes& times : a.measured) {
+    for (const ShapeTimes& other : b.measured) {
+      if (times.shape != other.shape) continue;
+      if (!Close(TimeOf(times), TimeOf(other))) return false;
+      shared = true;
+    }
+  }
+  return shared ||
+         (Close(static_cast<double>(a.flops_per_second), static_cast<double>(b.flops_per_second)) &&
+          Close(static_cast<double>(a.memory_bytes_per_second), static_cast<double>(b.memory_bytes_per_second)));
+}
+
+std::vector<std::shared_ptr<const HardwareProfile>> ShareShapes(
+    std::vector<std::shared_ptr<const HardwareProfile>> profiles) {
+  const auto has = [](const HardwareProfile& profile, const LayerShape& shape) {
+    return std::any_of(profile.measured.begin(), profile.measured.end(),
+                       [&](const ShapeTimes& times) { return times.shape == shape; });
+  };
+  const std::vector<std::shared_ptr<const HardwareProfile>> own = profiles;
+  std::vector<LayerShape> all;
+  for (const std::shared_ptr<const HardwareProfile>& profile : own) {
+    if (profile == nullptr) continue;
+    for (const ShapeTimes& times : profile->measured) {
+      if (std::find(all.begin(), all.end(), times.shape) == all.end()) all.push_back(times.shape);
+    }
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    // Most have all that there is, and of thousands not each is to be compared with each.
+    if (own[i] == nullptr || std::all_of(all.begin(), all.end(), [&](const LayerShape& shape) { return has(*own[i], shape); })) continue;
+    for (const std::shared_ptr<const HardwareProfile>& other : own) {
+      if (other == nullptr || !Alike(*own[i], *other)) continue;
+      for (const ShapeTimes& times : other->measured) {
+        if (has(*profiles[i], times.shape)) continue;
+        HardwareProfile more = *profiles[i];
+        more.measured.push_back(times);
+        profiles[i] = std::make_shared<const HardwareProfile>(std::move(more));
+      }
+    }
+  }
+  return profiles;
+}
+
+ClusterTopology GroupNodes(const ClusterTopology& nodes,
+                           const std::vector<std::shared_ptr<const HardwareProfile>>& profiles) {
+  LYNX_CHECK(nodes.groups.size() == 1 && static_cast<size_t>(nodes.nodes()) == profiles.size());
+  const HardwareProfile slowest = SlowestProfile(profiles);
+  ClusterTopology grouped;
+  const HardwareProfile* first = nullptr;  // of the last group
+  for (const std::shared_ptr<const HardwareProfile>& known : profiles) {
+    const HardwareProfile& profile = known == nullptr ? slowest : *known;
+    // Against the first and the slowest of the group, so that a group does not drift from node to node.
+    if (first != nullptr && Alike(*first, profile) && Alike(grouped.groups.back().profile, profile)) {
+      NodeGroup& group = grouped.groups.back();
+      group.profile = SlowerProfile(std::move(group.profile), profile);
+      ++group.nodes;
+      continue;
+    }
+    NodeGroup& group = grouped.groups.emplace_back(nodes.groups.front());
+    group.nodes = 1;
+    group.profile = profile;
+    first = &profile;
+  }
+  if (grouped.groups.size() > 1) {
+    for (size_t i = 0; i < grouped.groups.size(); ++i) grouped.groups[i].name = absl::StrCat("group ", i);
+  }
+  return grouped;
+}
+
+void TakeShares(const std::vector<NodeShare>& shares, NodeGroup& group) {
+  std::optional<Bytes> least;  // for a device
+  for (const NodeShare& share : shares) {
+    const Bytes one = share.host_memory / std::max(1, share.devices);
+    least = std::min(least.value_or(one), one);
+  }
+  group.host_memory = least.value_or(Bytes(0)) * group.devices_per_node;
+  std::erase_if(group.profile.inner_links, [&](const LinkLevel& level) {
+    return !std::all_of(shares.begin(), shares.end(),
+                        [&](const NodeShare& share) { return AreBlocks(share.places, level.devices); });
+  });
+}
+
+}  // namespace lynx

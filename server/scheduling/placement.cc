@@ -1,0 +1,105 @@
+// See placement.h.
+#include "server/scheduling/placement.h"
+
+#include <algorithm>
+
+#include "server/scheduling/nearest.h"
+
+namespace lynx {
+namespace {
+
+Bytes SmallerKnown(Bytes a, Bytes b) {
+  if (a == Bytes(0)) return b;
+  if (b == Bytes(0)) return a;
+  return std::min(a, b);
+}
+
+// `per_node` devices of each of `nodes_wanted` nodes that have as many.
+Reservation TakeAlike(const std::vector<NodeDevices>& nodes, int32_t per_node, int32_t nodes_wanted) {
+  Reservation reservation;
+  reservation.topology = UniformCluster(nodes_wanted, per_node);
+  const auto has_as_many = [&](const NodeDevices& node) { return static_cast<int32_t>(node.free.size()) >= per_node ? 1 : 0; };
+  for (const NodeDevices& node : Nearest(nodes, nodes_wanted, has_as_many)) {
+    for (int32_t i = 0; i < per_node; ++i) reservation.devices.push_back({node.node, node.free[static_cast<size_t>(i)]});
+    Bytes& memory = reservation.topology.groups.front().memory_per_device;
+    memory = SmallerKnown(memory, node.memory_per_device);
+  }
+  return reservation;
+}
+
+Reservation TakeSingly(const std::vector<NodeDevices>& nodes, int32_t count) {
+  Reservation reservation;
+  reservation.topology = UniformCluster(count, 1);
+  const auto devices_of = [](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()); };
+  for (const NodeDevices& node : Nearest(nodes, count, devices_of)) {
+    for (const int32_t device : node.free) {
+      if (static_cast<int32_t>(reservation.devices.size()) == count) return reservation;
+      reservation.devices.push_back({node.node, device});
+      Bytes& memory = reservation.topology.groups.front().memory_per_device;
+      memory = SmallerKnown(memory, node.memory_per_device);
+    }
+  }
+  return reservation;
+}
+
+}  // namespace
+
+std::vector<NodeDevices> Among(const std::vector<NodeDevices>& nodes, const std::vector<DeviceRef>& wanted) {
+  std::vector<NodeDevices> result;
+  for (const NodeDevices& node : nodes) {
+    NodeDevices kept{.node = node.node, .memory_per_device = node.memory_per_device, .domain = node.domain, .slow = node.slow};
+    for (const int32_t device : node.free) {
+      if (std::find(wanted.begin(), wanted.end(), DeviceRef{node.node, device}) != wanted.end()) {
+        kept.free.push_back(device);
+      }
+    }
+    result.push_back(std::move(kept));
+  }
+  return result;
+}
+
+std::optional<Reservation> Reserve(const std::vector<NodeDevices>& nodes, const Demand& demand) {
+  int32_t total = 0;
+  int32_t most = 0;
+  for (const NodeDevices& node : nodes) {
+    total += static_cast<int32_t>(node.free.size());
+    most = std::max(most, static_cast<int32_t>(node.free.size()));
+  }
+  if (total < demand.min_ranks || demand.min_ranks > demand.max_ranks) return std::nullopt;
+  int32_t best_per_node = 0;
+  int32_t best_nodes = 0;
+  // From many devices a node to few: a later choice must have more devices in all to win, so ties go to fewer nodes.
+  for (int32_t per_node = std::min(most, demand.max_ranks); per_node >= demand.group; --per_node) {
+    const auto fits = [&](const NodeDevices& n) { return static_cast<int32_t>(n.free.size()) >= per_node; };
+    const int32_t having = static_cast<int32_t>(std::count_if(nodes.begin(), nodes.end(), fits));
+    const int32_t taken = std::min(having, demand.max_ranks / per_node);
+    if (taken * per_node > best_nodes * best_per_node) {
+      best_per_node = per_node;
+      best_nodes = taken;
+    }
+  }
+  if (best_nodes * best_per_node >= demand.min_ranks) return TakeAlike(nodes, best_per_node, best_nodes);
+  if (demand.group > 1) return std::nullopt;
+  return TakeSingly(nodes, std::min(total, demand.max_ranks));
+}
+
+std::optional<std::vector<DeviceRef>> PlaceRanks(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes) {
+  std::vector<DeviceRef> placement;
+  const size_t ranks = static_cast<size_t>(layout.ranks());
+  const size_t group = static_cast<size_t>(layout.tp);
+  for (const NodeDevices& node : nodes) {
+    // Groups have one size, so taking as many as fit from each node in turn wastes nothing.
+    for (size_t next = 0; next + group <= node.free.size() && placement.size() < ranks; next += group) {
+      for (size_t i = 0; i < group; ++i) placement.push_back({node.node, node.free[next + i]});
+    }
+  }
+  if (placement.size() < ranks) return std::nullopt;
+  return placement;
+}
+
+std::optional<std::vector<DeviceRef>> PlaceRanksNear(const ParallelLayout& layout, const std::vector<NodeDevices>& nodes) {
+  const auto groups_of = [&](const NodeDevices& node) { return static_cast<int64_t>(node.free.size()) / layout.tp; };
+  return PlaceRanks(layout, Nearest(nodes, layout.ranks() / layout.tp, groups_of));
+}
+
+}  // namespace lynx

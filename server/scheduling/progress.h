@@ -1,0 +1,51 @@
+// StepStatistics: what the step reports of one generation say together: the job's progress, and means per stage. Not
+// thread-safe; owned by the controller. Bounded: a window of steps and a few sums per rank.
+#ifndef LYNX_SERVER_SCHEDULING_PROGRESS_H_
+#define LYNX_SERVER_SCHEDULING_PROGRESS_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/units.h"
+#include "planner/problem/layout.h"
+#include "server/values/job.h"
+#include "server/values/node_state.h"
+
+namespace lynx {
+
+class StepStatistics {
+ public:
+  StepStatistics() = default;
+  // `base`: what an earlier server measured of the same generation; empty for a new generation.
+  StepStatistics(const ParallelLayout& layout, std::vector<StageMeasurement> base);
+
+  void AddStarted(int32_t rank, const RankReady& started);
+  // Folds the report into the statistics and into `progress`. `wall`: when it came.
+  void AddStep(int32_t rank, const StepReport& step, Nanos wall, Progress& progress);
+
+  // By stage: of the rank whose compute stream was busiest.
+  std::vector<StageMeasurement> Measured() const;
+
+ private:
+  struct RankSums {
+    int64_t seen = 0;      // steps, with the ones that do not count
+    StageMeasurement sum;  // of times; peaks and sizes are maxima
+  };
+  struct WindowStep {
+    Nanos duration;  // of the slowest rank so far
+    int64_t tokens = 0;
+  };
+
+  void FillRates(Progress& progress) const;
+  StageMeasurement MeasuredStage(int32_t stage) const;
+
+  ParallelLayout layout_;
+  std::vector<StageMeasurement> base_;
+  std::vector<RankSums> ranks_;
+  std::map<int64_t, WindowStep> window_;  // by step; the newest kWindow
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SCHEDULING_PROGRESS_H_

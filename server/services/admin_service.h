@@ -1,0 +1,73 @@
+// AdminService: the RPCs of proto/lynx/v1/admin.proto. A change is checked and written on the owner thread, in a transaction of
+// its own with its audit record, before it counts: such changes are few, and each must see those before it. Thread-safe; must
+// not outlive the core.
+#ifndef LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
+#define LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lynx/v1/admin.pb.h"
+#include "security/authority.h"
+#include "server/access/guard.h"
+#include "server/loop/core.h"
+#include "server/values/access.h"
+
+namespace lynx {
+
+struct AdminOptions {
+  const Authority* authority = nullptr;  // null: no TLS
+  Nanos node_certificate_life;
+  std::string reached_at;  // host:port by which the server is reached from other machines; empty: from none, or not known
+};
+
+// A user's first or further token: what is put, and the secret, which is told once.
+struct NewToken {
+  UserToken token;
+  std::string secret;
+};
+NewToken MakeToken(const std::string& user, Nanos now, Nanos life);
+
+class AdminService {
+ public:
+  AdminService(ServerCore& core, AccessBook& book, AdminOptions options) : core_(core), book_(book), options_(options) {}
+
+  grpc::ServerUnaryReactor* WhoAmI(const Call& call, const v1::WhoAmIRequest* request, v1::WhoAmIResponse* response);
+  grpc::ServerUnaryReactor* CreateJoinToken(const Call& call, const v1::CreateJoinTokenRequest* request,
+                                            v1::CreateJoinTokenResponse* response);
+  grpc::ServerUnaryReactor* RevokeJoinTokens(const Call& call, const v1::RevokeJoinTokensRequest* request,
+                                             v1::RevokeJoinTokensResponse* response);
+  grpc::ServerUnaryReactor* Join(const Call& call, const v1::JoinRequest* request, v1::JoinResponse* response);
+  grpc::ServerUnaryReactor* RotateCertificate(const Call& call, const v1::RotateCertificateRequest* request,
+                                              v1::RotateCertificateResponse* response);
+  grpc::ServerUnaryReactor* RevokeNode(const Call& call, const v1::RevokeNodeRequest* request,
+                                       v1::RevokeNodeResponse* response);
+  grpc::ServerUnaryReactor* AddUser(const Call& call, const v1::AddUserRequest* request, v1::AddUserResponse* response);
+  grpc::ServerUnaryReactor* ListUsers(const Call& call, const v1::ListUsersRequest* request, v1::ListUsersResponse* response);
+  grpc::ServerUnaryReactor* RevokeUser(const Call& call, const v1::RevokeUserRequest* request,
+                                       v1::RevokeUserResponse* response);
+  grpc::ServerUnaryReactor* AddToken(const Call& call, const v1::AddTokenRequest* request, v1::AddTokenResponse* response);
+  grpc::ServerUnaryReactor* RevokeToken(const Call& call, const v1::RevokeTokenRequest* request,
+                                        v1::RevokeTokenResponse* response);
+  grpc::ServerUnaryReactor* ListAudit(const Call& call, const v1::ListAuditRequest* request, v1::ListAuditResponse* response);
+
+ private:
+  // What a change consists of. Runs on the owner thread; an error is recorded, and nothing is changed.
+  using Decide = std::function<absl::StatusOr<std::vector<AccessChange>>(Nanos now)>;
+  grpc::ServerUnaryReactor* Change(const Call& call, const std::string& target, Decide decide);
+  grpc::ServerUnaryReactor* Read(const Call& call, std::function<absl::Status()> read);
+
+  // The request's own certificate, and what else the book is to say then.
+  absl::StatusOr<std::vector<AccessChange>> Certify(const std::string& request, const std::string& node, Nanos now,
+                                                    std::string* certificate) const;
+  absl::StatusOr<std::vector<AccessChange>> DecideJoin(const v1::JoinRequest& request, Nanos now, std::string* certificate) const;
+
+  ServerCore& core_;
+  AccessBook& book_;
+  const AdminOptions options_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SERVICES_ADMIN_SERVICE_H_

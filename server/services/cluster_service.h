@@ -1,0 +1,39 @@
+// ClusterService: the RPCs of proto/lynx/v1/cluster.proto. It only decodes, posts to the core's loop and encodes. A stream
+// costs no thread. Thread-safe; must not outlive core and guard.
+#ifndef LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_
+#define LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_
+
+#include <optional>
+#include <string>
+
+#include "lynx/v1/cluster.pb.h"
+#include "server/access/guard.h"
+#include "server/loop/core.h"
+
+namespace lynx {
+
+class ClusterService {
+ public:
+  ClusterService(ServerCore& core, const Guard& guard) : core_(core), guard_(guard) {}
+
+  grpc::ServerBidiReactor<v1::AgentReport, v1::AgentDesired>* AttachAgent(const Call& call);
+  grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* AttachWorker(const Call& call);
+  grpc::ServerUnaryReactor* CordonNode(const Call& call, const v1::CordonNodeRequest* request,
+                                       v1::CordonNodeResponse* response);
+  grpc::ServerUnaryReactor* UncordonNode(const Call& call, const v1::UncordonNodeRequest* request,
+                                         v1::UncordonNodeResponse* response);
+  grpc::ServerUnaryReactor* ListNodes(const Call& call, const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response);
+
+ private:
+  template <class Response>
+  grpc::ServerUnaryReactor* ChangeNode(const Call& call, absl::Status checked, const std::string& name,
+                                       std::optional<Cordon> cordon, Response* response);
+
+  ServerCore& core_;
+  const Guard& guard_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SERVICES_CLUSTER_SERVICE_H_

@@ -1,0 +1,368 @@
+// See jobs_service.h.
+#include "server/services/jobs_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "common/status.h"
+#include "planner/problem/layout.h"
+#include "proto/bounds.h"
+#include "server/loop/strand.h"
+#include "server/wire/messages.h"
+#include "server/wire/retry_later.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kMostEvents = 1000;
+constexpr int32_t kDefaultList = 100;
+constexpr int32_t kMostList = 1000;
+constexpr int32_t kDefaultLines = 100;
+constexpr int32_t kMostLines = 1000;
+constexpr int64_t kMostGenerations = int64_t{1} << 40;
+constexpr size_t kLongestKey = 128;
+constexpr size_t kLongestReason = 512;
+constexpr size_t kLongestSpec = 4 << 20;  // with a schedule of its own
+
+absl::Status CheckKey(const std::string& key) {
+  LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kLongestKey, "characters"));
+  const bool printable = std::all_of(key.begin(), key.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+  return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
+}
+
+// One WatchJob call: writes one message at a time; those that wait become one, with the newest job and all events.
+class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
+                  public WatchStream,
+                  public std::enable_shared_from_this<WatchCall> {
+ public:
+  // `on_end` runs once, when gRPC is done with the call.
+  void Start(std::function<void()> on_end) {
+    on_end_ = std::move(on_end);
+    self_ = shared_from_this();
+  }
+
+  void Send(const v1::WatchJobResponse& response, bool last) override {
+    Post([this, response, last] {
+      if (closing_.has_value() || last_) return;
+      if (next_.has_value()) {
+        *next_->mutable_job() = response.job();
+        next_->mutable_events()->MergeFrom(response.events());
+      } else {
+        next_ = response;
+      }
+      last_ = last;
+      Go();
+    });
+  }
+
+  void Close(const absl::Status& status) override {
+    Post([this, status] {
+      if (closing_.has_value()) return;
+      closing_ = status;
+      Go();
+    });
+  }
+
+ private:
+  void OnWriteDone(bool ok) override {
+    Post([this, ok] {
+      writing_ = false;
+      if (!ok && !closing_.has_value()) closing_ = absl::CancelledError("the watcher has gone");
+      Go();
+    });
+  }
+  void OnCancel() override { Close(absl::CancelledError("the watcher has gone")); }
+  void OnDone() override {
+    on_end_();
+    self_.reset();
+  }
+
+  // Writes what waits, then ends the call if it is to end.
+  void Go() {
+    if (writing_ || finished_) return;
+    if (next_.has_value() && !closing_.has_value()) {
+      writing_ = true;
+      current_ = *std::exchange(next_, std::nullopt);
+      StartWrite(&current_);
+    } else if (closing_.has_value() || last_) {
+      finished_ = true;
+      Finish(closing_.has_value() ? ToGrpc(*closing_) : grpc::Status::OK);
+    }
+  }
+
+  template <class Closure>
+  void Post(Closure closure) {
+    strand_.Post([self = shared_from_this(), closure = std::move(closure)]() mutable { closure(); });
+  }
+
+  Strand strand_;
+  std::shared_ptr<WatchCall> self_;
+  std::function<void()> on_end_;
+  // On the strand; current_ also belongs to gRPC while it writes.
+  v1::WatchJobResponse current_;
+  std::optional<v1::WatchJobResponse> next_;
+  std::optional<absl::Status> closing_;
+  bool last_ = false;
+  bool writing_ = false;
+  bool finished_ = false;
+};
+
+// Runs `work` on the owner thread and ends the call with its status.
+grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
+                                 std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+  if (!core.loop().Run([reactor, work = std::move(work)] { reactor->Finish(ToGrpc(work())); })) {
+    reactor->Finish(ToGrpc(Overloaded()));
+  }
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+  absl::Status status = CheckKey(request->idempotency_key());
+  if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kLongestSpec, "bytes");
+  absl::StatusOr<JobSpec> spec = status.ok() ? FromProto(request->spec()) : absl::StatusOr<JobSpec>(status);
+  if (status.ok()) status = spec.status();
+  if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
+  if (!status.ok()) {
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+    const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
+    if (job != nullptr) {
+      *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
+      response->set_existed(reply.existed);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  const std::string digest = SpecDigest(*spec);
+  const bool posted = core_.loop().Post(
+      JobSubmitted{id, core_.NewJobId(), request->idempotency_key(), *std::move(spec), digest}, call.Audit(""));
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+  const JobRecord& job = *core_.controller().Find(id);
+  const PlanPrograms programs = request.include_programs() ? PlanPrograms::kIncluded : PlanPrograms::kLeftOut;
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, programs));
+  *response.mutable_job() = Encode(job, plan.get(), programs);
+  if (request.include_curves()) {
+    LYNX_ASSIGN_OR_RETURN(const JobCurves curves, core_.curves().Of(id));
+    *response.mutable_curves() = Encode(curves);
+  }
+  if (!request.include_events()) return absl::OkStatus();
+  const int64_t before = request.events_before() == 0 ? std::numeric_limits<int64_t>::max() : request.events_before();
+  LYNX_RETURN_IF_ERROR(CheckRange("events_before", request.events_before(), 0, std::numeric_limits<int64_t>::max()));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents, before));
+  for (const JobEvent& event : events) *response.mutable_job()->add_events() = Encode(event);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJobRequest* request,
+                                              v1::GetJobResponse* response) {
+  return OnLoop(core_, call, [this, request, response] { return FillJob(*request, *response); });
+}
+
+grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
+                                                const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
+  return OnLoop(core_, call, [this, request, response]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMostList));
+    std::vector<JobState> states;
+    for (int i = 0; i < request->states_size(); ++i) {
+      LYNX_ASSIGN_OR_RETURN(const JobState state, Decode(request->states(i), FieldPath("", "states", i)));
+      states.push_back(state);
+    }
+    const JobRecord* before = nullptr;
+    if (!request->before().empty()) {
+      before = core_.controller().Find(JobId(request->before()));
+      if (before == nullptr) return absl::NotFoundError(absl::StrCat("before: no job has the id \"", request->before().substr(0, 80), "\""));
+    }
+    const size_t limit = static_cast<size_t>(request->limit() == 0 ? kDefaultList : request->limit());
+    std::vector<const JobRecord*> jobs = core_.controller().List(limit + 1, states, before);
+    response->set_more(jobs.size() > limit);
+    jobs.resize(std::min(jobs.size(), limit));
+    for (const JobRecord* job : jobs) {
+      v1::Job& listed = *response->add_jobs();
+      listed = Encode(*job, nullptr, PlanPrograms::kLeftOut);
+      listed.mutable_spec()->mutable_parallel()->clear_schedule_text();  // a thousand of them would be more than a message holds
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Posts the event that `make` gives for the job of that name, and answers when it is carried out: with the job.
+template <class Response>
+grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::string& name,
+                                                 const std::string& reason, Response* response,
+                                                 std::function<EventBody(int64_t, const JobId&)> make) {
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+  const absl::Status checked = CheckLine("reason", reason, kLongestReason);
+  if (!checked.ok()) {
+    reactor->Finish(ToGrpc(checked));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response](const Reply& reply) {
+    const JobRecord* job = reply.status.ok() ? core_.controller().Find(reply.job) : nullptr;
+    if (job != nullptr) {
+      *response->mutable_job() = Encode(*job, core_.controller().PlanOf(job->id).get(), PlanPrograms::kLeftOut);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  // The name is resolved where the jobs are; then the change is an event like any other.
+  const bool posted = core_.loop().Run([this, id, name, make = std::move(make), record = call.Audit(name)] {
+    const absl::StatusOr<JobId> job = core_.controller().Resolve(name);
+    if (!job.ok()) {
+      core_.Complete(Reply{.request = id, .status = job.status()});
+    } else {
+      core_.loop().PostAlways(make(id, *job), record);
+    }
+  });
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::CancelJob(const Call& call, const v1::CancelJobRequest* request, v1::CancelJobResponse* response) {
+  absl::Status checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
+  if (checked.ok() && request->grace_ns() > 0 && !request->checkpoint()) {
+    checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a cancellation with a checkpoint");
+  }
+  if (!checked.ok()) {
+    grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+    reactor->Finish(ToGrpc(checked));
+    return reactor;
+  }
+  const CancelRequested wanted{.reason = request->reason(), .checkpoint = request->checkpoint(), .grace = Nanos(request->grace_ns())};
+  return ChangeJob(call, request->job_id(), request->reason(), response, [wanted](int64_t id, const JobId& job) {
+    CancelRequested event = wanted;
+    event.request = id;
+    event.job = job;
+    return event;
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::HoldJob(const Call& call, const v1::HoldJobRequest* request,
+                                               v1::HoldJobResponse* response) {
+  return ChangeJob(call, request->job_id(), request->reason(), response,
+                   [reason = request->reason()](int64_t id, const JobId& job) { return HoldRequested{id, job, reason}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::ReleaseJob(const Call& call, const v1::ReleaseJobRequest* request, v1::ReleaseJobResponse* response) {
+  return ChangeJob(call, request->job_id(), "", response,
+                   [](int64_t id, const JobId& job) { return ReleaseRequested{id, job}; });
+}
+
+grpc::ServerUnaryReactor* JobsService::ListQueues(const Call& call, const v1::ListQueuesRequest*,
+                                                  v1::ListQueuesResponse* response) {
+  return OnLoop(core_, call, [this, response]() -> absl::Status {
+    for (const Controller::QueueView& queue : core_.controller().Queues()) *response->add_queues() = Encode(queue);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* JobsService::SetQueue(const Call& call, const v1::SetQueueRequest* request,
+                                                v1::SetQueueResponse* response) {
+  grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
+  absl::StatusOr<QueueConfig> queue = Decode(request->queue());
+  if (!queue.ok()) {
+    reactor->Finish(ToGrpc(queue.status()));
+    return reactor;
+  }
+  const int64_t id = core_.Await([this, reactor, response, name = queue->name](const Reply& reply) {
+    for (const Controller::QueueView& known : core_.controller().Queues()) {
+      if (reply.status.ok() && known.config.name == name) *response->mutable_queue() = Encode(known);
+    }
+    reactor->Finish(ToGrpc(reply.status));
+  });
+  const bool posted = core_.loop().Post(QueueRequested{id, *std::move(queue)}, call.Audit(request->queue().name()));
+  if (!posted && core_.Forget(id)) reactor->Finish(ToGrpc(Overloaded()));
+  return reactor;
+}
+
+void JobsService::BeginWatch(const std::string& job, const std::string& who, const std::shared_ptr<WatchStream>& stream,
+                             JobId& watched) {
+  const absl::StatusOr<JobId> id = core_.controller().Resolve(job);
+  if (!id.ok()) return stream->Close(id.status());
+  const JobRecord& record = *core_.controller().Find(*id);
+  v1::WatchJobResponse first;
+  const absl::StatusOr<std::shared_ptr<const Plan>> plan = core_.PlanOf(record, PlanPrograms::kLeftOut);
+  if (!plan.ok()) return stream->Close(plan.status());
+  *first.mutable_job() = Encode(record, plan->get(), PlanPrograms::kLeftOut);
+  const absl::StatusOr<std::vector<JobEvent>> events = core_.store().LoadEvents(*id, 0, kMostEvents);
+  if (!events.ok()) return stream->Close(events.status());
+  for (const JobEvent& event : *events) *first.add_events() = Encode(event);
+  if (IsFinal(record.state)) return stream->Send(first, true);
+  if (const absl::Status added = core_.watchers().Add(*id, who, stream); !added.ok()) return stream->Close(added);
+  watched = *id;
+  stream->Send(first, false);
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobsService::WatchJob(const Call& admitted,
+                                                                      const v1::WatchJobRequest* request) {
+  auto call = std::make_shared<WatchCall>();
+  // Written and read on the owner thread.
+  auto watched = std::make_shared<JobId>();
+  ServerCore* core = &core_;
+  WatchCall* raw = call.get();
+  call->Start([core, watched, stream = std::weak_ptr<WatchCall>(call)] {
+    // The call lives until its place among the watchers is given up.
+    core->loop().RunAlways([core, watched, held = stream.lock()] { core->watchers().Remove(*watched, held.get()); });
+  });
+  const std::string job = request->job_id();
+  const std::string who = admitted.caller.kind == Caller::Kind::kLocal ? "" : CallerText(admitted.caller);
+  if (!core_.loop().Run([this, job, who, call, watched] { BeginWatch(job, who, call, *watched); })) call->Close(Overloaded());
+  return raw;
+}
+
+grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLogsRequest* request,
+                                               v1::GetLogsResponse* response) {
+  return OnLoop(core_, call, [this, request, response]() -> absl::Status {
+    LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
+    LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMostLines));
+    LYNX_RETURN_IF_ERROR(CheckRange("generation", request->generation(), 0, kMostGenerations));
+    LYNX_RETURN_IF_ERROR(CheckRange("after", request->after(), 0, std::numeric_limits<int64_t>::max()));
+    LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
+    const RankLogs& logs = core_.controller().logs();
+    const LogQuery query{.rank = request->rank(), .generation = Generation(request->generation()), .after = request->after(),
+                         .limit = static_cast<size_t>(request->lines() == 0 ? kDefaultLines : request->lines())};
+    for (const LogLine& line : logs.Last(job, query)) *response->add_lines() = Encode(line);
+    if (const std::optional<FailedRank> failure = logs.FirstFailure(job); failure.has_value()) {
+      response->mutable_first_failure()->set_rank(failure->rank);
+      response->mutable_first_failure()->set_generation(failure->generation.value);
+    }
+    response->set_state(Encode(core_.controller().Find(job)->state));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status JobsService::FillTrace(const v1::TraceJobRequest& request, v1::TraceJobResponse& response) {
+  LYNX_ASSIGN_OR_RETURN(const JobId id, core_.controller().Resolve(request.job_id()));
+  const JobRecord& job = *core_.controller().Find(id);
+  LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core_.store().LoadTrace(id));
+  if (!trace.has_value() || trace->plan_digest != job.plan_digest) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no step of job ", id.value, ", which is ", JobStateName(job.state),
+                     ", has been traced yet: ranks trace their first step, then the 2nd, 4th, 8th and so on"));
+  }
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, core_.PlanOf(job, PlanPrograms::kIncluded));
+  LYNX_ASSIGN_OR_RETURN(const std::shared_ptr<const ClusterTopology> cluster, core_.store().LoadCluster(id));
+  *response.mutable_job() = Encode(job, plan.get(), PlanPrograms::kIncluded);
+  if (cluster != nullptr) *response.mutable_cluster() = ToProto(*cluster);
+  *response.mutable_trace() = Encode(*trace);
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* JobsService::TraceJob(const Call& call,
+                                                const v1::TraceJobRequest* request, v1::TraceJobResponse* response) {
+  return OnLoop(core_, call, [this, request, response] { return FillTrace(*request, *response); });
+}
+
+}  // namespace lynx

@@ -1,0 +1,15 @@
+// The files of server/page/, compiled in by the build. Pure; thread-safe.
+#ifndef LYNX_SERVER_SERVICES_LIVE_FILES_H_
+#define LYNX_SERVER_SERVICES_LIVE_FILES_H_
+
+#include <string_view>
+
+namespace lynx {
+
+std::string_view LivePageHtml();
+std::string_view LivePageStyle();  // after PageStyle and ReportStyle
+std::string_view LivePageScript();
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SERVICES_LIVE_FILES_H_

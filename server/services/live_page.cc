@@ -1,0 +1,324 @@
+// See live_page.h.
+#include "server/services/live_page.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "planner/report/page_text.h"
+#include "planner/report/step_trace.h"
+#include "report/report_style.h"
+#include "report/texts.h"
+#include "server/services/live_files.h"
+#include "server/services/live_views.h"
+#include "server/wire/retry_later.h"
+#include "spdlog/spdlog.h"
+
+namespace lynx {
+namespace {
+
+constexpr size_t kMostKept = 64;    // answers, and traced steps
+constexpr size_t kLongestName = 63;  // of jobs and nodes
+constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr char kJson[] = "application/json; charset=utf-8";
+const char* const kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+
+struct Rule {
+  std::string path;
+  std::string method;  // the RPC that tells the same
+  std::vector<std::string> parameters;
+};
+const std::vector<Rule>& Rules() {
+  static const auto* rules = new std::vector<Rule>{{"/", "Cluster.ListNodes", {}},
+                                                   {"/page.css", "Cluster.ListNodes", {}},
+                                                   {"/page.js", "Cluster.ListNodes", {}},
+                                                   {"/api/cluster", "Cluster.ListNodes", {}},
+                                                   {"/api/jobs", "Jobs.ListJobs", {}},
+                                                   {"/api/nodes", "Cluster.ListNodes", {"from", "to"}},
+                                                   {"/api/job", "Jobs.GetJob", {"id"}}};
+  return *rules;
+}
+
+HttpReply Plain(int status, const std::string& text) { return {.status = status, .body = text + "\n"}; }
+
+int HttpStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument: return 400;
+    case absl::StatusCode::kUnauthenticated: return 401;
+    case absl::StatusCode::kPermissionDenied: return 403;
+    case absl::StatusCode::kNotFound: return 404;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled: return 503;
+    default: return 500;
+  }
+}
+
+HttpReply Refusal(const absl::Status& status) {
+  HttpReply reply = Plain(HttpStatus(status.code()), std::string(status.message()));
+  if (reply.status == 401) {
+    reply.headers.emplace_back("WWW-Authenticate", "Basic realm=\"Lynx: any name, and as the password a token of 'lynxctl admin token add'\", charset=\"UTF-8\"");
+  }
+  if (reply.status == 503) {
+    const std::optional<Nanos> delay = RetryDelayOf(status);
+    reply.headers.emplace_back("Retry-After", absl::StrCat(delay.has_value() ? 1 + delay->value / 1'000'000'000 : 2));
+  }
+  return reply;
+}
+
+// The token of either scheme as the guard knows it; as it was where it is neither.
+std::string BearerOf(const std::string& authorization) {
+  constexpr std::string_view kBasic = "basic ";
+  std::string pair;
+  if (!absl::StartsWithIgnoreCase(authorization, std::string(kBasic))) return authorization;
+  if (!absl::Base64Unescape(authorization.substr(kBasic.size()), &pair)) return authorization;
+  const size_t colon = pair.find(':');
+  return colon == std::string::npos ? authorization : "Bearer " + pair.substr(colon + 1);
+}
+
+// "a=b&c=d" with these names and values that are names of jobs or nodes; by the order of `names`.
+absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, const std::vector<std::string>& names) {
+  std::vector<std::string> values(names.size());
+  for (const absl::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const auto name = std::find(names.begin(), names.end(), pair.first);
+    if (name == names.end()) return absl::InvalidArgumentError(absl::StrCat("no such parameter; this address takes ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+    values[static_cast<size_t>(name - names.begin())] = pair.second;
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool good = std::all_of(values[i].begin(), values[i].end(), [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; });
+    if (values[i].empty() || values[i].size() > kLongestName || !good) {
+      return absl::InvalidArgumentError(absl::StrCat("the parameter '", names[i], "' must be 1 to ", kLongestName, " letters, digits, dots, dashes and underscores"));
+    }
+  }
+  return values;
+}
+
+// "Host.example:7472" and "[::1]:7472" are "host.example" and "::1".
+std::string HostName(const std::string& header) {
+  const std::string host = absl::AsciiStrToLower(header);
+  if (absl::StartsWith(host, "[")) return host.substr(1, host.find(']') == std::string::npos ? std::string::npos : host.find(']') - 1);
+  return host.substr(0, host.rfind(':'));
+}
+
+std::set<std::string> LowerCase(const std::vector<std::string>& names) {
+  std::set<std::string> lower;
+  for (const std::string& name : names) lower.insert(absl::AsciiStrToLower(name));
+  return lower;
+}
+
+JobGlance GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
+  return {.id = job.id, .name = job.spec->name, .queue = job.spec->scheduling.queue, .reason = job.reason, .state = job.state, .pending = job.pending,
+          .progress = job.progress, .steps = job.spec->train.steps, .predicted = plan == nullptr ? Nanos(0) : plan->step,
+          .ranks = static_cast<int32_t>(job.ranks.size()), .restarts = job.restarts, .goodput = goodput, .submitted = job.submitted};
+}
+
+}  // namespace
+
+struct LivePage::Entry {
+  std::mutex mutex;  // of the one who makes the answer; others wait
+  Nanos made;        // guarded by mutex; 0 = never
+  HttpReply reply;   // guarded by mutex
+  Nanos asked;       // guarded by LivePage::mutex_
+};
+
+LivePage::LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock)
+    : core_(core), jobs_(jobs), guard_(guard), options_(std::move(options)), hosts_(LowerCase(options_.hosts)), clock_(clock) {}
+
+HttpReply LivePage::Answer(const HttpRequest& request) {
+  HttpReply reply = Route(request);
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"Cache-Control", "no-store"}, {"Content-Security-Policy", kPolicy}, {"X-Content-Type-Options", "nosniff"}, {"X-Frame-Options", "DENY"},
+           {"Referrer-Policy", "no-referrer"}, {"Cross-Origin-Resource-Policy", "same-origin"}, {"Cross-Origin-Opener-Policy", "same-origin"}}) {
+    reply.headers.emplace_back(name, value);
+  }
+  if (request.method == "HEAD") reply.body.clear();
+  return reply;
+}
+
+HttpReply LivePage::Route(const HttpRequest& request) {
+  if (!hosts_.contains(HostName(request.host))) {
+    return Plain(421, "this page is not served under the name that was asked for: use localhost, or name it with --tls-names where a proxy stands before the server");
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    HttpReply reply = Plain(405, "this page only shows: use lynxctl to change something");
+    reply.headers.emplace_back("Allow", "GET, HEAD");
+    return reply;
+  }
+  const auto rule = std::find_if(Rules().begin(), Rules().end(), [&](const Rule& known) { return known.path == request.path; });
+  if (rule == Rules().end()) return Plain(404, "there is no such page; the page is at /");
+  const absl::StatusOr<Caller> caller = guard_.AdmitHttp(RuleOf(rule->method), BearerOf(request.authorization), request.from);
+  if (!caller.ok()) return Refusal(caller.status());
+  const absl::StatusOr<std::vector<std::string>> values = Parameters(request.query, rule->parameters);
+  if (!values.ok()) return Refusal(values.status());
+
+  if (request.path == "/") return {.type = kHtml, .body = std::string(LivePageHtml())};
+  if (request.path == "/page.js") return {.type = "text/javascript; charset=utf-8", .body = std::string(LivePageScript())};
+  if (request.path == "/page.css") return {.type = "text/css; charset=utf-8", .body = absl::StrCat(std::string(PageStyle()), std::string(ReportStyle()), std::string(LivePageStyle()))};
+  const std::string key = absl::StrCat(request.path, " ", absl::StrJoin(*values, " "));
+  if (request.path == "/api/cluster") return Kept(key, [&] { return Cluster(); });
+  if (request.path == "/api/jobs") return Kept(key, [&] { return Jobs(); });
+  if (request.path == "/api/nodes") return Kept(key, [&] { return Nodes(values->at(0), values->at(1)); });
+  return Kept(key, [&] { return Job(values->at(0)); });
+}
+
+HttpReply LivePage::Kept(const std::string& key, const std::function<absl::StatusOr<std::string>()>& make) {
+  std::shared_ptr<Entry> entry;
+  {
+    const std::lock_guard lock(mutex_);
+    const Nanos now = clock_.Monotonic();
+    std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
+    std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
+    // What is asked for next is made again: nobody waits for more than one answer.
+    if (kept_.size() >= kMostKept && !kept_.contains(key)) kept_.clear();
+    std::shared_ptr<Entry>& kept = kept_[key];
+    if (kept == nullptr) kept = std::make_shared<Entry>();
+    kept->asked = now;
+    entry = kept;
+  }
+  const std::lock_guard lock(entry->mutex);
+  const Nanos now = clock_.Monotonic();
+  if (entry->made > Nanos(0) && now - entry->made < options_.fresh) return entry->reply;
+  const absl::StatusOr<std::string> made = make();
+  entry->reply = made.ok() ? HttpReply{.type = kJson, .body = *made} : Refusal(made.status());
+  entry->made = clock_.Monotonic();
+  return entry->reply;
+}
+
+template <class Value>
+absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> work) {
+  // Kept by the task: who asked may have gone when it runs.
+  auto promise = std::make_shared<std::promise<absl::StatusOr<Value>>>();
+  std::future<absl::StatusOr<Value>> answer = promise->get_future();
+  if (!core_.loop().Run([promise, work = std::move(work)] { promise->set_value(work()); })) return Overloaded();
+  if (answer.wait_for(std::chrono::nanoseconds(options_.patience.value)) != std::future_status::ready) {
+    return absl::UnavailableError("the server is behind with its work; look again soon");
+  }
+  return answer.get();
+}
+
+absl::StatusOr<std::string> LivePage::Cluster() {
+  LYNX_ASSIGN_OR_RETURN(const ClusterGlance cluster, OnOwner<ClusterGlance>([core = &core_]() -> absl::StatusOr<ClusterGlance> {
+                          return ClusterGlance{core->controller().Glances(), core->controller().TakeCensus().jobs, core->clock().Wall()};
+                        }));
+  return ClusterJson(cluster);
+}
+
+absl::StatusOr<std::string> LivePage::Jobs() {
+  LYNX_ASSIGN_OR_RETURN(std::vector<JobGlance> jobs, OnOwner<std::vector<JobGlance>>([core = &core_]() -> absl::StatusOr<std::vector<JobGlance>> {
+                          std::vector<JobGlance> list;
+                          const auto add = [&](const std::vector<JobState>& states) {
+                            for (const JobRecord* job : core->controller().List(kMostJobs + 1 - list.size(), states)) {
+                              list.push_back(GlanceOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
+                            }
+                          };
+                          add({JobState::kRunning, JobState::kStarting, JobState::kPlanning});
+                          add({JobState::kQueued});
+                          add({JobState::kSucceeded, JobState::kFailed, JobState::kCancelled});
+                          return list;
+                        }));
+  const bool more = jobs.size() > kMostJobs;
+  if (more) jobs.resize(kMostJobs);
+  return JobsJson(jobs, more);
+}
+
+absl::StatusOr<std::string> LivePage::Nodes(const std::string& from, const std::string& to) {
+  using Views = std::vector<NodeView>;
+  LYNX_ASSIGN_OR_RETURN(Views views, OnOwner<Views>([core = &core_, from, to]() -> absl::StatusOr<Views> {
+                          Views list;
+                          for (const NodeGlance& node : core->controller().Glances()) {
+                            if (node.name.value < from || node.name.value > to) continue;
+                            if (list.size() > kMostNodes) break;
+                            list.push_back(core->controller().ViewOf(node.name));
+                          }
+                          return list;
+                        }));
+  const bool more = views.size() > kMostNodes;
+  if (more) views.resize(kMostNodes);
+  return NodesJson(views, more);
+}
+
+absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
+  v1::GetJobRequest request;
+  request.set_job_id(id);
+  request.set_include_events(true);
+  request.set_include_curves(true);
+  LYNX_ASSIGN_OR_RETURN(const v1::GetJobResponse got, OnOwner<v1::GetJobResponse>([jobs = &jobs_, request]() -> absl::StatusOr<v1::GetJobResponse> {
+                          v1::GetJobResponse response;
+                          LYNX_RETURN_IF_ERROR(jobs->FillJob(request, response));
+                          return response;
+                        }));
+  const v1::Job& job = got.job();
+  LYNX_ASSIGN_OR_RETURN(const Traced traced, TraceOf(job));
+  Plan plan;
+  if (job.has_plan()) {
+    LYNX_ASSIGN_OR_RETURN(plan, FromProto(job.plan(), PlanPrograms::kLeftOut));
+  }
+  LYNX_ASSIGN_OR_RETURN(std::vector<ReportPart> parts,
+                        JobReportParts({.job = &job,
+                                        .curves = &got.curves(),
+                                        .plan = traced.step != nullptr ? &traced.step->plan : job.has_plan() ? &plan : nullptr,
+                                        .traced = traced.step.get(),
+                                        .version = kVersion,
+                                        .now = clock_.Wall()}));
+  for (ReportPart& part : parts) {
+    const bool left_out = part.html.size() > kLongestPart || (traced.too_large && part.id == "step");
+    if (left_out) part.html = ReportSection(part.id, "Left out", "", absl::StrCat("<p class=\"note\">This part of so large a job is in its report: lynxctl report ", job.id(), "</p>\n"));
+  }
+  return JobJson(job.id(), job.spec().name(), absl::AsciiStrToLower(StateName(job.state())), parts);
+}
+
+absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
+  const std::string key = absl::StrCat(job.id(), " ", job.generation(), " ", job.plan().digest());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = traces_.find(key);
+    if (found != traces_.end() && clock_.Monotonic() - found->second.looked < options_.trace_fresh) return found->second;
+  }
+  struct Answer {
+    std::optional<v1::TraceJobResponse> response;
+    bool too_large = false;
+  };
+  LYNX_ASSIGN_OR_RETURN(const Answer answer, OnOwner<Answer>([core = &core_, jobs = &jobs_, id = JobId(job.id()), most = options_.most_actions]() -> absl::StatusOr<Answer> {
+                          LYNX_ASSIGN_OR_RETURN(const std::optional<StepTrace> trace, core->store().LoadTrace(id));
+                          if (!trace.has_value()) return Answer{};
+                          size_t times = 0;
+                          for (const std::vector<int64_t>& stage : trace->stages) times += stage.size();
+                          if (times > most * kTimesPerAction) return Answer{.too_large = true};
+                          v1::TraceJobRequest request;
+                          request.set_job_id(id.value);
+                          Answer filled{.response = v1::TraceJobResponse()};
+                          const absl::Status status = jobs->FillTrace(request, *filled.response);
+                          if (status.code() == absl::StatusCode::kFailedPrecondition) return Answer{};  // it is of an earlier plan
+                          LYNX_RETURN_IF_ERROR(status);
+                          return filled;
+                        }));
+  Traced traced{.too_large = answer.too_large, .looked = clock_.Monotonic()};
+  if (answer.response.has_value()) {
+    // The rest of the job is shown without a step that ranks have reported and that makes no sense, and it is not read again at once.
+    absl::StatusOr<std::unique_ptr<const TracedJob>> step = ReadTrace(*answer.response);
+    if (step.ok()) {
+      traced.step = *std::move(step);
+    } else {
+      spdlog::warn("live page: the traced step of job {} is left out: {}", job.id(), std::string(step.status().message()));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  if (traces_.size() >= kMostKept) traces_.clear();
+  traces_[key] = traced;
+  return traced;
+}
+
+}  // namespace lynx

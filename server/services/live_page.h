@@ -1,0 +1,108 @@
+// LivePage: what lynx-server answers to browsers: one read-only page about the cluster and its jobs, and the JSON that it is made of.
+//
+//     /               the page, with /page.css and /page.js; the same for everybody, and nothing from elsewhere
+//     /api/cluster    nodes at a glance and counts of jobs
+//     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMostJobs
+//     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMostNodes
+//     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
+//
+// Who may see it is the guard's to say, as of the RPCs that tell the same. A browser sends a token as the password of HTTP's basic
+// authentication, programs as a bearer token. A Host header that is none of `hosts` is refused: a stranger's page whose name was made to lead
+// here (DNS rebinding) reads nothing.
+//
+// What is looked at by many is made once: an answer is kept for `fresh` and shared. The owner thread only copies what is shown, bounded;
+// texts and plots are made on the thread that asks. Where the server is too far behind, that is the answer (503), soon.
+//
+// Thread-safe. The services and the guard must outlive it.
+#ifndef LYNX_SERVER_SERVICES_LIVE_PAGE_H_
+#define LYNX_SERVER_SERVICES_LIVE_PAGE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "report/traced_job.h"
+#include "server/access/guard.h"
+#include "server/loop/core.h"
+#include "server/services/jobs_service.h"
+
+namespace lynx {
+
+struct HttpRequest {
+  std::string method;         // "GET"
+  std::string path;           // "/api/job", without the query
+  std::string query;          // "id=j1", as it was sent
+  std::string host;           // the Host header
+  std::string authorization;  // the Authorization header; "" = none
+  std::string from;           // numeric address of the other end
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers;  // besides those of the content
+};
+
+struct LivePageOptions {
+  std::vector<std::string> hosts;     // names and numeric addresses by which it is reached, without ports
+  Nanos fresh{1'000'000'000};         // how long an answer is given again
+  Nanos trace_fresh{10'000'000'000};  // and a traced step looked at again
+  Nanos forget{60'000'000'000};       // that nobody has asked for
+  size_t most_actions = 100'000;      // of a traced step that is drawn; larger ones are in the report
+  Nanos patience{5'000'000'000};      // that the owner thread has to answer
+};
+
+class LivePage {
+ public:
+  LivePage(ServerCore& core, JobsService& jobs, Guard& guard, LivePageOptions options, const Clock& clock);
+
+  HttpReply Answer(const HttpRequest& request);
+
+  static constexpr size_t kMostJobs = 200;
+  static constexpr size_t kMostNodes = 100;
+  // Longer parts of a job are left out.
+  static constexpr size_t kLongestPart = 2 << 20;
+
+ private:
+  struct Entry;
+  // Of a job's present plan.
+  struct Traced {
+    std::shared_ptr<const TracedJob> step;  // null: there is none
+    bool too_large = false;                 // there is one
+    Nanos looked;                           // monotonic
+  };
+
+  HttpReply Route(const HttpRequest& request);
+  HttpReply Kept(const std::string& key, const std::function<absl::StatusOr<std::string>()>& make);
+  template <class Value>
+  absl::StatusOr<Value> OnOwner(std::function<absl::StatusOr<Value>()> work);
+
+  absl::StatusOr<std::string> Cluster();
+  absl::StatusOr<std::string> Jobs();
+  absl::StatusOr<std::string> Nodes(const std::string& from, const std::string& to);
+  absl::StatusOr<std::string> Job(const std::string& id);
+  absl::StatusOr<Traced> TraceOf(const v1::Job& job);
+
+  ServerCore& core_;
+  JobsService& jobs_;
+  Guard& guard_;
+  const LivePageOptions options_;
+  const std::set<std::string> hosts_;
+  const Clock& clock_;
+
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> kept_;  // guarded by mutex_
+  std::map<std::string, Traced> traces_;                // guarded by mutex_; by job, generation and plan
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SERVICES_LIVE_PAGE_H_

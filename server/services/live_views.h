@@ -1,0 +1,60 @@
+// What the live page is told of the cluster and its jobs, as JSON: small, however many nodes there are. Pure; thread-safe.
+#ifndef LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
+#define LYNX_SERVER_SERVICES_LIVE_VIEWS_H_
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/units.h"
+#include "report/job_report.h"
+#include "server/values/census.h"
+#include "server/values/job.h"
+#include "server/values/node_state.h"
+
+namespace lynx {
+
+// One cell of the map: a node, or as many that follow each other by name as make kMostCells of all.
+struct MapCell {
+  NodeId first, last;
+  int64_t nodes = 0;
+  std::array<int64_t, kNodePresenceCount> presence{};
+  int64_t cordoned = 0, warned = 0;
+  int64_t devices = 0, used = 0, withdrawn = 0;
+};
+inline constexpr size_t kMostCells = 400;
+// `nodes`: by name. At most `most` cells (> 0), all but the last of as many nodes.
+std::vector<MapCell> MapOf(const std::vector<NodeGlance>& nodes, size_t most = kMostCells);
+
+struct ClusterGlance {
+  std::vector<NodeGlance> nodes;
+  std::array<int64_t, kJobStateCount> jobs{};
+  Nanos now;  // Unix
+};
+std::string ClusterJson(const ClusterGlance& cluster);
+
+// One line of the list of jobs.
+struct JobGlance {
+  JobId id;
+  std::string name, queue, reason;
+  JobState state = JobState::kQueued;
+  std::vector<PendingReason> pending;
+  Progress progress;
+  int64_t steps = 0;          // that it is to do
+  Nanos predicted;            // of a step; 0 = not known
+  int32_t ranks = 0, restarts = 0;
+  std::optional<double> goodput;
+  Nanos submitted;            // Unix
+};
+std::string JobsJson(const std::vector<JobGlance>& jobs, bool more);
+
+// `more`: there are others in that range, which were left out.
+std::string NodesJson(const std::vector<NodeView>& nodes, bool more);
+
+// `state`: as JobStateName.
+std::string JobJson(const std::string& id, const std::string& name, const std::string& state, const std::vector<ReportPart>& parts);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_SERVICES_LIVE_VIEWS_H_

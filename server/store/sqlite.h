@@ -1,0 +1,78 @@
+// A little of SQLite's C interface with owners and statuses. Not thread-safe.
+#ifndef LYNX_SERVER_STORE_SQLITE_H_
+#define LYNX_SERVER_STORE_SQLITE_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace lynx {
+
+struct SqliteCloser {
+  void operator()(sqlite3* db) const { sqlite3_close(db); }
+};
+using SqliteHandle = std::unique_ptr<sqlite3, SqliteCloser>;
+
+// ResourceExhausted: the disk is full. FailedPrecondition: another process has the database. DataLoss: not a database, a
+// damaged one, or one without the tables that a statement names. Unavailable: everything else. The text is SQLite's.
+absl::Status SqliteStatus(sqlite3* db, int code);
+
+// One prepared statement, run once or many times: Bind in the order of its parameters, then Run or Next.
+class Statement {
+ public:
+  static absl::StatusOr<Statement> Prepare(sqlite3* db, const std::string& sql);
+
+  Statement& Bind(int64_t value);
+  Statement& Bind(const std::string& text);
+  Statement& BindBlob(const std::string& bytes);
+  // To the end; then ready to be bound again.
+  absl::Status Run();
+  // True: a row is there to be read. False: no more.
+  absl::StatusOr<bool> Next();
+
+  int64_t Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+  std::string Text(int column) const;
+
+ private:
+  friend class KeptStatements;
+  struct Closer {
+    bool kept = false;  // by KeptStatements, for another time
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  Statement(sqlite3* db, sqlite3_stmt* statement, bool kept) : db_(db), statement_(statement, {kept}) {}
+
+  sqlite3* db_;
+  std::unique_ptr<sqlite3_stmt, Closer> statement_;
+  int bound_ = 0;
+  int bind_error_ = SQLITE_OK;
+};
+
+// Statements that are run again and again: each is prepared once, which takes longer than to run it. Not to outlive the connection.
+class KeptStatements {
+ public:
+  explicit KeptStatements(sqlite3* db) : db_(db) {}
+  // As Statement::Prepare. Until what it returns is gone not to be called with the same text again.
+  absl::StatusOr<Statement> Get(const std::string& sql);
+
+ private:
+  struct Finalizer {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  sqlite3* db_;
+  std::map<std::string, std::unique_ptr<sqlite3_stmt, Finalizer>> statements_;
+};
+
+// Statements without results, separated by semicolons.
+absl::Status Execute(sqlite3* db, const std::string& sql);
+// The first column of the first row.
+absl::StatusOr<std::string> QueryText(sqlite3* db, const std::string& sql);
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_STORE_SQLITE_H_

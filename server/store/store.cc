@@ -1,0 +1,559 @@
+// See store.h.
+#include "server/store/store.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/digest.h"
+#include "common/status.h"
+#include "lynx/v1/jobs.pb.h"
+#include "proto/convert.h"
+#include "server/store/write_ahead_log.h"
+#include "server/wire/messages.h"
+
+namespace lynx {
+namespace {
+
+constexpr int64_t kApplicationId = 0x4C594E58;  // "LYNX"
+
+// Schema 1.
+constexpr char kSchema[] = R"sql(
+CREATE TABLE jobs(
+  id TEXT PRIMARY KEY, submission INTEGER NOT NULL UNIQUE, idempotency_key TEXT NOT NULL UNIQUE,
+  spec BLOB NOT NULL, spec_digest TEXT NOT NULL,
+  state TEXT NOT NULL, reason TEXT NOT NULL,
+  submitted_ns INTEGER NOT NULL, started_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, events INTEGER NOT NULL,
+  generation INTEGER NOT NULL, restarts INTEGER NOT NULL, restart_charge INTEGER NOT NULL,
+  best_steps INTEGER NOT NULL, base_steps INTEGER NOT NULL, resume_step INTEGER NOT NULL,
+  stop INTEGER NOT NULL, stop_reason TEXT NOT NULL, cancel_requested INTEGER NOT NULL,
+  checkpoint_path TEXT NOT NULL, checkpoint_step INTEGER NOT NULL,
+  plan_digest TEXT NOT NULL, figures BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE plans(job_id TEXT PRIMARY KEY, digest TEXT NOT NULL, plan BLOB NOT NULL);
+CREATE TABLE ranks(
+  job_id TEXT NOT NULL, rank INTEGER NOT NULL, node TEXT NOT NULL, device INTEGER NOT NULL, host TEXT NOT NULL,
+  port INTEGER NOT NULL, acknowledged INTEGER NOT NULL, finished INTEGER NOT NULL,
+  PRIMARY KEY(job_id, rank)) WITHOUT ROWID;
+CREATE TABLE events(
+  job_id TEXT NOT NULL, sequence INTEGER NOT NULL, time_ns INTEGER NOT NULL, state TEXT NOT NULL, kind TEXT NOT NULL,
+  reason TEXT NOT NULL, PRIMARY KEY(job_id, sequence)) WITHOUT ROWID;
+CREATE TABLE checkpoints(
+  job_id TEXT NOT NULL, generation INTEGER NOT NULL, step INTEGER NOT NULL, path TEXT NOT NULL, bytes INTEGER NOT NULL,
+  time_ns INTEGER NOT NULL, PRIMARY KEY(job_id, generation, step)) WITHOUT ROWID;
+)sql";
+
+// From one schema to the next; a new database takes them all.
+constexpr const char* kMigrations[] = {
+    "CREATE TABLE traces(job_id TEXT PRIMARY KEY, trace BLOB NOT NULL) WITHOUT ROWID;"
+    "ALTER TABLE plans ADD COLUMN cluster BLOB NOT NULL DEFAULT x''",
+    "CREATE TABLE cordons(node TEXT PRIMARY KEY, reason TEXT NOT NULL, drain INTEGER NOT NULL, deadline_ns INTEGER NOT NULL, "
+    "since_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE queues(name TEXT PRIMARY KEY, weight INTEGER NOT NULL, quota INTEGER NOT NULL, may_borrow INTEGER NOT NULL) "
+    "WITHOUT ROWID",
+    "ALTER TABLE ranks ADD COLUMN device_uuid TEXT NOT NULL DEFAULT ''",
+    "CREATE TABLE users(name TEXT PRIMARY KEY, role TEXT NOT NULL, created_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE tokens(id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, user TEXT NOT NULL, created_ns INTEGER NOT NULL, "
+    "expires_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE join_tokens(digest TEXT PRIMARY KEY, node TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE certificates(serial TEXT PRIMARY KEY, node TEXT NOT NULL, issued_ns INTEGER NOT NULL, ends_ns INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE audit(sequence INTEGER PRIMARY KEY AUTOINCREMENT, time_ns INTEGER NOT NULL, who TEXT NOT NULL, origin TEXT NOT NULL, "
+    "what TEXT NOT NULL, target TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, refused INTEGER NOT NULL);"
+    "CREATE INDEX audit_refused ON audit(sequence) WHERE refused=1",
+    "CREATE TABLE nodes(name TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE curves(job_id TEXT PRIMARY KEY, curves BLOB NOT NULL) WITHOUT ROWID",
+};
+static_assert(std::size(kMigrations) + 1 == Store::kSchemaVersion);
+
+constexpr char kJobColumns[] =
+    "id, submission, idempotency_key, spec, spec_digest, state, reason, submitted_ns, started_ns, ended_ns, events, "
+    "generation, restarts, restart_charge, best_steps, base_steps, resume_step, stop, stop_reason, cancel_requested, "
+    "checkpoint_path, checkpoint_step, plan_digest, figures";
+
+bool ParseJobState(const std::string& name, JobState& state) {
+  for (int i = 0; i < kJobStateCount; ++i) {
+    if (name != JobStateName(static_cast<JobState>(i))) continue;
+    state = static_cast<JobState>(i);
+    return true;
+  }
+  return false;
+}
+
+// Progress and measurements: doubles may be NaN, which a column of SQLite does not hold.
+std::string FiguresOf(const JobRecord& record) {
+  v1::Job figures;
+  SetFigures(record, figures);
+  return figures.SerializeAsString();
+}
+
+// Statements that bring a database from a schema to the present one.
+std::string MigrationFrom(int64_t schema) {
+  std::string statements;
+  for (int64_t to = schema + 1; to <= Store::kSchemaVersion; ++to) {
+    absl::StrAppend(&statements, kMigrations[to - 2], ";PRAGMA user_version=", to, ";");
+  }
+  return statements;
+}
+
+}  // namespace
+
+std::string SpecBytes(const JobSpec& spec) { return ToProto(spec).SerializeAsString(); }
+std::string SpecDigest(const JobSpec& spec) { return Sha256Hex(SpecBytes(spec)); }
+
+absl::Status Store::Damaged(const std::string& what) const {
+  return absl::DataLossError(absl::StrCat("the database ", path_, " is damaged (", what,
+                                          "): restore it from a backup, or move it and its -wal file aside and start "
+                                          "again; the server then knows none of its jobs"));
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                                   nullptr);
+  SqliteHandle db(raw);
+  std::unique_ptr<Store> store(new Store(path, std::move(db)));
+  absl::Status status = SqliteStatus(raw, code);
+  if (status.ok()) {
+    sqlite3_extended_result_codes(raw, 1);
+    status = store->Prepare();
+  }
+  if (status.ok()) return store;
+  if (status.code() == absl::StatusCode::kDataLoss && status.message().find(path) == std::string::npos) {
+    return store->Damaged(std::string(status.message()));
+  }
+  if (status.message().find(path) != std::string::npos) return status;
+  const char* what_to_do = status.code() == absl::StatusCode::kResourceExhausted
+                               ? "; make space on its disk and start again"
+                               : "; check --data-dir, its permissions and its disk";
+  return absl::FailedPreconditionError(absl::StrCat("cannot open the database ", path, ": ",
+                                                    std::string(status.message()), what_to_do));
+}
+
+absl::Status Store::Prepare() {
+  // A lock that a dying server still holds is gone at once; half a second is for that, not for waiting on a live one.
+  sqlite3_busy_timeout(db_.get(), 500);
+  LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA locking_mode=EXCLUSIVE"));
+  absl::Status locked = Execute(db_.get(), "PRAGMA journal_mode=WAL; BEGIN IMMEDIATE; COMMIT");
+  if (locked.code() == absl::StatusCode::kFailedPrecondition) {
+    return absl::FailedPreconditionError(absl::StrCat("the database ", path_,
+                                                      " is in use by another lynx-server: stop that one, or give this "
+                                                      "one another --data-dir"));
+  }
+  LYNX_RETURN_IF_ERROR(locked);
+  LYNX_RETURN_IF_ERROR(Execute(db_.get(), "PRAGMA synchronous=FULL"));
+  LYNX_RETURN_IF_ERROR(CheckIntegrity());
+  LYNX_ASSIGN_OR_RETURN(const bool log_damaged, LogIsDamaged(db_.get()));
+  if (log_damaged) return Damaged(absl::StrCat("what was written to its log, ", path_, "-wal, is no longer what it was"));
+  EmptyLog(db_.get());  // where it cannot, a later start or the next checkpoint does
+  LYNX_ASSIGN_OR_RETURN(const std::string version, QueryText(db_.get(), "PRAGMA user_version"));
+  LYNX_ASSIGN_OR_RETURN(const std::string application, QueryText(db_.get(), "PRAGMA application_id"));
+  LYNX_ASSIGN_OR_RETURN(const std::string tables, QueryText(db_.get(), "SELECT count(*) FROM sqlite_master"));
+  if (tables == "0" && version == "0") {
+    return Execute(db_.get(), absl::StrCat("BEGIN;", kSchema, "PRAGMA application_id=", kApplicationId, ";",
+                                           MigrationFrom(1), "COMMIT"));
+  }
+  if (application != absl::StrCat(kApplicationId)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the database ", path_, " is not one of lynx-server's: give another --data-dir"));
+  }
+  int64_t schema = 0;
+  if (!absl::SimpleAtoi(version, &schema) || schema < 1 || schema > kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("the database ", path_, " has schema ", version,
+                                                      ", made by a newer lynx-server; this one knows schema ",
+                                                      kSchemaVersion, ": start the newer one"));
+  }
+  if (schema == kSchemaVersion) return absl::OkStatus();
+  const absl::Status migrated = Execute(db_.get(), absl::StrCat("BEGIN;", MigrationFrom(schema), "COMMIT"));
+  return Annotate(migrated, absl::StrCat("cannot bring the database ", path_, " from schema ", schema, " to ", kSchemaVersion));
+}
+
+absl::Status Store::CheckIntegrity() {
+  // Not quick_check: it overlooks a job that an index has lost, and jobs are read in an index's order.
+  LYNX_ASSIGN_OR_RETURN(const std::string result, QueryText(db_.get(), "PRAGMA integrity_check(1)"));
+  return result == "ok" ? absl::OkStatus() : Damaged(result);
+}
+
+absl::Status Store::Commit(const std::vector<Effect>& effects) {
+  if (effects.empty()) return absl::OkStatus();
+  return Transact([&]() -> absl::Status {
+    for (const Effect& effect : effects) LYNX_RETURN_IF_ERROR(Write(effect));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Store::Transact(const std::function<absl::Status()>& write) {
+  if (log_has_remains_) log_has_remains_ = !EmptyLog(db_.get());
+  absl::Status status = Execute(db_.get(), "BEGIN IMMEDIATE");
+  if (status.ok()) status = write();
+  if (status.ok()) status = Execute(db_.get(), "COMMIT");
+  if (status.ok()) return status;
+  log_has_remains_ = true;
+  if (sqlite3_get_autocommit(db_.get()) == 0) {
+    // Fails only where SQLite has rolled back by itself.
+    const absl::Status undone = Execute(db_.get(), "ROLLBACK");
+    LYNX_CHECK(undone.ok() || sqlite3_get_autocommit(db_.get()) != 0);
+  }
+  if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
+  return Annotate(status, absl::StrCat("cannot write to the database ", path_));
+}
+
+void Store::LimitPages(int64_t pages) {
+  const absl::StatusOr<std::string> set = QueryText(db_.get(), absl::StrCat("PRAGMA max_page_count=", pages));
+  LYNX_CHECK(set.ok());
+}
+
+absl::Status Store::Write(const Effect& effect) {
+  LYNX_CHECK(IsDurable(effect));
+  if (const auto* insert = std::get_if<InsertJob>(&effect)) return WriteNew(*insert);
+  if (const auto* update = std::get_if<UpdateJob>(&effect)) return WriteRecord(update->job);
+  if (const auto* event = std::get_if<InsertEvent>(&effect)) return WriteEvent(*event);
+  if (const auto* plan = std::get_if<InsertPlan>(&effect)) return WritePlan(*plan);
+  if (const auto* trace = std::get_if<InsertTrace>(&effect)) return WriteTrace(*trace);
+  if (const auto* job = std::get_if<DeleteJob>(&effect)) return Delete(*job);
+  if (const auto* cordon = std::get_if<PutCordon>(&effect)) return WriteCordon(*cordon);
+  if (const auto* node = std::get_if<PutNode>(&effect)) return WriteNode(*node);
+  if (const auto* queue = std::get_if<PutQueue>(&effect)) return WriteQueue(*queue);
+  if (const auto* audit = std::get_if<InsertAudit>(&effect)) return WriteAudit(audit->record);
+  const auto& checkpoint = std::get<InsertCheckpoint>(effect);
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO checkpoints VALUES(?, ?, ?, ?, ?, ?)"));
+  return statement.Bind(checkpoint.job.value)
+      .Bind(checkpoint.generation.value)
+      .Bind(checkpoint.step)
+      .Bind(checkpoint.path)
+      .Bind(checkpoint.bytes.value)
+      .Bind(checkpoint.time.value)
+      .Run();
+}
+
+absl::Status Store::WritePlan(const InsertPlan& insert) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO plans(job_id, digest, plan, cluster) VALUES(?, ?, ?, ?)"));
+  return statement.Bind(insert.job.value)
+      .Bind(insert.plan->digest)
+      .BindBlob(ToProto(*insert.plan).SerializeAsString())
+      .BindBlob(insert.cluster == nullptr ? "" : ToProto(*insert.cluster).SerializeAsString())
+      .Run();
+}
+
+absl::Status Store::WriteCordon(const PutCordon& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.cordon.has_value() ? "INSERT OR REPLACE INTO cordons VALUES(?, ?, ?, ?, ?)"
+                                                                                    : "DELETE FROM cordons WHERE node=?"));
+  statement.Bind(put.node.value);
+  if (put.cordon.has_value()) {
+    statement.Bind(put.cordon->reason).Bind(put.cordon->drain ? 1 : 0).Bind(put.cordon->deadline.value).Bind(put.cordon->since.value);
+  }
+  return statement.Run();
+}
+
+absl::Status Store::WriteNode(const PutNode& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(put.forgotten ? "DELETE FROM nodes WHERE name=?"
+                                                                           : "INSERT OR REPLACE INTO nodes VALUES(?)"));
+  return statement.Bind(put.node.value).Run();
+}
+
+absl::Status Store::WriteQueue(const PutQueue& put) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO queues VALUES(?, ?, ?, ?)"));
+  return statement.Bind(put.queue.name).Bind(put.queue.weight).Bind(put.queue.quota).Bind(put.queue.may_borrow ? 1 : 0).Run();
+}
+
+absl::Status Store::WriteTrace(const InsertTrace& insert) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT OR REPLACE INTO traces VALUES(?, ?)"));
+  return statement.Bind(insert.job.value).BindBlob(Encode(insert.trace).SerializeAsString()).Run();
+}
+
+absl::Status Store::Delete(const DeleteJob& job) {
+  for (const char* where : {"plans WHERE job_id", "traces WHERE job_id", "curves WHERE job_id", "ranks WHERE job_id", "events WHERE job_id", "checkpoints WHERE job_id",
+                            "jobs WHERE id"}) {
+    LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("DELETE FROM ", where, "=?")));
+    LYNX_RETURN_IF_ERROR(statement.Bind(job.job.value).Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::WriteNew(const InsertJob& insert) {
+  const JobRecord& job = insert.job;
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get(absl::StrCat("INSERT INTO jobs(", kJobColumns,
+                                                                       ") VALUES(?, ?, ?, ?, ?, 'queued', '', ?, 0, 0, 0, 0, 0, 0, 0, 0, -1, "
+                                                                       "0, '', 0, '', -1, '', x'')")));
+  LYNX_RETURN_IF_ERROR(statement.Bind(job.id.value)
+                           .Bind(job.submission)
+                           .Bind(job.idempotency_key)
+                           .BindBlob(SpecBytes(*job.spec))
+                           .Bind(job.spec_digest)
+                           .Bind(job.submitted.value)
+                           .Run());
+  return WriteRecord(job);
+}
+
+absl::Status Store::WriteRecord(const JobRecord& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("UPDATE jobs SET state=?, reason=?, started_ns=?, ended_ns=?, events=?, generation=?, "
+                                                       "restarts=?, restart_charge=?, best_steps=?, base_steps=?, resume_step=?, stop=?, "
+                                                       "stop_reason=?, cancel_requested=?, checkpoint_path=?, checkpoint_step=?, plan_digest=?, "
+                                                       "figures=? WHERE id=?"));
+  LYNX_RETURN_IF_ERROR(statement.Bind(std::string(JobStateName(job.state)))
+                           .Bind(job.reason)
+                           .Bind(job.started.value)
+                           .Bind(job.ended.value)
+                           .Bind(job.events)
+                           .Bind(job.generation.value)
+                           .Bind(job.restarts)
+                           .Bind(job.restart_charge)
+                           .Bind(job.best_steps)
+                           .Bind(job.base_steps)
+                           .Bind(job.resume_step)
+                           .Bind(static_cast<int64_t>(job.stop))
+                           .Bind(job.stop_reason)
+                           .Bind(job.cancel_requested ? 1 : 0)
+                           .Bind(job.checkpoint_path)
+                           .Bind(job.checkpoint_step)
+                           .Bind(job.plan_digest)
+                           .BindBlob(FiguresOf(job))
+                           .Bind(job.id.value)
+                           .Run());
+  return WriteRanks(job);
+}
+
+absl::Status Store::WriteRanks(const JobRecord& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement clear, kept_.Get("DELETE FROM ranks WHERE job_id=?"));
+  LYNX_RETURN_IF_ERROR(clear.Bind(job.id.value).Run());
+  LYNX_ASSIGN_OR_RETURN(Statement insert, kept_.Get("INSERT INTO ranks VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankRecord& rank = job.ranks[r];
+    LYNX_RETURN_IF_ERROR(insert.Bind(job.id.value)
+                             .Bind(static_cast<int64_t>(r))
+                             .Bind(rank.where.node.value)
+                             .Bind(rank.where.device)
+                             .Bind(rank.host)
+                             .Bind(rank.port)
+                             .Bind(rank.acknowledged)
+                             .Bind(rank.finished ? 1 : 0)
+                             .Bind(rank.device_uuid)
+                             .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::WriteEvent(const InsertEvent& insert) {
+  LYNX_ASSIGN_OR_RETURN(Statement statement, kept_.Get("INSERT INTO events VALUES(?, ?, ?, ?, ?, ?)"));
+  LYNX_RETURN_IF_ERROR(statement.Bind(insert.job.value)
+                           .Bind(insert.event.sequence)
+                           .Bind(insert.event.time.value)
+                           .Bind(std::string(JobStateName(insert.event.state)))
+                           .Bind(insert.event.kind)
+                           .Bind(insert.event.reason)
+                           .Run());
+  LYNX_ASSIGN_OR_RETURN(Statement trim, kept_.Get("DELETE FROM events WHERE job_id=? AND sequence<=?"));
+  return trim.Bind(insert.job.value).Bind(insert.event.sequence - kEventsPerJob).Run();
+}
+
+absl::Status Store::Unreadable(const absl::Status& status) const {
+  if (status.code() == absl::StatusCode::kDataLoss) return Damaged(std::string(status.message()));
+  return Annotate(status, absl::StrCat("cannot read the database ", path_));
+}
+
+absl::StatusOr<Statement> Store::Select(const std::string& sql) {
+  absl::StatusOr<Statement> statement = Statement::Prepare(db_.get(), sql);
+  if (!statement.ok()) return Unreadable(statement.status());
+  return statement;
+}
+
+absl::StatusOr<bool> Store::Next(Statement& row) {
+  const absl::StatusOr<bool> more = row.Next();
+  if (!more.ok()) return Unreadable(more.status());
+  return more;
+}
+
+absl::StatusOr<JobRecord> Store::ReadRecord(const Statement& row) {
+  JobRecord job;
+  job.id = JobId(row.Text(0));
+  const auto damaged = [&](const char* what) { return Damaged(absl::StrCat("job ", job.id.value, ": ", what)); };
+  job.submission = row.Int(1);
+  job.idempotency_key = row.Text(2);
+  job.spec_digest = row.Text(4);
+  const std::string spec_bytes = row.Text(3);
+  v1::JobSpec spec_message;
+  if (Sha256Hex(spec_bytes) != job.spec_digest || !spec_message.ParseFromString(spec_bytes)) {
+    return damaged("its spec is not what was written");
+  }
+  absl::StatusOr<JobSpec> spec = FromProto(spec_message);
+  if (!spec.ok()) return damaged(std::string(spec.status().message()).c_str());
+  job.spec = std::make_shared<const JobSpec>(*std::move(spec));
+  if (!ParseJobState(row.Text(5), job.state)) return damaged("its state is unknown");
+  job.reason = row.Text(6);
+  job.submitted = Nanos(row.Int(7));
+  job.started = Nanos(row.Int(8));
+  job.ended = Nanos(row.Int(9));
+  job.events = row.Int(10);
+  job.generation = Generation(row.Int(11));
+  job.restarts = static_cast<int32_t>(row.Int(12));
+  job.restart_charge = static_cast<int32_t>(row.Int(13));
+  job.best_steps = row.Int(14);
+  job.base_steps = row.Int(15);
+  job.resume_step = row.Int(16);
+  if (row.Int(17) < 0 || row.Int(17) > static_cast<int64_t>(StopKind::kLeave)) return damaged("its stop is unknown");
+  job.stop = static_cast<StopKind>(row.Int(17));
+  job.stop_reason = row.Text(18);
+  job.cancel_requested = row.Int(19) != 0;
+  job.checkpoint_path = row.Text(20);
+  job.checkpoint_step = row.Int(21);
+  job.plan_digest = row.Text(22);
+  v1::Job figures;
+  if (!figures.ParseFromString(row.Text(23))) return damaged("its figures are not a message");
+  GetFigures(figures, job);
+  return job;
+}
+
+absl::Status Store::ReadRanks(JobRecord& job) {
+  LYNX_ASSIGN_OR_RETURN(
+      Statement row,
+      Select("SELECT rank, node, device, host, port, acknowledged, finished, device_uuid FROM ranks WHERE job_id=? ORDER BY rank"));
+  row.Bind(job.id.value);
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
+    if (!more) return absl::OkStatus();
+    if (row.Int(0) != static_cast<int64_t>(job.ranks.size())) {
+      return Damaged(absl::StrCat("job ", job.id.value, ": rank ", job.ranks.size(), " is missing"));
+    }
+    job.ranks.push_back({.where = {NodeId(row.Text(1)), static_cast<int32_t>(row.Int(2))},
+                         .device_uuid = row.Text(7), .host = row.Text(3),
+                         .port = static_cast<int32_t>(row.Int(4)), .acknowledged = row.Int(5),
+                         .finished = row.Int(6) != 0});
+  }
+}
+
+absl::StatusOr<std::vector<Store::StoredJob>> Store::LoadJobs() {
+  std::vector<StoredJob> jobs;
+  LYNX_ASSIGN_OR_RETURN(Statement row,
+                        Select(absl::StrCat("SELECT ", kJobColumns, " FROM jobs ORDER BY submission")));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
+    if (!more) break;
+    LYNX_ASSIGN_OR_RETURN(JobRecord record, ReadRecord(row));
+    jobs.push_back({std::move(record), nullptr});
+  }
+  for (StoredJob& job : jobs) {
+    LYNX_RETURN_IF_ERROR(ReadRanks(job.record));
+    if (IsFinal(job.record.state) || job.record.plan_digest.empty()) continue;
+    LYNX_ASSIGN_OR_RETURN(job.plan, LoadPlan(job.record.id));
+    const bool placed = job.record.state == JobState::kStarting || job.record.state == JobState::kRunning;
+    const size_t ranks = job.plan == nullptr ? 0 : static_cast<size_t>(job.plan->layout.ranks());
+    if (job.plan == nullptr || job.plan->digest != job.record.plan_digest || (placed && job.record.ranks.size() != ranks)) {
+      return Damaged(absl::StrCat("job ", job.record.id.value, ": its plan is not what was written"));
+    }
+  }
+  return jobs;
+}
+
+absl::StatusOr<Controller::Settings> Store::LoadSettings() {
+  Controller::Settings settings;
+  LYNX_ASSIGN_OR_RETURN(Statement cordons, Select("SELECT node, reason, drain, deadline_ns, since_ns FROM cordons"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(cordons));
+    if (!more) break;
+    settings.cordons[NodeId(cordons.Text(0))] = {.reason = cordons.Text(1), .drain = cordons.Int(2) != 0,
+                                                 .deadline = Nanos(cordons.Int(3)), .since = Nanos(cordons.Int(4))};
+  }
+  LYNX_ASSIGN_OR_RETURN(Statement queues, Select("SELECT name, weight, quota, may_borrow FROM queues"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(queues));
+    if (!more) break;
+    settings.queues.push_back({.name = queues.Text(0), .weight = static_cast<int32_t>(queues.Int(1)),
+                               .quota = static_cast<int32_t>(queues.Int(2)), .may_borrow = queues.Int(3) != 0});
+  }
+  LYNX_ASSIGN_OR_RETURN(Statement nodes, Select("SELECT name FROM nodes"));
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(nodes));
+    if (!more) break;
+    settings.nodes.push_back(NodeId(nodes.Text(0)));
+  }
+  return settings;
+}
+
+absl::StatusOr<std::shared_ptr<const Plan>> Store::LoadPlan(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT plan FROM plans WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return std::shared_ptr<const Plan>();
+  v1::Plan message;
+  if (!message.ParseFromString(row.Text(0))) {
+    return Damaged(absl::StrCat("job ", job.value, ": its plan is not a message"));
+  }
+  absl::StatusOr<Plan> plan = FromProto(message);
+  if (!plan.ok()) return Damaged(absl::StrCat("job ", job.value, ": ", std::string(plan.status().message())));
+  return std::make_shared<const Plan>(*std::move(plan));
+}
+
+absl::StatusOr<std::shared_ptr<const ClusterTopology>> Store::LoadCluster(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT cluster FROM plans WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found || row.Text(0).empty()) return std::shared_ptr<const ClusterTopology>();
+  v1::ClusterTopology message;
+  if (!message.ParseFromString(row.Text(0))) {
+    return Damaged(absl::StrCat("job ", job.value, ": what its plan was made for is not a message"));
+  }
+  absl::StatusOr<ClusterTopology> cluster = FromProto(message);
+  if (!cluster.ok()) return Damaged(absl::StrCat("job ", job.value, ": ", std::string(cluster.status().message())));
+  return std::make_shared<const ClusterTopology>(*std::move(cluster));
+}
+
+absl::StatusOr<std::optional<InsertCheckpoint>> Store::LoadCheckpoint(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT generation, step, path, bytes, time_ns FROM checkpoints WHERE job_id=? "
+                                              "ORDER BY generation DESC, step DESC LIMIT 1"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return std::nullopt;
+  return InsertCheckpoint{.job = job, .generation = Generation(row.Int(0)), .step = row.Int(1), .path = row.Text(2),
+                          .bytes = Bytes(row.Int(3)), .time = Nanos(row.Int(4))};
+}
+
+absl::StatusOr<std::optional<StepTrace>> Store::LoadTrace(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT trace FROM traces WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return std::nullopt;
+  v1::StepTrace message;
+  if (!message.ParseFromString(row.Text(0))) {
+    return Damaged(absl::StrCat("job ", job.value, ": its trace is not a message"));
+  }
+  return Decode(message);
+}
+
+absl::Status Store::PutCurves(const std::vector<StoredCurves>& jobs) {
+  return Transact([&]() -> absl::Status {
+    for (const StoredCurves& one : jobs) {
+      LYNX_ASSIGN_OR_RETURN(
+          Statement statement,
+          Statement::Prepare(db_.get(), "INSERT OR REPLACE INTO curves SELECT id, ? FROM jobs WHERE id=?"));
+      LYNX_RETURN_IF_ERROR(statement.BindBlob(Encode(*one.curves).SerializeAsString()).Bind(one.job.value).Run());
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<JobCurves> Store::LoadCurves(const JobId& job) {
+  LYNX_ASSIGN_OR_RETURN(Statement row, Select("SELECT curves FROM curves WHERE job_id=?"));
+  LYNX_ASSIGN_OR_RETURN(const bool found, Next(row.Bind(job.value)));
+  if (!found) return JobCurves();
+  v1::JobCurves message;
+  if (!message.ParseFromString(row.Text(0))) return Damaged(absl::StrCat("job ", job.value, ": its curves are not a message"));
+  return Decode(message);
+}
+
+absl::StatusOr<std::vector<JobEvent>> Store::LoadEvents(const JobId& job, int64_t after, int64_t limit, int64_t before) {
+  LYNX_ASSIGN_OR_RETURN(
+      Statement row,
+      Select("SELECT * FROM (SELECT sequence, time_ns, state, kind, reason FROM events WHERE job_id=? AND sequence>? AND sequence<? "
+             "ORDER BY sequence DESC LIMIT ?) ORDER BY sequence"));
+  row.Bind(job.value).Bind(after).Bind(before).Bind(limit);
+  std::vector<JobEvent> events;
+  while (true) {
+    LYNX_ASSIGN_OR_RETURN(const bool more, Next(row));
+    if (!more) return events;
+    JobEvent event{.sequence = row.Int(0), .time = Nanos(row.Int(1)), .kind = row.Text(3), .reason = row.Text(4)};
+    if (!ParseJobState(row.Text(2), event.state)) {
+      return Damaged(absl::StrCat("job ", job.value, ": event ", event.sequence, " has an unknown state"));
+    }
+    events.push_back(std::move(event));
+  }
+}
+
+}  // namespace lynx

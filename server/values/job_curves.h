@@ -1,0 +1,60 @@
+// JobCurves: how a job went, step by step: losses and rates. Of bounded size: where there are more steps than points, each point is of
+// several steps that follow each other. Pure; not thread-safe.
+#ifndef LYNX_SERVER_VALUES_JOB_CURVES_H_
+#define LYNX_SERVER_VALUES_JOB_CURVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/units.h"
+#include "server/values/node_state.h"
+
+namespace lynx {
+
+// Steps of one generation that follow each other: means over them.
+struct StepPoint {
+  Generation generation;
+  int64_t first_step = 0;
+  int64_t steps = 1;
+  Nanos time;  // wall clock: when the last of them was reported
+  double loss = 0;
+  double tokens_per_second = 0;  // over all of them; 0 = not known
+  Nanos step;
+  bool operator==(const StepPoint&) const = default;
+};
+
+struct EvaluationPoint {
+  int64_t steps_done = 0;
+  double loss = 0;
+  bool operator==(const EvaluationPoint&) const = default;
+};
+
+class JobCurves {
+ public:
+  static constexpr size_t kMost = 512;  // points of each
+
+  JobCurves() = default;
+  // As an earlier server kept them.
+  JobCurves(std::vector<StepPoint> steps, std::vector<EvaluationPoint> evaluations);
+
+  // The first report of a step counts; a step that is done again in a later generation stands there again.
+  void AddStep(Generation generation, const StepReport& step, Nanos wall);
+  void AddEvaluation(int64_t steps_done, double loss);
+
+  const std::vector<StepPoint>& steps() const { return steps_; }
+  const std::vector<EvaluationPoint>& evaluations() const { return evaluations_; }
+  bool empty() const { return steps_.empty() && evaluations_.empty(); }
+
+ private:
+  void Thin();
+
+  int64_t stride_ = 1;  // steps of a full point
+  std::vector<StepPoint> steps_;
+  std::vector<EvaluationPoint> evaluations_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_VALUES_JOB_CURVES_H_

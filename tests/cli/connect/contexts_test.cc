@@ -1,0 +1,129 @@
+#include "cli/connect/contexts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/connect/client.h"
+#include "cli/local/find_server.h"
+#include "cli/output/exit_code.h"
+#include "cli/verbs/commands.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+class ContextsTest : public testing::Test {
+ protected:
+  ContextsTest() {
+    std::string pattern = testing::TempDir() + "lynx_contexts_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    setenv("XDG_CONFIG_HOME", folder_.c_str(), 1);
+    setenv("LYNX_HOME", (folder_ + "/none").c_str(), 1);
+    unsetenv("LYNX_SERVER");
+    unsetenv("LYNX_CONTEXT");
+  }
+  ~ContextsTest() override {
+    unsetenv("XDG_CONFIG_HOME");
+    unsetenv("LYNX_HOME");
+    std::filesystem::remove_all(folder_);
+  }
+  static std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+  std::string folder_;
+};
+
+TEST_F(ContextsTest, OneInUseIsCalled) {
+  EXPECT_EQ(FindServer({}).source, "the default");
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  ASSERT_TRUE(AddContext("test", {.server = "test:2"}).ok());
+  EXPECT_EQ(FindServer({}).source, "the default") << "none is in use";
+  ASSERT_TRUE(UseContext("prod").ok());
+  EXPECT_EQ(FindServer({}).address, "prod:1");
+  ASSERT_TRUE(UseContext("test").ok());
+  EXPECT_EQ(ContextInUse(), "test");
+  EXPECT_EQ(FindServer({}).address, "test:2");
+  EXPECT_EQ(FindServer({.context = "prod"}).address, "prod:1") << "by its name, for once";
+  EXPECT_EQ(FindServer({.server = "other:3"}).address, "other:3");
+  setenv("LYNX_SERVER", "variable:4", 1);
+  EXPECT_EQ(FindServer({}).address, "variable:4");
+  unsetenv("LYNX_SERVER");
+  const std::vector<NamedContext> all = ListContexts();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].name, "prod");
+  EXPECT_FALSE(all[0].in_use);
+  EXPECT_TRUE(all[1].in_use);
+  EXPECT_EQ(all[1].context->server, "test:2");
+  ASSERT_TRUE(LeaveContext().ok());
+  EXPECT_EQ(FindServer({}).source, "the default");
+}
+
+TEST_F(ContextsTest, TheTokenOfOneInUseGoesToNoOtherServer) {
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1", .authority = "pem", .token = "secret"}).ok());
+  ASSERT_TRUE(UseContext("prod").ok());
+  EXPECT_EQ(FindServer({}).token, "secret");
+  EXPECT_EQ(FindServer({.server = "other:3"}).token, "");
+  EXPECT_EQ(FindServer({.server = "prod:1"}).token, "secret");
+}
+
+TEST_F(ContextsTest, RemovingTheOneInUseLeavesNone) {
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  ASSERT_TRUE(UseContext("prod").ok());
+  ASSERT_TRUE(RemoveContext("prod").ok());
+  EXPECT_EQ(ContextInUse(), "");
+  EXPECT_TRUE(ListContexts().empty());
+  EXPECT_EQ(FindServer({}).source, "the default");
+}
+
+TEST_F(ContextsTest, WhatCannotBeSaysWhy) {
+  EXPECT_THAT(Message(UseContext("prod")), HasSubstr("there is no context prod, nor any other; 'lynxctl context add' makes one"));
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  EXPECT_THAT(Message(UseContext("test")), HasSubstr("there is no context test; there are prod"));
+  EXPECT_THAT(Message(RemoveContext("test")), HasSubstr("there is no context test"));
+  EXPECT_EQ(AddContext("prod", {.server = "x:1"}).code(), absl::StatusCode::kAlreadyExists);
+  for (const char* name : {"", "a/b", "..", ".hidden", "two words"}) {
+    EXPECT_THAT(Message(AddContext(name, {.server = "x:1"})), HasSubstr("is no name for a context")) << name;
+  }
+  unsetenv("XDG_CONFIG_HOME");
+  const std::string home = getenv("HOME");
+  unsetenv("HOME");
+  EXPECT_THAT(Message(ContextPath("prod").status()), HasSubstr("set HOME or XDG_CONFIG_HOME"));
+  setenv("HOME", home.c_str(), 1);
+}
+
+TEST_F(ContextsTest, AFileThatWasPutThereByHandIsNotLost) {
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  const std::string standing = folder_ + "/lynx/context.json";
+  ASSERT_TRUE(WriteContextFile(standing, {.server = "mine:1"}).ok());
+  for (const absl::Status& status : {UseContext("prod"), LeaveContext()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(status), HasSubstr("was put there by hand: keep it"));
+  }
+  EXPECT_EQ(FindServer({}).address, "mine:1");
+}
+
+TEST_F(ContextsTest, WhatIsNotUtf8IsRefusedAndListedAllTheSame) {
+  const absl::Status refused = AddContext("prod", {.server = "caf\xe9:1"});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(refused), HasSubstr("is not UTF-8: 'caf\\xe9:1'; give another"));
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  std::filesystem::copy(*ContextPath("prod"), folder_ + "/lynx/contexts/caf\xe9.json");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(ListContextsCommand({.output = OutputFormat::kJson}), kExitOk);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("caf\xef\xbf\xbd"));
+}
+
+TEST_F(ContextsTest, OneThatCannotBeReadIsListedAndNotUsed) {
+  ASSERT_TRUE(AddContext("prod", {.server = "prod:1"}).ok());
+  std::filesystem::permissions(*ContextPath("prod"), std::filesystem::perms::all);
+  EXPECT_THAT(Message(UseContext("prod")), HasSubstr("others than its owner may read"));
+  ASSERT_EQ(ListContexts().size(), 1u);
+  EXPECT_FALSE(ListContexts()[0].context.ok());
+}
+
+}  // namespace
+}  // namespace lynx

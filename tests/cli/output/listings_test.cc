@@ -1,0 +1,229 @@
+#include "cli/output/listings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cli/output/output.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr Nanos kNow{121'000'000'000};
+
+std::string Text(const Listing& listing, OutputFormat format = OutputFormat::kTable) {
+  const absl::StatusOr<std::string> text = ListingText(listing, format);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.value_or("");
+}
+
+v1::Job RunningJob() {
+  v1::Job job;
+  job.set_id("j1");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.mutable_spec()->set_name("tiny");
+  job.mutable_spec()->mutable_train()->set_steps(400);
+  job.mutable_spec()->mutable_scheduling()->set_queue("research");
+  job.mutable_progress()->set_steps_done(120);
+  job.mutable_progress()->set_loss(2.31);
+  job.mutable_progress()->set_tokens_per_second(12345);
+  job.mutable_progress()->set_step_ns(50'000'000);
+  job.mutable_progress()->set_eta_ns(70'000'000'000);
+  job.set_submitted_unix_ns(1'000'000'000);
+  job.set_reason("training, \"well\"\nmore");
+  job.set_generation(2);
+  for (const char* node : {"n0", "n0", "n1"}) job.add_placement()->set_node(node);
+  return job;
+}
+
+std::string Jobs(OutputFormat format, const std::vector<v1::Job>& jobs) { return Text(JobListing(jobs, CellText(format, kNow)), format); }
+
+TEST(JobListing, OneLineAJobAndFirstLineOfTheReason) {
+  EXPECT_EQ(Jobs(OutputFormat::kTable, {RunningJob()}),
+            "ID  NAME  STATE    STEPS    LOSS   TOK/S  AGE  REASON\n"
+            "j1  tiny  RUNNING  120/400  2.310  12.3k  2m   training, \"well\"\n");
+  EXPECT_EQ(Jobs(OutputFormat::kTable, {}), "no jobs\n");
+}
+
+TEST(JobListing, WideHasMore) {
+  EXPECT_EQ(Jobs(OutputFormat::kWide, {RunningJob()}),
+            "ID  NAME  STATE    STEPS    LOSS   TOK/S  STEP     ETA    QUEUE     PRIORITY  RANKS  NODES  ATTEMPT  RESTARTS  AGE  REASON\n"
+            "j1  tiny  RUNNING  120/400  2.310  12.3k  50.0 ms  1m10s  research  0         3      n0,n1  2        0         2m   training, \"well\"\n");
+}
+
+TEST(JobListing, CsvIsWholeAndQuoted) {
+  EXPECT_EQ(Jobs(OutputFormat::kCsv, {RunningJob()}),
+            "id,name,state,steps_done,steps,loss,tokens_per_second,step_seconds,eta_seconds,queue,priority,ranks,nodes,attempt,restarts,submitted,reason\n"
+            "j1,tiny,RUNNING,120,400,2.31,12345,0.05,70,research,0,3,\"n0,n1\",2,0,1970-01-01T00:00:01Z,\"training, \"\"well\"\"\nmore\"\n");
+  v1::Job waiting;
+  waiting.set_id("j2");
+  waiting.set_state(v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {waiting}), HasSubstr("\nj2,,QUEUED,0,0,,,,,,0,0,,0,0,,\n")) << "what is not known is empty";
+  EXPECT_EQ(Jobs(OutputFormat::kCsv, {}).find("id,name"), 0u) << "a header also where there is nothing";
+}
+
+TEST(JobListing, NamesAreOneALine) {
+  v1::Job other = RunningJob();
+  other.set_id("j2");
+  EXPECT_EQ(Jobs(OutputFormat::kName, {RunningJob(), other}), "j1\nj2\n");
+}
+
+TEST(HistoryListing, SaysHowLongJobsWaitedAndTook) {
+  v1::Job job = RunningJob();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_started_unix_ns(11'000'000'000);
+  job.set_ended_unix_ns(61'500'000'000);
+  job.set_restarts(3);
+  v1::Job never = job;
+  never.set_id("j2");
+  never.set_state(v1::JOB_STATE_CANCELLED);
+  never.set_started_unix_ns(0);
+  never.clear_progress();
+  const CellText cells(OutputFormat::kTable, kNow);
+  EXPECT_EQ(Text(HistoryListing({job, never}, cells)),
+            "ID  NAME  STATE      STEPS    LOSS   WAITED   TOOK     RESTARTS  ENDED  REASON\n"
+            "j1  tiny  FAILED     120/400  2.310  10.00 s  50.50 s  3         59s    training, \"well\"\n"
+            "j2  tiny  CANCELLED  0/400    -      1m00s    -        3         59s    training, \"well\"\n");
+  EXPECT_THAT(Text(HistoryListing({job}, CellText(OutputFormat::kCsv, kNow)), OutputFormat::kCsv), HasSubstr(",10,50.5,2,3,"));
+  EXPECT_EQ(Text(HistoryListing({}, cells)), "no job has ended\n");
+}
+
+std::string NodesText(const std::vector<v1::Node>& nodes, OutputFormat format = OutputFormat::kTable) {
+  return Text(NodeListing(nodes, CellText(format, kNow)), format);
+}
+
+TEST(NodeListing, SaysWhatIsMissing) {
+  v1::Node node;
+  node.set_name("n1");
+  node.set_agent_attached(true);
+  EXPECT_THAT(NodesText({node}), HasSubstr("no worker"));
+  node.set_worker_attached(true);
+  EXPECT_THAT(NodesText({node}), HasSubstr("ready"));
+  node.set_agent_attached(false);
+  EXPECT_THAT(NodesText({node}), HasSubstr("no agent"));
+  EXPECT_EQ(NodesText({}), "no nodes have attached yet\n");
+}
+
+TEST(NodeListing, ShowsDomainsWhereThereAreAny) {
+  v1::Node near, unknown;
+  near.set_name("n0");
+  unknown.set_name("n1");
+  EXPECT_THAT(NodesText({near, unknown}), Not(HasSubstr("DOMAIN")));
+  near.set_network_domain("row2/rack7");
+  const std::string table = NodesText({near, unknown});
+  EXPECT_THAT(table, HasSubstr("NODE  STATE  DOMAIN      KIND"));
+  EXPECT_THAT(table, HasSubstr("n0    away   row2/rack7  -"));
+  EXPECT_THAT(table, HasSubstr("n1    away   -           -"));
+}
+
+TEST(NodeListing, ShowsTheKindOfDevicesAndTheConditions) {
+  v1::Node node;
+  node.set_name("n1");
+  EXPECT_THAT(NodesText({node}), HasSubstr("n1    away   -     0"));
+  node.set_worker_version("1.2");
+  v1::Device& device = *node.add_devices();
+  device.set_kind("cuda");
+  device.set_model("H200");
+  device.set_memory_bytes(int64_t{1} << 30);
+  v1::NodeCondition& condition = *node.add_conditions();
+  condition.set_kind("xid");
+  condition.set_device("GPU-7");
+  condition.set_message("GPU 0 had Xid 79");
+  condition.set_since_unix_ns(1'000'000'000);
+  const std::string table = NodesText({node});
+  EXPECT_THAT(table, HasSubstr("n1    away   cuda  1"));
+  EXPECT_THAT(table, HasSubstr("\nn1: xid: GPU 0 had Xid 79 (for 2m)"));
+  EXPECT_THAT(NodesText({node}, OutputFormat::kWide), HasSubstr("cuda  H200   1"));
+  EXPECT_THAT(NodesText({node}, OutputFormat::kWide), HasSubstr("1.2"));
+  EXPECT_THAT(NodesText({node}, OutputFormat::kCsv), HasSubstr("\nn1,away,,cuda,H200,1,0,1073741824,,,,,,1.2,,\n"));
+  EXPECT_EQ(NodesText({node}, OutputFormat::kName), "n1\n");
+}
+
+TEST(NodeListing, SaysWhoIsCordonedAndWhy) {
+  v1::Node node;
+  node.set_name("n1");
+  node.mutable_cordon()->set_drain(true);
+  node.mutable_cordon()->set_reason("new fans");
+  node.mutable_cordon()->set_since_unix_ns(1'000'000'000);
+  EXPECT_THAT(NodesText({node}), HasSubstr("away,drained"));
+  EXPECT_THAT(NodesText({node}), HasSubstr("\nn1: drained: new fans (for 2m)\n"));
+  node.add_jobs("j1");
+  EXPECT_THAT(NodesText({node}), HasSubstr("away,draining"));
+}
+
+TEST(NodeListing, NotesStayOnTheirLine) {
+  v1::Node node;
+  node.set_name("n1");
+  node.mutable_cordon()->set_reason("fans\nn2: cordoned: \x1b[8m");
+  v1::NodeCondition& condition = *node.add_conditions();
+  condition.set_kind("xid\r");
+  condition.set_message("a\tb\x7f");
+  const std::string table = NodesText({node});
+  EXPECT_THAT(table, HasSubstr("\nn1: cordoned: fans\\nn2: cordoned: \\x1b[8m (for "));
+  EXPECT_THAT(table, HasSubstr("\nn1: xid\\r: a b\\x7f (for "));
+}
+
+TEST(Listings, DocumentsAndSpreadsheetsAreExact) {
+  v1::Job job = RunningJob();
+  job.set_reason("\x1b[1mx\r\n");
+  EXPECT_THAT(Jobs(OutputFormat::kTable, {job}), HasSubstr("\\x1b[1mx\\r\n"));
+  EXPECT_THAT(Jobs(OutputFormat::kCsv, {job}), HasSubstr(",\"\x1b[1mx\r\n\""));
+  EXPECT_THAT(JsonText(job), HasSubstr(R"("reason": "\u001b[1mx\r\n")"));
+  EXPECT_THAT(YamlText(job), HasSubstr(R"(reason: "\u001b[1mx\r\n")"));
+}
+
+TEST(QueueListing, NoQuotaIsNoNumber) {
+  v1::Queue queue;
+  queue.set_name("default");
+  queue.set_weight(1);
+  queue.set_no_borrowing(true);
+  EXPECT_EQ(Text(QueueListing({queue}, CellText(OutputFormat::kTable, kNow))),
+            "QUEUE    WEIGHT  QUOTA  BORROWS  DEVICES  RUNNING  WAITING\ndefault  1       -      no       0        0        0\n");
+}
+
+TEST(EventListing, HasNoNamesOfItsOwn) {
+  v1::JobEvent event;
+  event.set_sequence(7);
+  event.set_time_unix_ns(1'500'000'000);
+  event.set_state(v1::JOB_STATE_RUNNING);
+  event.set_kind("checkpoint");
+  event.set_reason("step 5");
+  const CellText cells(OutputFormat::kCsv, kNow);
+  EXPECT_EQ(Text(EventListing({event}, cells), OutputFormat::kCsv),
+            "sequence,time,state,event,reason\n7,1970-01-01T00:00:01.5Z,RUNNING,checkpoint,step 5\n");
+  const absl::StatusOr<std::string> names = ListingText(EventListing({event}, cells), OutputFormat::kName);
+  EXPECT_EQ(names.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(names.status().message()), HasSubstr("-o name: these have no names"));
+  EXPECT_EQ(Text(EventListing({}, cells)), "no events\n");
+}
+
+TEST(Yaml, IsTheSameAsJson) {
+  v1::ListJobsResponse response;
+  EXPECT_THAT(YamlText(response), HasSubstr("jobs: []\n"));
+  v1::Job& job = *response.add_jobs();
+  job.set_id("12e5");
+  job.set_reason("a: b\nc");
+  job.mutable_spec()->set_name("no");
+  job.add_pending()->set_kind("quota");
+  job.add_waits_for("j0");
+  const std::string text = YamlText(response);
+  EXPECT_THAT(text, HasSubstr("jobs:\n- id: \"12e5\"\n")) << "a text that reads like a number is quoted";
+  EXPECT_THAT(text, HasSubstr("\n  reason: \"a: b\\nc\"\n"));
+  EXPECT_THAT(text, HasSubstr("\n    name: \"no\"\n"));
+  EXPECT_THAT(text, HasSubstr("\n  pending:\n  - kind: quota\n    text: \"\"\n"));
+  EXPECT_THAT(text, HasSubstr("\n  waitsFor:\n  - j0\n"));
+  EXPECT_EQ(YamlOf("[]"), "[]\n");
+  EXPECT_EQ(YamlOf("[[1,2],{\"a\":{}}]"), "- - 1\n  - 2\n- a: {}\n");
+  EXPECT_EQ(YamlOf("1.5"), "1.5\n");
+}
+
+TEST(Formats, AVerbSaysWhatItPrints) {
+  const absl::Status status = CheckOutput(OutputFormat::kCsv, {OutputFormat::kTable, OutputFormat::kYaml});
+  EXPECT_EQ(status.message(), "-o csv: this verb prints table, yaml");
+  EXPECT_TRUE(CheckOutput(OutputFormat::kYaml, {OutputFormat::kTable, OutputFormat::kYaml}).ok());
+}
+
+}  // namespace
+}  // namespace lynx

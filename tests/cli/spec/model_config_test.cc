@@ -1,0 +1,272 @@
+#include "cli/spec/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As published with the models, less what is not looked at.
+constexpr char kGpt2[] = R"({
+  "model_type": "gpt2", "activation_function": "gelu_new", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_inner": null,
+  "n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+  "layer_norm_epsilon": 1e-05, "task_specific_params": {"text-generation": {"do_sample": true}}})";
+constexpr char kLlama[] = R"({
+  "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "hidden_size": 8192,
+  "intermediate_size": 28672, "max_position_embeddings": 4096, "num_attention_heads": 64, "num_hidden_layers": 80,
+  "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_scaling": null, "tie_word_embeddings": false,
+  "torch_dtype": "float16", "use_cache": true, "vocab_size": 32000})";
+constexpr char kMistral[] = R"({
+  "model_type": "mistral", "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32768})";
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string ErrorOf(const std::string& text) {
+  const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(model.status().message());
+}
+
+TEST(ModelConfig, ReadsGpt2) {
+  const absl::StatusOr<ModelSpec> model = ParseModelConfig(kGpt2, "config.json");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(*model, (ModelSpec{.layers = 12,
+                               .hidden = 768,
+                               .heads = 12,
+                               .ffn = 0,
+                               .seq = 1024,
+                               .vocab = 50257,
+                               .dropout = 0.1,
+                               .family = ModelFamily::kGpt,
+                               .tied_embeddings = true}));
+}
+
+TEST(ModelConfig, ReadsLlama) {
+  const absl::StatusOr<ModelSpec> model = ParseModelConfig(kLlama, "config.json");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(*model, (ModelSpec{.layers = 80,
+                               .hidden = 8192,
+                               .heads = 64,
+                               .ffn = 28672,
+                               .seq = 4096,
+                               .vocab = 32000,
+                               .dropout = 0,
+                               .family = ModelFamily::kLlama,
+                               .kv_heads = 8,
+                               .attention = AttentionKernel::kFused,
+                               .dtype = DataType::kBfloat16}));
+  // As many key heads as heads is the default, and written as such.
+  const auto whole =
+      ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 64"), "c");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->kv_heads, 0);
+  const auto absent = ParseModelConfig(Replaced(kLlama, "\"num_key_value_heads\": 8, ", ""), "c");
+  ASSERT_TRUE(absent.ok()) << absent.status();
+  EXPECT_EQ(absent->kv_heads, 0);
+}
+
+// The published configurations of families, less what is not looked at: each is read as what its layers are made of.
+ModelSpec Read(const std::string& text) {
+  const absl::StatusOr<ModelSpec> model = ParseModelConfig(text, "config.json");
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.value_or(ModelSpec{});
+}
+
+TEST(ModelConfig, ReadsMistral) {
+  ModelSpec model = Read(kMistral);
+  EXPECT_EQ(model.ffn, 14336);
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.norm_epsilon, 1e-6) << "absent";
+  EXPECT_EQ(model.window, 0);
+  EXPECT_EQ(Read(Replaced(kMistral, "\"sliding_window\": null", "\"sliding_window\": 4096")).window, 4096);
+  EXPECT_EQ(Read(Replaced(kMistral, "\"sliding_window\": null, ", "")).window, 4096) << "absent means 4096 there";
+  model = Read(Replaced(kMistral, "\"sliding_window\"", "\"head_dim\": 64, \"rope_theta\": 1000000.0, \"sliding_window\""));
+  EXPECT_EQ(model.head_dim, 64);
+  EXPECT_EQ(model.rotary.theta, 1e6);
+  EXPECT_EQ(model.attention, AttentionKernel::kFused);
+  // An absent field is the class's own default there, which is not the number of heads; null is.
+  EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8,", "")).kv_heads, 8);
+  EXPECT_EQ(Read(Replaced(kMistral, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": null")).kv_heads, 0);
+}
+
+TEST(ModelConfig, ReadsLlama3) {
+  const ModelSpec model = Read(Replaced(kLlama, "\"rope_scaling\": null", R"("rope_theta": 500000.0, "rope_scaling": {
+      "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"));
+  EXPECT_EQ(model.rotary, (RotarySpec{.theta = 5e5, .scaling = RopeScaling::kLlama3, .factor = 8, .original_seq = 8192}));
+  EXPECT_EQ(model.norm_epsilon, 1e-5);
+  EXPECT_EQ(model.plan_only, PlanOnlyFeatures{0});
+  // As newer versions of the library write it.
+  const ModelSpec newer = Read(Replaced(kLlama, "\"rope_scaling\": null", R"("rope_parameters": {"rope_theta": 500000.0,
+      "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"})"));
+  EXPECT_EQ(newer, model);
+}
+
+TEST(ModelConfig, ReadsOtherScalings) {
+  const auto scaled = [](const char* scaling) {
+    return Read(Replaced(kLlama, "\"rope_scaling\": null", std::string("\"rope_scaling\": ") + scaling));
+  };
+  EXPECT_EQ(scaled(R"({"type": "linear", "factor": 2.5})").rotary, (RotarySpec{.scaling = RopeScaling::kLinear, .factor = 2.5}));
+  EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0})").rotary,
+            (RotarySpec{.scaling = RopeScaling::kDynamic, .factor = 2, .original_seq = 4096}));
+  // transformers bases it on max_position_embeddings, whatever the object says.
+  EXPECT_EQ(scaled(R"({"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 2048})").rotary.original_seq, 4096);
+  EXPECT_EQ(scaled(R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "beta_fast": 16})").rotary,
+            (RotarySpec{.scaling = RopeScaling::kYarn, .factor = 4, .original_seq = 2048, .beta_fast = 16}));
+  // DeepSeek's way to say the factor of cosines and sines: here both are 1, which leaves nothing.
+  EXPECT_EQ(scaled(R"({"type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0})").rotary.attention_factor, 1);
+  EXPECT_EQ(scaled(R"({"type": "longrope", "short_factor": [1], "long_factor": [2]})").plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
+  EXPECT_EQ(scaled(R"({"rope_type": "default"})").rotary, RotarySpec());
+}
+
+TEST(ModelConfig, ReadsQwen) {
+  const ModelSpec qwen2 = Read(Replaced(kLlama, "\"llama\"", "\"qwen2\""));
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.qk_norm);
+  EXPECT_EQ(qwen2.window, 0) << "without use_sliding_window";
+  EXPECT_EQ(Read(Replaced(kLlama, "\"llama\"", "\"qwen2\", \"use_sliding_window\": true, \"sliding_window\": 2048")).window, 2048);
+  const ModelSpec qwen3 = Read(Replaced(kLlama, "\"llama\"", "\"qwen3\", \"head_dim\": 96"));
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_FALSE(qwen3.qkv_bias);
+  EXPECT_EQ(qwen3.head_dim, 96);
+}
+
+TEST(ModelConfig, ReadsPhi3AndStarCoder) {
+  const ModelSpec phi = Read(Replaced(kLlama, "\"llama\"", "\"phi3\", \"partial_rotary_factor\": 0.75, \"sliding_window\": 2047"));
+  EXPECT_EQ(phi.rotary.dims, 96);  // of 128
+  EXPECT_EQ(phi.window, 2047);
+  // What transformers reads as longrope in this family: never trained as yarn.
+  const ModelSpec long_phi = Read(Replaced(Replaced(kLlama, "\"llama\"", "\"phi3\""), "\"rope_scaling\": null",
+                                           R"("rope_scaling": {"type": "yarn", "factor": 4.0})"));
+  EXPECT_EQ(long_phi.plan_only, Bit(PlanOnlyFeature::kOtherRopeScaling));
+  EXPECT_EQ(long_phi.rotary.scaling, RopeScaling::kNone);
+  const ModelSpec bigcode = Read(Replaced(Replaced(kGpt2, "\"gpt2\"", "\"gpt_bigcode\""), "gelu_new", "gelu_pytorch_tanh"));
+  EXPECT_EQ(bigcode.kv_heads, 1) << "multi_query is true where it is absent";
+  EXPECT_EQ(bigcode.plan_only, PlanOnlyFeatures{0});
+}
+
+// Everything that the engine lacks is said, and the shape is read all the same.
+TEST(ModelConfig, WhatTheEngineLacksIsKeptByName) {
+  const struct {
+    std::string text;
+    PlanOnlyFeature feature;
+  } cases[] = {
+      {Replaced(kGpt2, "gelu_new", "gelu"), PlanOnlyFeature::kExactGelu},
+      {Replaced(kGpt2, "gelu_new", "relu"), PlanOnlyFeature::kOtherActivation},
+      {Replaced(kGpt2, "\"n_layer\"", "\"scale_attn_weights\": false, \"n_layer\""), PlanOnlyFeature::kMultipliers},
+      {Replaced(kGpt2, "\"n_layer\"", "\"scale_attn_by_inverse_layer_idx\": true, \"n_layer\""), PlanOnlyFeature::kMultipliers},
+      {Replaced(kLlama, "\"silu\"", "\"gelu\""), PlanOnlyFeature::kGatedGelu},
+      {Replaced(kLlama, "\"silu\"", "\"relu2\""), PlanOnlyFeature::kOtherActivation},
+      {Replaced(kLlama, "\"rms_norm_eps\"", "\"attention_bias\": true, \"rms_norm_eps\""), PlanOnlyFeature::kLinearBiases},
+      {Replaced(kLlama, "\"rms_norm_eps\"", "\"mlp_bias\": true, \"rms_norm_eps\""), PlanOnlyFeature::kLinearBiases},
+      {Replaced(kLlama, "\"llama\"", "\"gemma2\""), PlanOnlyFeature::kSoftCapping},
+      {Replaced(kLlama, "\"llama\"", "\"olmo2\""), PlanOnlyFeature::kPostNorms},
+      {Replaced(kLlama, "\"llama\"", "\"granite\""), PlanOnlyFeature::kMultipliers},
+      {Replaced(kLlama, "\"llama\"", "\"smollm3\""), PlanOnlyFeature::kSkippedRotary},
+      {Replaced(kLlama, "\"llama\"", "\"gpt_neox\""), PlanOnlyFeature::kParallelResidual},
+      {Replaced(kLlama, "\"llama\"", "\"phi\""), PlanOnlyFeature::kRotaryWithLayerNorm},
+      {Replaced(kLlama, "\"llama\"", "\"frobnicator\""), PlanOnlyFeature::kUnknownFamily},
+  };
+  for (const auto& c : cases) {
+    const ModelSpec model = Read(c.text);
+    EXPECT_TRUE((model.plan_only & Bit(c.feature)) != 0) << PlanOnlyFeatureName(c.feature) << "\n" << c.text;
+    EXPECT_GT(model.layers, 0);
+    const auto weights = ParseModelConfigOfWeights(c.text, "config.json");
+    EXPECT_THAT(std::string(weights.status().message()), HasSubstr(PlanOnlyFeatureText(c.feature)));
+  }
+}
+
+// Models that also see keep their language model's fields in an object of their own.
+TEST(ModelConfig, ReadsTheTextModelOfAModelThatSees) {
+  const ModelSpec inner = Read(Replaced(kLlama, "\"llama\"", "\"gemma3_text\""));
+  EXPECT_EQ(Read("{\"model_type\": \"gemma3\", \"text_config\": " + Replaced(kLlama, "\"llama\"", "\"gemma3_text\"") + "}"), inner);
+}
+
+TEST(ModelConfig, WeightsComeWithTheirNames) {
+  const auto read = ParseModelConfigOfWeights(kMistral, "config.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_STREQ(read->family->model_type, "mistral");
+  EXPECT_EQ(read->model.dtype, DataType::kFloat32);
+  const auto gpt = ParseModelConfigOfWeights(kGpt2, "config.json");
+  ASSERT_TRUE(gpt.ok()) << gpt.status();
+  EXPECT_EQ(gpt->model.ffn, 4 * 768) << "normalized";
+}
+
+struct BadConfig {
+  const char* name;
+  const char* text;
+  const char* from;
+  const char* to;
+  const char* expected;
+};
+void PrintTo(const BadConfig& bad, std::ostream* out) { *out << bad.name; }
+
+class BadModelConfig : public testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadModelConfig, NamesTheFieldAndWhatWouldBeRight) {
+  EXPECT_THAT(ErrorOf(Replaced(GetParam().text, GetParam().from, GetParam().to)), HasSubstr(GetParam().expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadModelConfig,
+    testing::Values(
+        BadConfig{"NotJson", kGpt2, "{", "", "config.json: not valid JSON"},
+        BadConfig{"NoType", kGpt2, "\"model_type\": \"gpt2\", ", "",
+                  "model_type: missing; it names the model's family"},
+        BadConfig{"TypeNotText", kGpt2, "\"gpt2\"", "7", "model_type is 7: must be a string"},
+        BadConfig{"Experts", kLlama, "\"rms_norm_eps\"", "\"num_local_experts\": 8, \"rms_norm_eps\"",
+                  "config.json: model_type is \"llama\": mixtures of experts cannot be planned by this version"},
+        BadConfig{"Latent", kLlama, "\"llama\"", "\"deepseek_v3\"", "mixtures of experts and latent attention cannot be planned"},
+        BadConfig{"LatentByField", kLlama, "\"rms_norm_eps\"", "\"kv_lora_rank\": 512, \"rms_norm_eps\"", "latent attention cannot be planned"},
+        BadConfig{"Encoder", kLlama, "\"llama\"", "\"t5\"", "an encoder beside the decoder cannot be planned"},
+        BadConfig{"StateSpace", kLlama, "\"llama\"", "\"mamba\"", "state-space layers cannot be planned"},
+        BadConfig{"NoHeads", kLlama, "\"num_attention_heads\": 64, ", "", "num_attention_heads, or n_head, or n_heads, or num_heads: missing"},
+        BadConfig{"NoFactor", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\"}",
+                  "rope_scaling.factor: missing; scaling yarn needs it"},
+        BadConfig{"SmallFactor", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0.5}",
+                  "rope_scaling.factor is 0.5: must be at least 1"},
+        BadConfig{"NoOriginal", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}",
+                  "rope_scaling.original_max_position_embeddings: missing"},
+        BadConfig{"ScalingNotAnObject", kLlama, "\"rope_scaling\": null", "\"rope_scaling\": 2", "rope_scaling is 2: must be an object"},
+        BadConfig{"Theta", kLlama, "\"rope_scaling\": null", "\"rope_theta\": -1", "rope_theta is -1: must be a number above 0"},
+        BadConfig{"Epsilon", kLlama, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": \"small\"", "rms_norm_eps is \"small\": must be a number"},
+        BadConfig{"Missing", kGpt2, "\"n_layer\": 12, ", "", "num_hidden_layers, or n_layer, or n_layers, or num_layers: missing; it is required"},
+        BadConfig{"NotWhole", kGpt2, "\"n_layer\": 12", "\"n_layer\": 12.5",
+                  "n_layer is 12.5: must be a whole number"},
+        BadConfig{"Negative", kGpt2, "\"n_layer\": 12", "\"n_layer\": -12", "n_layer is -12: must be a whole number"},
+        BadConfig{"Huge", kGpt2, "\"n_layer\": 12", "\"n_layer\": 18446744073709551615", "n_layer is 1844"},
+        BadConfig{"List", kGpt2, "\"n_layer\": 12", "\"n_layer\": [12]", "n_layer is a list: must be"},
+        BadConfig{"TwoRates", kGpt2, "\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0.2",
+                  "attn_pdrop is 0.2: must equal resid_pdrop"},
+        BadConfig{"RateOfOne", kGpt2, "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 1",
+                  "resid_pdrop is 1: must be a number from 0"},
+        BadConfig{"CrossAttention", kGpt2, "\"n_layer\"", "\"add_cross_attention\": true, \"n_layer\"",
+                  "add_cross_attention is true: cross-attention is not planned here"},
+        BadConfig{"FlagNotBool", kGpt2, "\"n_layer\"", "\"tie_word_embeddings\": 1, \"n_layer\"",
+                  "tie_word_embeddings is 1: must be true or false"},
+        BadConfig{"AttentionDropout", kLlama, "\"rms_norm_eps\"", "\"attention_dropout\": 0.1, \"rms_norm_eps\"",
+                  "attention_dropout is 0.1: must be 0"},
+        BadConfig{"Dtype", kLlama, "\"float16\"", "\"int8\"", "torch_dtype is \"int8\": must be bfloat16"},
+        BadConfig{"Quantized", kLlama, "\"rms_norm_eps\"", "\"quantization_config\": {\"bits\": 4}, \"rms_norm_eps\"",
+                  "quantization_config: quantized weights cannot be trained"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ModelConfig, OtherJsonIsRefused) {
+  EXPECT_THAT(ErrorOf("[1, 2]"), HasSubstr("expected an object"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(ErrorOf(std::string(100'000, '[')), HasSubstr("not valid JSON"));
+  EXPECT_THAT(ErrorOf("{\"model_type\": \"gpt2\", \"n_layer\": " + std::string(100'000, '[') +
+                      std::string(100'000, ']') + "}"),
+              HasSubstr("n_layer is a list"));
+  EXPECT_THAT(ErrorOf("{\"model_type\": \"\xff\"}"), HasSubstr("not valid JSON"));
+}
+
+}  // namespace
+}  // namespace lynx

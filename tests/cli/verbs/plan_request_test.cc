@@ -1,0 +1,81 @@
+// What offline planning takes the cluster for.
+#include "cli/verbs/plan_request.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "proto/convert.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanRequestTest : public ::testing::Test {
+ protected:
+  PlanRequestTest() {
+    char pattern[] = "/tmp/lynx-plan-request-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    options_.file = folder_ + "/job.yaml";
+    options_.device_memory = "16GiB";
+  }
+  ~PlanRequestTest() override { std::filesystem::remove_all(folder_); }
+
+  // The one group of a job on that kind of device.
+  NodeGroup GroupOf(const std::string& device) {
+    std::ofstream(options_.file) << R"(apiVersion: lynx/v1
+kind: TrainingJob
+name: tiny
+model: {layers: 4, hidden: 64, heads: 4, seq: 32}
+data: {kind: text, path: corpus.txt}
+train: {steps: 10, globalBatch: 8}
+resources: {ranks: 2, activationMemoryPerRank: 24MiB, device: )" << device << "}\n";
+    const absl::StatusOr<PlanRequest> request = ReadPlanRequest(options_);
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->cluster.groups.front() : NodeGroup();
+  }
+  void UseProfileOf(const std::string& device_kind) {
+    options_.profile = folder_ + "/profile.json";
+    HardwareProfile profile = StatedCpuProfile();
+    profile.device_kind = device_kind;
+    std::string text;
+    ASSERT_TRUE(google::protobuf::util::MessageToJsonString(ToProto(profile), &text).ok());
+    std::ofstream(options_.profile) << text;
+  }
+
+  std::string folder_;
+  PlanOptions options_;
+};
+
+TEST_F(PlanRequestTest, OnlyACpusMemoryIsItsNodes) {
+  EXPECT_TRUE(GroupOf("cpu").host_is_device);
+  EXPECT_TRUE(GroupOf("any").host_is_device) << "the stated profile is of a CPU";
+  EXPECT_FALSE(GroupOf("cuda").host_is_device);
+  EXPECT_EQ(GroupOf("cuda").host_memory, Bytes(0)) << "which nobody has stated";
+  options_.target = "any";
+  EXPECT_FALSE(GroupOf("cpu").host_is_device) << "another framework's devices are not known";
+}
+
+TEST_F(PlanRequestTest, AJobOnAnyDeviceIsOnThatOfTheProfile) {
+  UseProfileOf("cuda:0: NVIDIA H200");
+  EXPECT_FALSE(GroupOf("any").host_is_device);
+  EXPECT_TRUE(GroupOf("cpu").host_is_device);
+  UseProfileOf("cpu: some cores");
+  EXPECT_TRUE(GroupOf("any").host_is_device);
+}
+
+TEST_F(PlanRequestTest, HostMemoryIsStated) {
+  options_.host_memory = "1TiB";
+  EXPECT_EQ(GroupOf("cuda").host_memory, kGiB * 1024);
+  options_.host_memory = "much";
+  const absl::Status status = ReadPlanRequest(options_).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--host-memory: "));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,155 @@
+#include "planner/candidates/candidate_bound.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/candidates/lowered.h"
+#include "planner/stages/layout_planner.h"
+#include "tests/planner/search/search_requests.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+
+struct Bounded {
+  int planned = 0, tight = 0, offloading = 0;
+};
+
+// Candidates of random requests, under every kind of schedule: what is simulated is never below a bound.
+Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 rng(seed);
+  Bounded counts;
+  for (int i = 0; i < 24; ++i) {
+    const PlanRequest request = make(rng);
+    PlanRequest storing = request;
+    storing.spec.recompute_options.forbids_offload = true;
+    const auto candidates = LoweredCandidates(request);
+    EXPECT_TRUE(candidates.ok()) << candidates.status();
+    PlanCaches caches(request);
+    for (int k = 0; k < 6; ++k) {
+      const Candidate& candidate = (*candidates)[rng() % candidates->size()];
+      SCOPED_TRACE(LayoutText(candidate.layout));
+      const CandidateBound bound(request, candidate, caches);
+      const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+      if (!draft) continue;
+      const Nanos step = draft->simulation.step;
+      ++counts.planned;
+      EXPECT_LE(bound.Quick(), step);
+      EXPECT_TRUE(bound.MayTake(step));
+      const std::optional<Nanos> least = bound.Bound(), of_stored = CandidateBound(storing, candidate, caches).Bound();
+      EXPECT_TRUE(least.has_value());
+      if (!least) continue;
+      EXPECT_GE(*least, bound.Quick());
+      EXPECT_LE(*least, step);
+      if (of_stored) EXPECT_LE(*least, *of_stored);
+      if (!draft->offloading) EXPECT_TRUE(of_stored && *of_stored <= step);
+      counts.tight += *least * 2 > step;
+      counts.offloading += draft->offloading;
+    }
+  }
+  return counts;
+}
+
+TEST(CandidateBound, NoSimulatedStepIsShorter) {
+  const Bounded counts = CheckBounds(RandomRequest, 7);
+  EXPECT_GT(counts.planned, 60);
+  EXPECT_GT(counts.tight, counts.planned * 3 / 4);
+  EXPECT_EQ(counts.offloading, 0);
+}
+
+TEST(CandidateBound, NoSimulatedStepIsShorterWhereTensorsGoToTheHost) {
+  const Bounded counts = CheckBounds(RandomOffloadRequest, 8);
+  EXPECT_GT(counts.planned, 40);
+  EXPECT_GT(counts.offloading, 5);
+}
+
+// 16 layers of one stage each, between nodes: the gradients' way is long.
+PlanRequest DeepRequest() {
+  PlanRequest request;
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.model = {.layers = 16, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.cluster = UniformCluster(8, 4, SmallGpu());
+  return request;
+}
+
+// A rank that splits off weight gradients can end the step with them, when the ranks before it have ended theirs.
+TEST(CandidateBound, HoldsForDeepZeroBubblePipelines) {
+  const PlanRequest request = DeepRequest();
+  for (const int32_t pp : {4, 8, 16}) {
+    for (const int32_t microbatches : {pp, 2 * pp}) {
+      SCOPED_TRACE(testing::Message() << pp << " stages, " << microbatches << " microbatches");
+      const Candidate candidate{.layout = {.pp = pp, .schedule = ScheduleKind::kZeroBubble}, .microbatches = microbatches};
+      PlanCaches caches(request);
+      const CandidateBound bound(request, candidate, caches);
+      const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+      ASSERT_TRUE(draft.has_value());
+      EXPECT_LE(bound.Quick(), draft->simulation.step);
+      EXPECT_LE(*bound.Bound(), draft->simulation.step);
+      EXPECT_GE(bound.Quick().value * 10, draft->simulation.step.value * 6);
+    }
+  }
+}
+
+// Where gradients are reduced with every microbatch over slow links, nothing else takes as long; weights come back at the
+// end, whatever the schedule.
+TEST(CandidateBound, KnowsWhatStatesTake) {
+  PlanRequest request = DeepRequest();
+  request.cluster = UniformCluster(8, 1, SmallGpu());
+  for (const ZeroStage zero : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kWeights}) {
+    for (const int32_t pp : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << ZeroStageName(zero) << ", " << pp << " stages");
+      const Candidate candidate{.layout = {.pp = pp, .dp = 8 / pp, .zero = zero}, .microbatches = 4};
+      PlanCaches caches(request);
+      const std::optional<Nanos> bound = CandidateBound(request, candidate, caches).Bound();
+      const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+      ASSERT_TRUE(bound && draft);
+      EXPECT_LE(*bound, draft->simulation.step);
+      EXPECT_GE(bound->value * 10, draft->simulation.step.value * 7);
+    }
+  }
+}
+
+// A small model on many nodes far apart.
+TEST(CandidateBound, ReductionsMayTakeAThousandTimesTheWork) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 64, .heads = 8, .ffn = 256, .seq = 32, .vocab = 256};
+  request.spec.train.global_batch = 1024;
+  HardwareProfile profile = SmallGpu();
+  profile.inter_node = {Nanos(1'000'000), 100'000'000};
+  request.cluster = UniformCluster(1024, 1, profile);
+  const Candidate candidate{.layout = {.pp = 8, .dp = 128}, .micro_batch = 1, .microbatches = 8};
+  PlanCaches caches(request);
+  const CandidateBound bound(request, candidate, caches);
+  const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+  ASSERT_TRUE(draft && bound.Bound());
+  EXPECT_LE(*bound.Bound(), draft->simulation.step);
+  EXPECT_GT(bound.Bound()->value, bound.Quick().value * 1000);
+}
+
+TEST(CandidateBound, LessMemoryRaisesItUntilNothingFits) {
+  PlanRequest request;
+  request.spec.model = {.layers = 8, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.spec.train.global_batch = 16;
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  const Candidate candidate{.layout = {.tp = 2, .pp = 2}, .micro_batch = 1, .microbatches = 16};
+  const auto bound = [&](Bytes limit) {
+    request.spec.resources.activation_memory_per_rank = limit;
+    PlanCaches caches(request);
+    return CandidateBound(request, candidate, caches).Bound();
+  };
+  Nanos last = *bound(Bytes(0));
+  bool rose = false;
+  for (int64_t kib = 4000; kib >= 400; kib /= 2) {
+    const std::optional<Nanos> now = bound(kKiB * kib);
+    ASSERT_TRUE(now.has_value()) << kib;
+    EXPECT_GE(*now, last) << kib;
+    rose = rose || *now > last;
+    last = *now;
+  }
+  EXPECT_TRUE(rose);
+  EXPECT_FALSE(bound(kKiB * 10).has_value());
+}
+
+}  // namespace
+}  // namespace lynx

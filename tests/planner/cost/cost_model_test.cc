@@ -1,0 +1,260 @@
+#include "planner/cost/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/planner/plan/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+Action ActionOf(const std::string& text) { return *ParseAction(text); }
+
+TEST(CostModel, RooflineTakesTheSlowerOfArithmeticAndMemory) {
+  const ModelSpec model = TinyModel(2);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.op_overhead = Nanos(7);
+  const LayerShape shape = ShapeOf(model, ParallelLayout{}, 1);
+  const CostModel slow_arithmetic(profile, model, {}, 1, 1);
+  EXPECT_FALSE(slow_arithmetic.measured());
+  // fc1: 2 * 10 tokens * 16 * 64 FLOPs at one a nanosecond outweigh its traffic.
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kFc1, Pass::kForward), Nanos(2 * 10 * 16 * 64 + 7));
+  // gelu computes next to nothing: it reads and writes 10 * 64 floats.
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kForward), Nanos(2 * 10 * 64 * 4 + 7));
+  EXPECT_EQ(slow_arithmetic.OpTime(Op::kGelu, Pass::kWeight), Nanos(0));
+  profile.flops_per_second *= 1'000'000;
+  const CostModel fast_arithmetic(profile, model, {}, 1, 1);
+  EXPECT_EQ(fast_arithmetic.OpTime(Op::kFc1, Pass::kForward),
+            Nanos(OpTraffic(Op::kFc1, Pass::kForward, shape).value + 7));
+}
+
+TEST(CostModel, LargeProductsDoNotOverflow) {
+  ModelSpec model{.layers = 1, .hidden = 16384, .heads = 128, .ffn = 65536, .seq = 8192, .vocab = 50304};
+  HardwareProfile profile = StatedCpuProfile();
+  const CostModel costs(profile, model, {}, 8, 1);
+  const double flops = 2.0 * 8 * 8192 * 16384 * 65536;
+  EXPECT_NEAR(Seconds(costs.OpTime(Op::kFc1, Pass::kForward)), flops / 40e9, 1e-3);
+}
+
+TEST(CostModel, AbsurdRatesGiveLongTimesNotNonsense) {
+  const ModelSpec model = TinyModel(2);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.flops_per_second = 1;
+  EXPECT_EQ(CostModel(profile, model, {}, 1, 1).OpTime(Op::kFc1, Pass::kForward), kLongestTime);
+}
+
+TEST(CostModel, UnusableProfilesAreRefused) {
+  const HardwareProfile good = StatedCpuProfile();
+  EXPECT_TRUE(CheckProfile(good).ok());
+  HardwareProfile bad = good;
+  bad.intra_node.bytes_per_second = 0;
+  EXPECT_EQ(
+      std::string(CheckProfile(bad).message()),
+      "the hardware profile of \"cpu: stated, not measured\" is unusable: rates and bandwidths must be positive, "
+      "and one is 0; measure the nodes again");
+  bad = good;
+  bad.inter_node.latency = Nanos(-1);
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.measured.push_back({});
+  EXPECT_TRUE(CheckProfile(bad).ok());
+  bad.measured[0].ops[3].weight = kLongestTime + Nanos(1);
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.overlap_slowdown_permille = 999;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+  bad = good;
+  bad.communication_compute_permille = 1001;
+  EXPECT_FALSE(CheckProfile(bad).ok());
+}
+
+TEST(CostModel, MeasuredTimesArePreferredAndSummedOverSegments) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 4);
+  EXPECT_TRUE(costs.measured());
+  const StageContext context = TinyContext(model, {.tp = 2}, 1, 0);
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0F0:1.attn"), context), Nanos(500));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0B0:1.mlp"), context), Nanos(800));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0W0:1.attn"), context), Nanos(300));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0R0:1.attn(ln1,qkv)"), context), Nanos(200));
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0AR+0:1.attn"), context), Nanos(0));
+  const LayerShape shape = context.shape();
+  const int64_t parameters = 4 * LayerParameters(LayerType::kTransformer, shape) +
+                             LayerParameters(LayerType::kEmbedding, shape) + LayerParameters(LayerType::kHead, shape);
+  EXPECT_EQ(costs.ComputeTime(ActionOf("0OPT"), context), Nanos(parameters * 1000 / (1 << 20)));
+}
+
+TEST(CostModel, WhatWasMeasuredServesTheShapeWithSequenceParallelismToo) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  const ParallelLayout plain{.tp = 2}, sharded{.tp = 2, .sequence_parallel = true};
+  const CostModel measured(profile, model, plain, 1, 4);
+  const CostModel derived(profile, model, sharded, 1, 4);
+  EXPECT_TRUE(derived.measured());
+  EXPECT_EQ(derived.OptimizerTime(1 << 20), measured.OptimizerTime(1 << 20));
+  // Products are the same; norms read and write half of the tokens, and all of their weights.
+  for (const Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+    EXPECT_EQ(derived.OpTime(Op::kFc1, pass), measured.OpTime(Op::kFc1, pass));
+  }
+  const int64_t time = measured.OpTime(Op::kLn1, Pass::kForward).value;
+  const int64_t all = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, plain, 1)).value;
+  const int64_t half = OpTraffic(Op::kLn1, Pass::kForward, ShapeOf(model, sharded, 1)).value;
+  EXPECT_EQ(derived.OpTime(Op::kLn1, Pass::kForward), Nanos(time * half / all));
+  // The other way round, and what was measured itself comes first.
+  for (ShapeTimes& times : profile.measured) times.shape.sequence_parallel = times.shape.tp > 1;
+  EXPECT_EQ(CostModel(profile, model, plain, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time * all / half));
+  EXPECT_EQ(CostModel(profile, model, sharded, 1, 4).OpTime(Op::kLn1, Pass::kForward), Nanos(time));
+}
+
+TEST(CostModel, RingCollectivesByHand) {
+  const ModelSpec model = TinyModel(1);
+  const CostModel costs(RoundProfile(model), model, {}, 1, 1);
+  const LinkCost link{Nanos(5), 500'000'000};
+  // 4 ranks, 1000 bytes: 6 steps of 250 bytes at 2 ns a byte and 5 ns latency.
+  EXPECT_EQ(costs.AllReduce(Bytes(1000), 4, link), Nanos(6 * 505));
+  EXPECT_EQ(costs.AllGather(Bytes(1000), 4, link), Nanos(3 * 505));
+  EXPECT_EQ(costs.AllReduce(Bytes(1000), 1, link), Nanos(0));
+}
+
+TEST(CostModel, GroupsUseTheSlowLinkWhenTheyLeaveTheNode) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(1000), 1'000'000'000};
+  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
+  const CostModel costs(profile, model, layout, 1, 4);
+  const StageContext context = TinyContext(model, layout, 2, 0);
+  // A replica fills a node: only data parallelism and the world leave it.
+  EXPECT_EQ(costs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0DP+:0")),
+            Nanos(2 * (1000 + LayerParameters(LayerType::kTransformer, context.shape()) * 2)));
+  EXPECT_EQ(costs.TransferTime(ActionOf("0NORM+")), Nanos(14 * 1002));
+  const CostModel scattered(profile, model, layout, 1, 1);
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(2 * (1000 + 320)));
+  EXPECT_EQ(scattered.TransferTime(ActionOf("0SF+0")), Nanos(1640));
+}
+
+TEST(CostModel, InnerLinksJoinAlignedBlocks) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inner_links = {{2, {Nanos(0), 2'000'000'000}}};
+  const CostModel pairs(profile, model, {.tp = 2, .pp = 2}, 1, 4);
+  const StageContext context = TinyContext(model, {.tp = 2, .pp = 2}, 1, 0);
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(320)) << "twice as fast inside a pair";
+  EXPECT_EQ(pairs.TransferTime(ActionOf("0SF+0")), Nanos(640)) << "from pair to pair";
+  // Three devices a node: ranks 2 and 3 are a tensor group on two nodes.
+  profile.inter_node = {Nanos(0), 500'000'000};
+  const CostModel crooked(profile, model, {.tp = 2, .pp = 2}, 1, 3);
+  EXPECT_EQ(crooked.TransferTime(ActionOf("0AR+0:0.attn")), Nanos(1280));
+}
+
+TEST(CostModel, ReplicasInsideKeepsThemOnOneNode) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(0), 500'000'000};
+  const ParallelLayout layout{.tp = 2, .pp = 2, .dp = 2};
+  const CostModel stages(profile, model, layout, 1, 4);
+  const CostModel replicas(profile, model, layout, 1, 4, RankOrder::kReplicasInside);
+  EXPECT_EQ(stages.DataReduceTime(1000), Nanos(2 * 4000));
+  EXPECT_EQ(replicas.DataReduceTime(1000), Nanos(4000));
+  EXPECT_EQ(stages.BoundaryTime(0, Bytes(1000)), Nanos(1000));
+  EXPECT_EQ(replicas.BoundaryTime(0, Bytes(1000)), Nanos(2000));
+}
+
+TEST(CostModel, ZeroSharesGradientsAndUpdates) {
+  ModelSpec model = TinyModel(4);
+  model.dtype = DataType::kBfloat16;
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  const CostModel whole(profile, model, {.dp = 4}, 1, 4);
+  EXPECT_EQ(whole.DataReduceTime(1000), Nanos(6 * 1000));
+  EXPECT_EQ(whole.WeightGatherTime(1000), Nanos(0));
+  EXPECT_EQ(whole.OptimizerTime(1000), Nanos(66 * 1000));
+  const CostModel shared(profile, model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 4);
+  EXPECT_EQ(shared.DataReduceTime(1000), Nanos(3 * 1000));
+  EXPECT_EQ(shared.WeightGatherTime(1000), Nanos(3 * 500));
+  EXPECT_EQ(shared.OptimizerTime(1000), Nanos(12 * 1000 + 54 * 250));
+  const StageContext context = TinyContext(model, {.dp = 2, .cp = 2, .zero = ZeroStage::kOptimizer}, 1, 0);
+  EXPECT_EQ(shared.TransferTime(ActionOf("0PG+:0")),
+            shared.WeightGatherTime(LayerParameters(LayerType::kTransformer, context.shape())));
+}
+
+TEST(CostModel, ContextParallelRanksGatherKeysAndValues) {
+  ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  profile.measured.clear();
+  profile.flops_per_second = profile.memory_bytes_per_second = 1'000'000'000'000'000;
+  const CostModel costs(profile, model, {.cp = 2}, 1, 2);
+  // Of 10 tokens' keys and values, 16 wide in 32 bits, half comes from the other rank.
+  EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kForward), Nanos(640 + 1));
+  EXPECT_EQ(costs.OpTime(Op::kProbs, Pass::kBackward), Nanos(2 * 640 + 1));
+  EXPECT_EQ(costs.OpTime(Op::kContext, Pass::kForward), Nanos(1));
+}
+
+TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
+  const ModelSpec model = TinyModel(4);
+  HardwareProfile profile = RoundProfile(model);
+  const StageContext context = TinyContext(model, {}, 1, 0);
+  const CostModel without(profile, model, {}, 1, 1);
+  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)")), kLongestTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)")), kLongestTime);
+  profile.host = {Nanos(5), 500'000'000, 1'000'000'000, 1'200'000'000};
+  const CostModel with(profile, model, {}, 1, 1);
+  EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)")), Nanos(5 + 2 * 4 * 640));
+  EXPECT_EQ(with.TransferTime(ActionOf("0LD+0:1(ln1,qkv)")), Nanos(5 + 4 * 640));
+}
+
+TEST(CostModel, TheLastRankOfAPipelineReachesTheFirstOverItsOwnLink) {
+  const ModelSpec model = TinyModel(6);
+  HardwareProfile profile = RoundProfile(model);
+  profile.inter_node = {Nanos(1000), 1'000'000'000};
+  const ParallelLayout layout{.pp = 3, .virtual_stages = 2, .schedule = ScheduleKind::kInterleaved};
+  // Ranks 0 and 1 share a node.
+  const CostModel costs(profile, model, layout, 1, 2);
+  const std::vector<StageContext> contexts = PipelineContexts(model, layout, 1, 3, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(costs.TransferTime(ActionOf("0SF+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("4SB+0")), Nanos(640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("1SF+0")), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("2SF+0")), Nanos(1640));
+  EXPECT_EQ(costs.TransferTime(ActionOf("3RF+0")), Nanos(1640));
+}
+
+TEST(CostModel, WindowsOpenOnlyWithTensorParallelism) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel one(RoundProfile(model), model, {}, 1, 1);
+  EXPECT_EQ(one.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward), Nanos(0));
+  const CostModel two(RoundProfile(model), model, {.tp = 2}, 1, 2);
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kAttn, Pass::kForward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kBackward), Nanos(640));
+  EXPECT_EQ(two.WindowTime(LayerType::kTransformer, Segment::kEnd, Pass::kBackward), Nanos(0));
+}
+
+TEST(CostModel, LayerTimesAddWindowsAndHideWeightGradients) {
+  const ModelSpec model = TinyModel(4);
+  const CostModel costs(RoundProfile(model), model, {.tp = 2}, 1, 2);
+  EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kForward), Nanos(500 + 640 + 500 + 640 + 100));
+  // Weight gradients of 300 ns vanish in each window of 640 ns.
+  EXPECT_EQ(costs.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 640 + 1200 + 640 + 200));
+  const CostModel one(RoundProfile(model), model, {}, 1, 1);
+  EXPECT_EQ(one.LayerTime(LayerType::kTransformer, Pass::kBackward), Nanos(800 + 300 + 1200 + 300 + 200));
+  EXPECT_EQ(one.LayerTime(LayerType::kEmbedding, Pass::kBackward), Nanos(400));
+}
+
+TEST(CostModel, OverlapIsSlowedAndSharesTheCore) {
+  const ModelSpec model = TinyModel(1);
+  HardwareProfile profile = RoundProfile(model);
+  profile.overlap_slowdown_permille = 1250;
+  profile.communication_compute_permille = 200;
+  const CostModel costs(profile, model, {}, 1, 1);
+  // Of 1000 ns the core has 800 left, in which 640 ns of work get done.
+  EXPECT_EQ(costs.OverlapCapacity(Nanos(1000)), Nanos(640));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(320), Nanos(1000)), Nanos(500));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(640), Nanos(1000)), Nanos(1000));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(700), Nanos(1000)), Nanos(1060));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(700), Nanos(0)), Nanos(700));
+  EXPECT_EQ(costs.OverlappedTime(Nanos(0), Nanos(1000)), Nanos(0));
+}
+
+}  // namespace
+}  // namespace lynx

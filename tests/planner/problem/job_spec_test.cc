@@ -1,0 +1,224 @@
+#include "planner/problem/job_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace lynx {
+namespace {
+
+JobSpec GoodSpec() {
+  JobSpec spec;
+  spec.name = "gpt-bytes";
+  spec.model = {.layers = 4, .hidden = 64, .heads = 4, .seq = 32};
+  spec.data.path = "/data/text";
+  spec.train.steps = 10;
+  spec.train.global_batch = 16;
+  spec.resources.max_ranks = 8;
+  Normalize(spec);
+  return spec;
+}
+
+TEST(JobSpecTest, NormalizeFillsFfnOnce) {
+  JobSpec spec = GoodSpec();
+  EXPECT_EQ(spec.model.ffn, 256);
+  spec.model.ffn = 100;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.ffn, 100);
+  spec.model.ffn = 0;
+  spec.model.hidden = std::numeric_limits<int32_t>::max();  // must not overflow; validation rejects it
+  Normalize(spec);
+  EXPECT_FALSE(ValidateJobSpec(spec).ok());
+}
+
+TEST(JobSpecTest, AcceptsGoodSpecs) {
+  EXPECT_TRUE(ValidateJobSpec(GoodSpec()).ok()) << ValidateJobSpec(GoodSpec());
+  JobSpec pinned = GoodSpec();
+  pinned.parallel = {.tp = 2, .pp = 2, .dp = 2};
+  pinned.train.micro_batch = 2;
+  pinned.resources.min_ranks = 8;
+  EXPECT_TRUE(ValidateJobSpec(pinned).ok()) << ValidateJobSpec(pinned);
+}
+
+// A change of a Llama of GoodSpec's sizes.
+std::function<void(JobSpec&)> Llama(std::function<void(ModelSpec&)> change) {
+  return [change = std::move(change)](JobSpec& spec) {
+    spec.model.family = ModelFamily::kLlama;
+    spec.model.dropout = 0;
+    change(spec.model);
+  };
+}
+
+struct BadCase {
+  std::function<void(JobSpec&)> change;
+  const char* message;  // how the error begins
+};
+
+TEST(JobSpecTest, NamesTheFieldTheValueAndTheRule) {
+  const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const BadCase cases[] = {
+      {[](JobSpec& s) { s.name = ""; }, "name is \"\": must be 1 to 48"},
+      {[](JobSpec& s) { s.name = "Upper"; }, "name is \"Upper\""},
+      {[](JobSpec& s) { s.name = std::string(49, 'a'); }, "name is \"aaa"},
+      {[](JobSpec& s) { s.model.layers = 0; }, "model.layers is 0: must be from 1 to 1000"},
+      {[](JobSpec& s) { s.model.layers = 1001; }, "model.layers is 1001"},
+      {[](JobSpec& s) { s.model.hidden = -64; }, "model.hidden is -64"},
+      {[](JobSpec& s) { s.model.heads = 0; }, "model.heads is 0"},
+      {[](JobSpec& s) { s.model.heads = 5; }, "model.hidden is 64: must be a multiple of model.heads, which is 5"},
+      {[](JobSpec& s) { s.model.ffn = -1; }, "model.ffn is -1"},
+      {[](JobSpec& s) { s.model.seq = 0; }, "model.seq is 0"},
+      {[](JobSpec& s) { s.model.vocab = 1; }, "model.vocab is 1"},
+      {[](JobSpec& s) { s.model.vocab = 255; }, "model.vocab is 255: must be at least 256 for data.kind text"},
+      {[](JobSpec& s) { s.model.family = ModelFamily::kLlama; }, "model.dropout is 0.1: must be 0 for model.family llama"},
+      {[](JobSpec& s) {
+         s.model.family = ModelFamily::kLlama;
+         s.model.dropout = 0;
+         s.model.hidden = 60;
+       },
+       "model.hidden is 60: must be an even multiple of model.heads (4)"},
+      {[](JobSpec& s) {
+         s.model.family = ModelFamily::kLlama;
+         s.model.dropout = 0;
+         s.model.kv_heads = 2;
+         s.parallel.tp = 4;
+       },
+       "model.kvHeads is 2: must be a multiple of parallel.tp, which is 4"},
+      {[](JobSpec& s) { s.model.head_dim = -1; }, "model.headDim is -1"},
+      {[](JobSpec& s) { s.model.norm_epsilon = 0; }, "model.normEpsilon is 0: must be above 0 and below 1"},
+      {[=](JobSpec& s) { s.model.norm_epsilon = nan; }, "model.normEpsilon is nan"},
+      {[](JobSpec& s) { s.model.window = -1; }, "model.window is -1"},
+      {[](JobSpec& s) { s.model.qkv_bias = true; }, "model.qkvBias is true: is for model.family llama"},
+      {[](JobSpec& s) { s.model.qk_norm = true; }, "model.qkNorm is true: is for model.family llama"},
+      {[](JobSpec& s) { s.model.window = 8; }, "model.window is 8: is for model.family llama"},
+      {[](JobSpec& s) { s.model.rotary.theta = 5e5; }, "model.rope is for model.family llama"},
+      {[](JobSpec& s) { s.model.plan_only = PlanOnlyFeatures{1} << 60; }, "model.planOnly is "},
+      {Llama([](ModelSpec& m) { m.rotary.theta = 1; }), "model.rope.theta is 1: must be a number above 1"},
+      {Llama([=](ModelSpec& m) { m.rotary.theta = infinity; }), "model.rope.theta is inf"},
+      {Llama([](ModelSpec& m) { m.rotary.dims = 3; }), "model.rope.dims is 3: must be even"},
+      {Llama([](ModelSpec& m) { m.rotary.dims = 18; }), "model.rope.dims is 18: must be from 0 to 16"},
+      {Llama([](ModelSpec& m) { m.head_dim = 7; }), "model.headDim is 7: must be even"},
+      {Llama([](ModelSpec& m) { m.rotary.factor = 2; }), "model.rope.factor is 2: means nothing with model.rope.scaling none"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 0.5}; }), "model.rope.factor is 0.5: must be from 1"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLinear, .factor = 2, .original_seq = 8}; }),
+       "model.rope.originalSeq is 8: means nothing with model.rope.scaling linear"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2}; }), "model.rope.originalSeq is 0: must be from 1"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kLlama3, .factor = 2, .original_seq = 8, .low_freq_factor = 5}; }),
+       "model.rope.highFreqFactor is 4: must be above model.rope.lowFreqFactor, which is 5"},
+      {Llama([](ModelSpec& m) { m.rotary = {.scaling = RopeScaling::kYarn, .factor = 2, .original_seq = 8, .beta_fast = 1}; }),
+       "model.rope.betaFast is 1: must be above model.rope.betaSlow"},
+      {Llama([](ModelSpec& m) { m.rotary.attention_factor = 1; }), "model.rope.attentionFactor is 1: means nothing"},
+      {[](JobSpec& s) { s.model.dropout = 1; }, "model.dropout is 1"},
+      {[](JobSpec& s) { s.model.dropout = -0.1; }, "model.dropout is -0.1"},
+      {[=](JobSpec& s) { s.model.dropout = nan; }, "model.dropout is nan"},
+      {[](JobSpec& s) { s.data.path = ""; }, "data.path is \"\""},
+      {[](JobSpec& s) { s.recompute_options = {.offload_permille = 500, .forbidden = {}, .forbids_offload = true}; },
+       "recomputeOptions.offloadShare (thousandths) is 500: must be 0, for recomputeOptions.forbid has offload"},
+      {[](JobSpec& s) { s.train.steps = 0; }, "train.steps is 0"},
+      {[](JobSpec& s) { s.train.global_batch = 0; }, "train.globalBatch is 0"},
+      {[](JobSpec& s) { s.train.micro_batch = -1; }, "train.microBatch is -1: must be from 0 to 16"},
+      {[](JobSpec& s) { s.train.micro_batch = 17; }, "train.microBatch is 17"},
+      {[](JobSpec& s) { s.train.micro_batch = 3; },
+       "train.globalBatch is 16: must be a multiple of train.microBatch, which is 3"},
+      {[](JobSpec& s) { s.train.optimizer.lr = 0; }, "train.optimizer.lr is 0"},
+      {[=](JobSpec& s) { s.train.optimizer.lr = infinity; }, "train.optimizer.lr is inf"},
+      {[](JobSpec& s) { s.train.optimizer.beta1 = 1; }, "train.optimizer.beta1 is 1"},
+      {[](JobSpec& s) { s.train.optimizer.beta2 = -1; }, "train.optimizer.beta2 is -1"},
+      {[](JobSpec& s) { s.train.optimizer.eps = 0; }, "train.optimizer.eps is 0"},
+      {[](JobSpec& s) { s.train.optimizer.weight_decay = -1; }, "train.optimizer.weightDecay is -1"},
+      {[=](JobSpec& s) { s.train.optimizer.clip_norm = nan; }, "train.optimizer.clipNorm is nan"},
+      {[](JobSpec& s) { s.train.warmup_steps = 11; }, "train.warmupSteps is 11: must be from 0 to 10"},
+      {[](JobSpec& s) { s.train.min_lr = 1; }, "train.minLr is 1"},
+      {[](JobSpec& s) { s.train.eval_every = -1; }, "train.evalEvery is -1"},
+      {[](JobSpec& s) { s.train.eval_batches = 0; }, "train.evalBatches is 0"},
+      {[](JobSpec& s) { s.train.eval_every = 5; }, "train.evalEvery is 5: needs held-out data: data.validationPath"},
+      {[](JobSpec& s) { s.data.validation_path = "/held/out"; }, "train.evalEvery is 0: must be above 0"},
+      {[](JobSpec& s) { s.data.validation_path = std::string(5000, 'v'); }, "data.validationPath is "},
+      {[](JobSpec& s) { s.resources.min_ranks = 0; }, "resources.ranks (least) is 0"},
+      {[](JobSpec& s) { s.resources.min_ranks = 9; }, "resources.ranks (most) is 8: must be from 9"},
+      {[](JobSpec& s) { s.resources.activation_memory_per_rank = Bytes(-1); },
+       "resources.activationMemoryPerRank is -1"},
+      {[](JobSpec& s) { s.parallel.tp = -1; }, "parallel.tp is -1"},
+      {[](JobSpec& s) { s.parallel.tp = 3; }, "model.heads is 4: must be a multiple of parallel.tp, which is 3"},
+      {[](JobSpec& s) { s.parallel.tp = 4, s.model.ffn = 6; },
+       "model.ffn is 6: must be a multiple of parallel.tp, which is 4"},
+      {[](JobSpec& s) { s.parallel.pp = 5; },
+       "parallel.pp is 5: every stage needs a layer, so it must be at most model.layers, which is 4"},
+      {[](JobSpec& s) { s.parallel.dp = 3; },
+       "train.globalBatch is 16: must be a multiple of parallel.dp, which is 3"},
+      {[](JobSpec& s) { s.parallel.dp = 8, s.train.micro_batch = 4; },
+       "train.globalBatch is 16: must be a multiple of train.microBatch * parallel.dp, which is 32"},
+      {[](JobSpec& s) { s.parallel = {.tp = 4, .pp = 4}; }, "resources.ranks (most) is 8: must be at least 16"},
+      {[](JobSpec& s) { s.parallel = {.tp = 1, .pp = 1, .dp = 1, .cp = 1}, s.resources.min_ranks = 2; },
+       "resources.ranks (least) is 2: must be at most 1"},
+      {[](JobSpec& s) { s.checkpoint.directory = std::string(5000, 'd'); }, "checkpoint.directory is 5000 char"},
+      {[](JobSpec& s) { s.checkpoint.from = std::string(5000, 'd'); }, "checkpoint.from is 5000 char"},
+      {[](JobSpec& s) { s.checkpoint.weights_only = true; }, "checkpoint.weightsOnly is true"},
+      {[](JobSpec& s) { s.checkpoint.every_steps = -1; }, "checkpoint.everySteps is -1"},
+      {[](JobSpec& s) { s.checkpoint.copy_every_steps = -2; }, "checkpoint.copyEverySteps is -2: must be auto"},
+      {[](JobSpec& s) { s.checkpoint.keep = 0; }, "checkpoint.keep is 0"},
+      {[](JobSpec& s) { s.max_restarts = -1; }, "maxRestarts is -1"},
+  };
+  for (const BadCase& c : cases) {
+    JobSpec spec = GoodSpec();
+    c.change(spec);
+    const absl::Status status = ValidateJobSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.message;
+    EXPECT_EQ(std::string(status.message()).find(c.message), 0u) << status << "\nexpected " << c.message;
+  }
+}
+
+TEST(JobSpecTest, WhatSaysNothingIsDropped) {
+  JobSpec spec = GoodSpec();
+  spec.model.family = ModelFamily::kLlama;
+  spec.model.dropout = 0;
+  spec.model.head_dim = spec.model.hidden / spec.model.heads;
+  spec.model.rotary.dims = spec.model.head_dim;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.head_dim, 0);
+  EXPECT_EQ(spec.model.rotary.dims, 0);
+  spec.model.head_dim = 6;
+  Normalize(spec);
+  EXPECT_EQ(spec.model.head_dim, 6);
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+}
+
+TEST(JobSpecTest, EnumNamesParseBack) {
+  for (const char* name : {"none", "linear", "dynamic", "llama3", "yarn"}) {
+    RopeScaling scaling;
+    ASSERT_TRUE(ParseRopeScaling(name, scaling));
+    EXPECT_STREQ(RopeScalingName(scaling), name);
+  }
+  for (const char* name : {"auto", "none", "full", "full-keep-collectives", "selective"}) {
+    RecomputeMode mode;
+    ASSERT_TRUE(ParseRecomputeMode(name, mode));
+    EXPECT_STREQ(RecomputeModeName(mode), name);
+  }
+  for (const char* name : {"constant", "linear", "cosine"}) {
+    LrSchedule schedule;
+    ASSERT_TRUE(ParseLrSchedule(name, schedule));
+    EXPECT_STREQ(LrScheduleName(schedule), name);
+  }
+  for (const char* name : {"stop", "skip"}) {
+    NonFinitePolicy policy;
+    ASSERT_TRUE(ParseNonFinitePolicy(name, policy));
+    EXPECT_STREQ(NonFinitePolicyName(policy), name);
+  }
+  for (const char* name : {"text", "megatron"}) {
+    DataKind kind;
+    ASSERT_TRUE(ParseDataKind(name, kind));
+    EXPECT_STREQ(DataKindName(kind), name);
+  }
+  RecomputeMode mode;
+  LrSchedule schedule;
+  DataKind kind;
+  EXPECT_FALSE(ParseRecomputeMode("Auto", mode));
+  EXPECT_FALSE(ParseLrSchedule("", schedule));
+  EXPECT_FALSE(ParseDataKind("texts", kind));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,129 @@
+#include "planner/problem/model_families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "planner/problem/layout.h"
+
+namespace lynx {
+namespace {
+
+using testing::HasSubstr;
+
+ModelSpec Llama() {
+  return {.layers = 2,
+          .hidden = 32,
+          .heads = 4,
+          .ffn = 96,
+          .seq = 16,
+          .vocab = 67,
+          .dropout = 0,
+          .family = ModelFamily::kLlama,
+          .kv_heads = 2};
+}
+
+std::string TypeOf(const ModelSpec& model) {
+  const absl::StatusOr<const FamilyTraits*> family = ExportFamilyOf(model);
+  return family.ok() ? (*family)->model_type : std::string(family.status().message());
+}
+
+TEST(ModelFamilies, RowsAreWhole) {
+  std::set<std::string> types;
+  bool planned_only = false;
+  for (const FamilyTraits& family : ModelFamilies()) {
+    EXPECT_TRUE(types.insert(family.model_type).second) << family.model_type;
+    EXPECT_EQ(FindModelFamily(family.model_type), &family);
+    EXPECT_EQ(WhyNotPlanned(family.model_type), "") << family.model_type;
+    EXPECT_THAT(family.model_class, HasSubstr(family.base == ModelFamily::kGpt ? "M" : "ForCausalLM"))
+        << family.model_type;
+    // What the engine trains it also imports and exports, and the other way round.
+    EXPECT_EQ(family.plan_only == 0, family.weights != WeightNames::kNone) << family.model_type;
+    EXPECT_FALSE(planned_only && family.plan_only == 0) << "trained ones come first";
+    planned_only |= family.plan_only != 0;
+  }
+  EXPECT_EQ(FindModelFamily("frobnicator"), nullptr);
+}
+
+TEST(ModelFamilies, FeaturesParseBack) {
+  for (int i = 0; i < kPlanOnlyFeatureCount; ++i) {
+    const auto feature = static_cast<PlanOnlyFeature>(i);
+    PlanOnlyFeature parsed;
+    ASSERT_TRUE(ParsePlanOnlyFeature(PlanOnlyFeatureName(feature), parsed));
+    EXPECT_EQ(parsed, feature);
+  }
+  PlanOnlyFeature parsed;
+  EXPECT_FALSE(ParsePlanOnlyFeature("gelu", parsed));
+  EXPECT_EQ(PlanOnlyText(Bit(PlanOnlyFeature::kSoftCapping) | Bit(PlanOnlyFeature::kLayerNorm)),
+            "layer-norm (LayerNorm with gated feed-forward layers), soft-capping (caps on scores or logits)");
+}
+
+TEST(ModelFamilies, AModelIsExportedAsTheFamilyThatHasItsLayers) {
+  EXPECT_EQ(TypeOf(Llama()), "llama");
+  ModelSpec model = Llama();
+  model.head_dim = 6;
+  EXPECT_EQ(TypeOf(model), "llama");
+  model.window = 16;
+  EXPECT_EQ(TypeOf(model), "mistral");
+  model.qkv_bias = true;
+  EXPECT_EQ(TypeOf(model), "qwen2");
+  model.qkv_bias = false, model.qk_norm = true;
+  EXPECT_EQ(TypeOf(model), "qwen3");
+  model = Llama();
+  model.rotary.dims = 4;
+  EXPECT_EQ(TypeOf(model), "phi3");
+  ModelSpec gpt{.layers = 2, .hidden = 32, .heads = 4, .ffn = 96, .seq = 16, .vocab = 67};
+  EXPECT_EQ(TypeOf(gpt), "gpt2");
+  gpt.kv_heads = 1;
+  EXPECT_EQ(TypeOf(gpt), "gpt_bigcode");
+}
+
+TEST(ModelFamilies, WhatNoFamilyHasIsNamed) {
+  ModelSpec model = Llama();
+  model.qk_norm = model.qkv_bias = true;
+  EXPECT_THAT(
+      TypeOf(model),
+      HasSubstr("a model with both model.qkNorm and model.qkvBias cannot be written as a Hugging Face folder"));
+  model.qkv_bias = false, model.rotary.dims = 4;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.qkNorm"));
+  model = Llama();
+  model.rotary.dims = 4, model.head_dim = 6;
+  EXPECT_THAT(TypeOf(model), HasSubstr("both model.rope.dims and model.headDim"));
+  model.head_dim = 0, model.rotary.scaling = RopeScaling::kLinear, model.rotary.factor = 2;
+  EXPECT_THAT(TypeOf(model), HasSubstr("model.rope.dims 4 and model.rope.scaling linear"));
+  model = Llama();
+  model.plan_only = Bit(PlanOnlyFeature::kSoftCapping);
+  EXPECT_THAT(TypeOf(model), HasSubstr("soft-capping (caps on scores or logits)"));
+  ModelSpec gpt{.layers = 2, .hidden = 32, .heads = 4, .ffn = 96, .seq = 16, .vocab = 67, .kv_heads = 2};
+  EXPECT_THAT(TypeOf(gpt), HasSubstr("model.kvHeads 2 of 4 heads in model.family gpt"));
+  gpt.kv_heads = 0, gpt.head_dim = 6;
+  EXPECT_THAT(TypeOf(gpt), HasSubstr("model.headDim 6 in model.family gpt"));
+}
+
+// What the engine cannot compute is refused for training by name, never left out.
+TEST(ModelFamilies, TheEngineRefusesByTheNameOfTheFeature) {
+  const ParallelLayout layout;
+  ModelSpec model = Llama();
+  EXPECT_EQ(CheckEngineRuns(model, layout), absl::OkStatus());
+  model.window = 16;
+  EXPECT_EQ(CheckEngineRuns(model, layout), absl::OkStatus());
+  model.window = 8;
+  EXPECT_THAT(std::string(CheckEngineRuns(model, layout).message()),
+              HasSubstr("model.seq 16 is longer than the attention window, model.window 8"));
+  model = Llama();
+  model.head_dim = 1024;
+  EXPECT_THAT(std::string(CheckEngineRuns(model, layout).message()), HasSubstr("turn 1024 elements of a head"));
+  model.rotary.dims = 64;
+  EXPECT_EQ(CheckEngineRuns(model, layout), absl::OkStatus());
+  for (int i = 0; i < kPlanOnlyFeatureCount; ++i) {
+    const auto feature = static_cast<PlanOnlyFeature>(i);
+    model = Llama();
+    model.plan_only = Bit(feature);
+    EXPECT_THAT(std::string(CheckEngineRuns(model, layout).message()), HasSubstr(PlanOnlyFeatureText(feature)));
+  }
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,338 @@
+#include "planner/search/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "planner/candidates/search.h"
+#include "planner/search/make_plan.h"
+#include "tests/planner/plan/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Four ranks on two nodes, in one pinned layout, with less memory than storing everything takes.
+PlanRequest TightRequest() {
+  PlanRequest request;
+  request.spec.model = {.layers = 6, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256, .dropout = 0.1};
+  request.spec.train.global_batch = 16;
+  request.spec.train.micro_batch = 1;
+  request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kKiB * 1000};
+  request.spec.parallel = {.tp = 2, .pp = 2, .dp = 1, .schedule = ScheduleKind::kOneForwardOneBackward};
+  request.cluster = UniformCluster(2, 2, StatedCpuProfile());
+  return request;
+}
+
+TEST(Compare, EveryPolicyHasARowThatFitsOrSaysWhatItLacks) {
+  const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(TightRequest());
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  std::map<RecomputeMode, const ComparedPolicy*> rows;
+  for (const ComparedPolicy& row : comparison->policies) {
+    EXPECT_EQ(row.plan.has_value(), row.error.empty() && !row.lacking) << RecomputeModeName(row.mode);
+    if (row.plan) {
+      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus()) << RecomputeModeName(row.mode);
+      EXPECT_EQ(row.plan->layout, comparison->best.layout);
+      for (const StagePlan& stage : row.plan->stages) EXPECT_LE(stage.arena, kKiB * 1000);
+    }
+    rows[row.mode] = &row;
+  }
+  ASSERT_TRUE(rows.contains(RecomputeMode::kNone));
+  EXPECT_GT(rows[RecomputeMode::kNone]->lacking->needed, kKiB * 1000);
+  ASSERT_TRUE(rows[RecomputeMode::kHeu]->plan.has_value());
+  ASSERT_TRUE(rows[RecomputeMode::kNoOverlap]->plan.has_value());
+  const Nanos heu = rows[RecomputeMode::kHeu]->plan->step;
+  EXPECT_LE(heu, rows[RecomputeMode::kNoOverlap]->plan->step);
+  EXPECT_LE(rows[RecomputeMode::kNoOverlap]->plan->step, rows[RecomputeMode::kFull]->plan->step);
+  EXPECT_LE(rows[RecomputeMode::kBlock]->plan->step, rows[RecomputeMode::kFull]->plan->step);
+  EXPECT_LE(comparison->best.step, heu);
+  ASSERT_TRUE(comparison->unlimited.has_value());
+  EXPECT_LE(comparison->unlimited->step, comparison->best.step);
+}
+
+// In a layout of its own each, with memory that most stages have too little of.
+TEST(Compare, NoPartitionIsBetterThanTheExactOne) {
+  int differ = 0;
+  for (const int64_t kib : {700, 800, 1000, 1300, 4000}) {
+    SCOPED_TRACE(kib);
+    PlanRequest request = TightRequest();
+    request.spec.model.layers = 11;
+    request.spec.parallel = {.tp = 1, .pp = 4, .dp = 1};
+    request.spec.resources.activation_memory_per_rank = kKiB * kib * 2;
+    const absl::StatusOr<PolicyComparison> comparison = ComparePolicies(request);
+    ASSERT_TRUE(comparison.ok()) << comparison.status();
+    ASSERT_EQ(comparison->partitions.size(), 4u);
+    const ComparedPartition& exact = comparison->partitions.front();
+    ASSERT_EQ(exact.method, PartitionMethod::kExact);
+    ASSERT_TRUE(exact.plan.has_value());
+    EXPECT_EQ(exact.plan->step, comparison->best.step);
+    for (const ComparedPartition& row : comparison->partitions) {
+      EXPECT_NE(row.plan.has_value(), !row.reason.empty());
+      if (!row.plan) continue;
+      EXPECT_EQ(CheckPlan(*row.plan), absl::OkStatus());
+      EXPECT_GE(row.plan->step, exact.plan->step) << PartitionMethodName(row.method);
+      differ += row.plan->step > exact.plan->step;
+    }
+    const ComparedPartition& even = comparison->partitions[1];
+    ASSERT_EQ(even.method, PartitionMethod::kEven);
+    if (!even.plan) continue;
+    for (const StagePlan& stage : even.plan->stages) {
+      EXPECT_GE(stage.slices[0].layers(), 2);
+      EXPECT_LE(stage.slices[0].layers(), 3);
+    }
+  }
+  EXPECT_GT(differ, 0);
+}
+
+TEST(Compare, OneStageHasNoPartition) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 2, .pp = 1, .dp = 2};
+  request.spec.resources.activation_memory_per_rank = Bytes(0);
+  EXPECT_TRUE(ComparePolicies(request)->partitions.empty());
+}
+
+TEST(Compare, WhatCannotFitSaysSo) {
+  PlanRequest request = TightRequest();
+  request.spec.resources.activation_memory_per_rank = kKiB;
+  const absl::Status status = ComparePolicies(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the smallest change that fits"));
+}
+
+TEST(Explain, NamesOtherLayoutsAndWhatMoreOfSomethingBrings) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  ASSERT_FALSE(explanation->rejected.empty());
+  for (const Alternative& other : explanation->rejected) {
+    EXPECT_NE(other.plan.has_value(), !other.reason.empty());
+    if (other.plan) {
+      // Also where a faster draft's arena had to be made smaller, which makes it the slower one.
+      EXPECT_GE(other.plan->step, explanation->plan.step) << other.change;
+    }
+  }
+  ASSERT_GE(explanation->sensitivities.size(), 3u);
+  EXPECT_EQ(explanation->sensitivities[0].change, "1 GiB more memory per device");
+  ASSERT_TRUE(explanation->sensitivities[0].plan.has_value());
+  EXPECT_LE(explanation->sensitivities[0].plan->step, explanation->plan.step);
+}
+
+// The rows of an explanation, to compare.
+std::vector<std::string> RowsOf(const Explanation& explanation) {
+  std::vector<std::string> rows{explanation.plan.digest};
+  for (const std::vector<Alternative>* part : {&explanation.rejected, &explanation.sensitivities}) {
+    for (const Alternative& row : *part) rows.push_back(row.change + " " + (row.plan ? row.plan->digest : row.reason));
+  }
+  return rows;
+}
+
+TEST(Explain, PartsMayRunInAnyOrderAndAtOnce) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> one_by_one = ExplainPlan(request);
+  ASSERT_TRUE(one_by_one.ok()) << one_by_one.status();
+  const absl::StatusOr<Explanation> backwards =
+      ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
+                    for (size_t i = tasks.size(); i-- > 0;) tasks[i]();
+                  }});
+  const absl::StatusOr<Explanation> at_once =
+      ExplainPlan(request, {.run = [](const std::vector<std::function<void()>>& tasks) {
+                    std::vector<std::jthread> threads;
+                    for (const std::function<void()>& task : tasks) threads.emplace_back(task);
+                  }});
+  ASSERT_TRUE(backwards.ok() && at_once.ok());
+  EXPECT_EQ(RowsOf(*backwards), RowsOf(*one_by_one));
+  EXPECT_EQ(RowsOf(*at_once), RowsOf(*one_by_one));
+}
+
+// An exact solver may count on one call at a time.
+TEST(Compare, PartsWithAnExactSolverRunOneByOne) {
+  PlanRequest request = TightRequest();
+  request.exact = [](const RecomputeProblem&) { return absl::StatusOr<StageAnswer>(absl::InternalError("unused")); };
+  bool ran = false;
+  EXPECT_TRUE(ComparePolicies(request, {.run = [&](const auto&) { ran = true; }}).ok());
+  EXPECT_FALSE(ran);
+}
+
+TEST(Explain, LargeProgramsLeaveBoundsOfOtherLayouts) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  const absl::StatusOr<Explanation> whole = ExplainPlan(request);
+  const absl::StatusOr<Explanation> short_one = ExplainPlan(request, {.rejected_actions = 1});
+  ASSERT_TRUE(whole.ok() && short_one.ok());
+  EXPECT_EQ(std::ranges::count_if(short_one->rejected, [](const Alternative& row) { return row.plan.has_value(); }), 1);
+  EXPECT_GT(std::ranges::count_if(short_one->rejected,
+                                  [](const Alternative& row) { return row.reason.starts_with("not planned: no plan takes less than "); }),
+            0);
+  EXPECT_EQ(short_one->rejected.size(), whole->rejected.size());
+}
+
+TEST(Explain, MoreMemoryAndMoreNodesNeverBringLess) {
+  for (int64_t kib = 600; kib < 3000; kib += 150) {
+    PlanRequest request = TightRequest();
+    request.spec.parallel = {};
+    request.spec.resources.activation_memory_per_rank = kKiB * kib;
+    const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+    if (!explanation.ok()) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const Alternative& row = explanation->sensitivities.at(i);
+      ASSERT_TRUE(row.plan.has_value()) << row.reason;
+      EXPECT_LE(row.plan->step, explanation->plan.step) << row.change << " at " << kib << " KiB";
+    }
+  }
+}
+
+TEST(Explain, RejectedLayoutsSayWhatTheyLackAndNoMore) {
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {};
+  request.spec.resources.activation_memory_per_rank = kKiB * 700;
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request);
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+  int lacking = 0;
+  for (const Alternative& row : explanation->rejected) {
+    if (row.plan) continue;
+    EXPECT_THAT(row.reason, HasSubstr(" more"));
+    EXPECT_THAT(row.reason, ::testing::Not(HasSubstr("the smallest change that fits")));
+    ++lacking;
+  }
+  EXPECT_GT(lacking, 0);
+}
+
+// Most layouts cannot be among those that are shown, and are not planned. What is shown is as if all were.
+TEST(Explain, ShowsWhatPlanningEveryOtherLayoutShows) {
+  PlanRequest request = TightRequest();
+  request.spec.model.layers = 12;
+  request.spec.parallel = {};
+  request.spec.resources = {.min_ranks = 1, .max_ranks = 16, .activation_memory_per_rank = kMiB * 2};
+  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
+  std::set<std::string> told;
+  const absl::StatusOr<Explanation> explanation = ExplainPlan(request, {.tell = [&](const std::string& part) { told.insert(part); }});
+  ASSERT_TRUE(explanation.ok()) << explanation.status();
+
+  std::vector<std::pair<Nanos, std::string>> others;
+  std::set<std::pair<int32_t, int32_t>> seen{{explanation->plan.layout.tp, explanation->plan.layout.pp}};
+  for (const Candidate& candidate : SearchSpace(request.spec, request.cluster, request.target)) {
+    PlanRequest pinned = request;
+    pinned.spec.parallel.tp = candidate.layout.tp;
+    pinned.spec.parallel.pp = candidate.layout.pp;
+    if (!seen.emplace(candidate.layout.tp, candidate.layout.pp).second) continue;
+    const absl::StatusOr<PlanResult> result = MakePlan(pinned);
+    ASSERT_TRUE(result.ok()) << result.status();
+    if (const Plan* plan = std::get_if<Plan>(&*result)) others.emplace_back(plan->step, plan->digest);
+  }
+  ASSERT_GT(others.size(), kMaxRejected);
+  std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  others.resize(kMaxRejected);
+  std::vector<std::pair<Nanos, std::string>> shown;
+  for (const Alternative& other : explanation->rejected) {
+    ASSERT_TRUE(other.plan.has_value()) << other.reason;
+    shown.emplace_back(other.plan->step, other.plan->digest);
+  }
+  EXPECT_EQ(shown, others);
+  const auto planned = std::count_if(told.begin(), told.end(), [](const std::string& part) { return part.starts_with("layouts with "); });
+  EXPECT_GE(planned, static_cast<int64_t>(kMaxRejected));
+  EXPECT_LT(planned, static_cast<int64_t>(seen.size()) - 1) << "some need no plan";
+  EXPECT_TRUE(told.contains("the plan"));
+  EXPECT_TRUE(told.contains("one more node"));
+}
+
+TEST(Compare, ForbiddenPoliciesAreNotChosen) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute_options.forbidden = {RecomputeMode::kHeu};
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(result.ok());
+  ASSERT_TRUE(std::holds_alternative<Plan>(*result));
+  const Plan& plan = std::get<Plan>(*result);
+  EXPECT_NE(plan.mode, RecomputeMode::kAuto);
+  for (const StagePlan& stage : plan.stages) {
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers) {
+      for (Placement p : layer) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
+    }
+  }
+}
+
+TEST(Compare, BlockRecomputesAsFewLayersAsFit) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute = RecomputeMode::kBlock;
+  const absl::StatusOr<PlanResult> result = MakePlan(request);
+  ASSERT_TRUE(result.ok() && std::holds_alternative<Plan>(*result));
+  const Plan& plan = std::get<Plan>(*result);
+  int32_t most = 0;
+  for (const StagePlan& stage : plan.stages) {
+    int32_t recomputed = 0;
+    for (const LayerPolicy& layer : stage.slices.at(0).policy.layers)
+      recomputed += layer[0] == Placement::kCritical ? 1 : 0;
+    most = std::max(most, recomputed);
+  }
+  ASSERT_GT(most, 0);
+  request.spec.recompute_options.layers = most - 1;
+  if (most == 1) return;
+  const absl::StatusOr<PlanResult> fewer = MakePlan(request);
+  ASSERT_TRUE(fewer.ok());
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(*fewer)) << "one layer fewer would have fitted";
+}
+
+// What candidates have of each mode.
+struct Modes {
+  std::set<ScheduleKind> schedules;
+  std::set<ZeroStage> zeros;
+  std::set<int32_t> contexts, chunks;
+  std::set<bool> sharded;
+
+  explicit Modes(const std::vector<Candidate>& candidates) {
+    for (const Candidate& c : candidates) {
+      EXPECT_EQ(c.layout.ranks(), 16);
+      EXPECT_EQ(int64_t{c.micro_batch} * c.microbatches * c.layout.dp, 64);
+      EXPECT_LE(c.layout.pp * c.layout.virtual_stages, 6);
+      EXPECT_EQ(c.layout.virtual_stages > 1, c.layout.schedule == ScheduleKind::kInterleaved);
+      schedules.insert(c.layout.schedule);
+      zeros.insert(c.layout.zero);
+      contexts.insert(c.layout.cp);
+      chunks.insert(c.layout.virtual_stages);
+      sharded.insert(c.layout.sequence_parallel);
+    }
+  }
+};
+
+// What is left open takes every value that the engine runs, or every value that is known.
+TEST(Candidates, SpanEveryDegreeAndMode) {
+  using enum ScheduleKind;
+  PlanRequest request = TightRequest();
+  request.spec.parallel = {.tp = 2, .pp = 2};
+  request.cluster = UniformCluster(4, 4, StatedCpuProfile());
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 16;
+  request.spec.train.global_batch = 64;
+  const auto engine = Candidates(request.spec, request.cluster, PlanTarget::kLynxEngine);
+  ASSERT_TRUE(engine.ok());
+  for (const Candidate& c : *engine) EXPECT_EQ(CheckEngineRuns(request.spec.model, c.layout), absl::OkStatus());
+  const auto any = Candidates(request.spec, request.cluster, PlanTarget::kAnyFramework);
+  ASSERT_TRUE(any.ok());
+  for (const Modes& modes : {Modes(*engine), Modes(*any)}) {
+    EXPECT_EQ(modes.schedules, (std::set{kOneForwardOneBackward, kInterleaved, kZeroBubble}));
+    EXPECT_EQ(modes.chunks, (std::set{1, 2, 3}));
+    EXPECT_EQ(modes.sharded.size(), 2u);
+  }
+  EXPECT_EQ(Modes(*engine).contexts, std::set{1});
+  EXPECT_EQ(Modes(*any).contexts, (std::set{1, 2, 4}));
+  EXPECT_EQ(Modes(*engine).zeros, (std::set{ZeroStage::kNone, ZeroStage::kOptimizer}));
+  EXPECT_EQ(Modes(*any).zeros.size(), 4u);
+}
+
+TEST(Compare, WhatIsNotPlannedYetIsAnError) {
+  PlanRequest request = TightRequest();
+  request.spec.recompute_options.offload_permille = 100;
+  EXPECT_THAT(std::string(MakePlan(request).status().message()), HasSubstr("offloadShare"));
+}
+
+}  // namespace
+}  // namespace lynx

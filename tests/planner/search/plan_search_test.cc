@@ -1,0 +1,144 @@
+#include "planner/search/plan_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/candidates/lowered.h"
+#include "planner/search/make_plan.h"
+#include "tests/planner/search/search_requests.h"
+
+namespace lynx {
+namespace {
+
+constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
+
+// The best of all candidates, each planned whole.
+std::optional<Nanos> Exhaustive(const PlanRequest& request, const std::vector<Candidate>& candidates) {
+  PlanCaches caches(request);
+  std::optional<Nanos> best;
+  for (const Candidate& candidate : candidates) {
+    const std::optional<Draft> draft = LayoutPlanner(request, candidate, caches).Best(kForever);
+    if (draft && (!best || draft->simulation.step < *best)) best = draft->simulation.step;
+  }
+  return best;
+}
+
+void ExpectFindsTheBest(PlanRequest (*make)(std::mt19937_64&), uint64_t seed, int requests) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 rng(seed);
+  int feasible = 0, same = 0;
+  int64_t candidates_of_all = 0, simulated_of_all = 0;
+  for (int i = 0; i < requests; ++i) {
+    const PlanRequest request = make(rng);
+    const auto candidates = LoweredCandidates(request);
+    ASSERT_TRUE(candidates.ok()) << candidates.status();
+    PlanCaches caches(request);
+    PlanSearch search(request, *candidates, caches);
+    const std::optional<Plan> plan = search.Fastest();
+    const std::optional<Nanos> best = Exhaustive(request, *candidates);
+    candidates_of_all += search.counts().candidates;
+    simulated_of_all += search.counts().simulated;
+    if (!plan) continue;
+    ++feasible;
+    ASSERT_TRUE(best.has_value());
+    same += plan->step <= *best;
+    // An arena that turns out larger than its peak can cost a little, and a guess can be off by more than is allowed for.
+    EXPECT_LE(static_cast<double>(plan->step.value), 1.06 * static_cast<double>(best->value)) << i;
+  }
+  EXPECT_GE(feasible, requests * 5 / 8);
+  EXPECT_GE(same, feasible * 2 / 3);
+  EXPECT_LT(simulated_of_all, candidates_of_all / 2);
+}
+
+TEST(PlanSearch, FindsWhatPlanningEveryCandidateFinds) { ExpectFindsTheBest(RandomRequest, 11, 16); }
+
+TEST(PlanSearch, FindsWhatPlanningEveryCandidateFindsWhereTensorsGoToTheHost) {
+  ExpectFindsTheBest(RandomOffloadRequest, 12, 8);
+}
+
+TEST(PlanSearch, RefusesAScheduleThatCutsTheModelIntoMorePartsThanItHasLayers) {
+  PlanRequest request;
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.model = {.layers = 3, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  request.spec.train.global_batch = 16;
+  request.spec.parallel = {.tp = 2, .pp = 2, .schedule = ScheduleKind::kZeroBubbleV};
+  request.spec.resources = {.min_ranks = 4, .max_ranks = 4, .activation_memory_per_rank = kMiB * 64};
+  request.cluster = UniformCluster(1, 4, SmallGpu());
+  const absl::StatusOr<PlanResult> refused = MakePlan(request);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("zero-bubble-v cuts the model into 2 * parallel.pp = 4 chunks"));
+  request.spec.model.layers = 4;
+  EXPECT_TRUE(MakePlan(request).ok());
+}
+
+TEST(PlanSearch, PlansEveryScheduleAndItsPlansHold) {
+  struct Case {
+    ScheduleKind schedule;
+    int32_t virtual_stages;
+  };
+  using enum ScheduleKind;
+  for (const auto& [schedule, virtual_stages] :
+       {Case{kGpipe, 1}, Case{kOneForwardOneBackward, 1}, Case{kInterleaved, 2}, Case{kInterleaved, 3},
+        Case{kZeroBubble, 1}, Case{kZeroBubbleV, 1}, Case{kChimera, 1}}) {
+    for (const int64_t limit : {0, 6000, 3000}) {
+      SCOPED_TRACE(testing::Message() << ScheduleKindName(schedule) << " v" << virtual_stages << " limit " << limit);
+      PlanRequest request;
+      request.target = PlanTarget::kAnyFramework;
+      request.spec.model = {.layers = 13, .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+      request.spec.train.global_batch = 16;
+      request.spec.train.micro_batch = 1;
+      request.spec.parallel = {.tp = 2, .pp = 4, .dp = 1, .virtual_stages = virtual_stages, .schedule = schedule};
+      request.spec.resources = {.min_ranks = 8, .max_ranks = 8, .activation_memory_per_rank = kKiB * limit};
+      request.cluster = UniformCluster(2, 4, SmallGpu());
+      const absl::StatusOr<PlanResult> result = MakePlan(request);
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
+      const Plan& plan = std::get<Plan>(*result);
+      EXPECT_EQ(plan.layout.schedule, schedule);
+      EXPECT_EQ(CheckPlan(plan), absl::OkStatus());
+      for (const StagePlan& stage : plan.stages) {
+        if (limit > 0) EXPECT_LE(stage.arena, kKiB * limit);
+        EXPECT_EQ(stage.slices.size(), static_cast<size_t>(PipelineOf(plan.layout).chunks));
+      }
+    }
+  }
+}
+
+// Arenas can be larger than the peaks that the search looks at: that must cost a little of the step, never the plan.
+TEST(PlanSearch, FindsAPlanWhateverTheLimitFromTheLeastOn) {
+  PlanRequest request;
+  request.spec.model = {.layers = 12, .hidden = 256, .heads = 8, .ffn = 1024, .seq = 128, .vocab = 512};
+  request.spec.model.dtype = DataType::kBfloat16;
+  request.spec.train.global_batch = 16;
+  request.spec.train.micro_batch = 1;
+  request.spec.parallel = {.tp = 2, .pp = 4, .dp = 1};
+  request.spec.resources = {.min_ranks = 8, .max_ranks = 8};
+  request.cluster = UniformCluster(2, 4, SmallGpu());
+  for (const RecomputeMode mode : {RecomputeMode::kAuto, RecomputeMode::kNoOverlap}) {
+    request.spec.recompute = mode;
+    std::optional<Nanos> last;
+    for (int64_t kib = 20'000; kib >= 3'000; kib -= 170) {
+      SCOPED_TRACE(testing::Message() << RecomputeModeName(mode) << ", " << kib << " KiB");
+      request.spec.resources.activation_memory_per_rank = kKiB * kib;
+      const absl::StatusOr<PlanResult> result = MakePlan(request);
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_TRUE(std::holds_alternative<Plan>(*result)) << std::get<Infeasible>(*result).reason;
+      const Nanos step = std::get<Plan>(*result).step;
+      // Less memory is no faster, but for what the search may miss.
+      if (last) EXPECT_GE(static_cast<double>(step.value), 0.97 * static_cast<double>(last->value));
+      last = step;
+    }
+  }
+}
+
+TEST(PlanSearch, TheSameRequestGivesTheSamePlan) {
+  std::mt19937_64 rng(3);
+  const PlanRequest request = RandomRequest(rng);
+  const auto first = MakePlan(request), second = MakePlan(request);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ASSERT_EQ(first->index(), second->index());
+  if (const auto* plan = std::get_if<Plan>(&*first)) EXPECT_EQ(plan->digest, std::get<Plan>(*second).digest);
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,53 @@
+// Random requests that the tests of the search share.
+#ifndef LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
+#define LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_
+
+#include <random>
+
+#include "planner/plan/plan.h"
+#include "tests/planner/lower/stage_programs.h"
+
+namespace lynx {
+
+// A device on which a layer of the models below takes milliseconds, its collectives a good part of that.
+inline HardwareProfile SmallGpu() {
+  HardwareProfile profile;
+  profile.device_kind = "test";
+  profile.flops_per_second = 200'000'000'000;
+  profile.memory_bytes_per_second = 20'000'000'000;
+  profile.op_overhead = Nanos(2'000);
+  profile.intra_node = {Nanos(5'000), 2'000'000'000};
+  profile.inter_node = {Nanos(20'000), 500'000'000};
+  profile.overlap_slowdown_permille = 1100;
+  return profile;
+}
+
+// 4 to 16 devices, and memory that most often is too little to store everything.
+inline PlanRequest RandomRequest(std::mt19937_64& rng) {
+  PlanRequest request;
+  request.target = rng() % 2 ? PlanTarget::kAnyFramework : PlanTarget::kLynxEngine;
+  request.spec.model = {.layers = Draw(rng, 4, 10), .hidden = 128, .heads = 4, .ffn = 512, .seq = 64, .vocab = 256};
+  if (rng() % 2) request.spec.model.attention = AttentionKernel::kFused;
+  request.spec.train.global_batch = 8 << Draw(rng, 0, 2);
+  const int32_t nodes = 1 << Draw(rng, 0, 2);
+  request.cluster = UniformCluster(nodes, 4, SmallGpu());
+  request.spec.resources.min_ranks = request.spec.resources.max_ranks = 4 * nodes;
+  if (rng() % 4) request.spec.resources.activation_memory_per_rank = kKiB * Draw(rng, 600, 6000);
+  return request;
+}
+
+// The same with a limit, and hosts that tensors can be sent to: little or much memory, slow or fast links.
+inline PlanRequest RandomOffloadRequest(std::mt19937_64& rng) {
+  PlanRequest request = RandomRequest(rng);
+  request.target = PlanTarget::kAnyFramework;
+  request.spec.resources.activation_memory_per_rank = kKiB * Draw(rng, 500, 3000);
+  NodeGroup& group = request.cluster.groups[0];
+  group.host_memory = kMiB * (int64_t{1} << Draw(rng, 0, 8));
+  const int64_t rate = int64_t{500'000'000} << Draw(rng, 0, 6);
+  group.profile.host = {Nanos(2'000), rate, rate, rate * 3 / 2, 1030};
+  return request;
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_PLANNER_SEARCH_SEARCH_REQUESTS_H_

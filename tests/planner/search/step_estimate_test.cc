@@ -1,0 +1,183 @@
+#include "planner/search/step_estimate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/cost/simulate.h"
+#include "planner/lower/lower.h"
+#include "planner/recompute/recompute_policy.h"
+#include "tests/planner/plan/plan_fixtures.h"
+
+namespace lynx {
+namespace {
+
+ModelSpec Model(int32_t layers) {
+  return {.layers = layers, .hidden = 512, .heads = 8, .ffn = 2048, .seq = 256, .vocab = 512, .dropout = 0.1};
+}
+
+StepRequest Request(const ParallelLayout& layout, RecomputeMode mode) {
+  return {.model = Model(12),
+          .layout = layout,
+          .micro_batch = 1,
+          .microbatches = 8,
+          .recompute = mode,
+          .ranks_per_node = 8};
+}
+
+Nanos Estimated(const StepRequest& request, const HardwareProfile& profile = StatedCpuProfile()) {
+  const absl::StatusOr<StepEstimate> estimate = EstimateStep(request, profile);
+  EXPECT_TRUE(estimate.ok()) << estimate.status();
+  return estimate.ok() ? estimate->step : Nanos(0);
+}
+
+Nanos Simulated(const StepRequest& request) {
+  const ParallelLayout& layout = request.layout;
+  std::vector<StageContext> contexts;
+  std::vector<Program> programs;
+  for (int32_t stage = 0; stage < layout.pp; ++stage) {
+    StageContext context = TinyContext(request.model, layout, request.microbatches, stage);
+    const int32_t layers = context.only_slice().layers();
+    contexts.push_back(context);
+    programs.push_back(LowerStage(context, NamedPolicy(context.graph(), request.recompute, layers)));
+  }
+  const CostModel costs(StatedCpuProfile(), request.model, layout, 1, request.ranks_per_node);
+  const absl::StatusOr<Simulation> simulation = Simulate(programs, contexts, costs);
+  EXPECT_TRUE(simulation.ok()) << simulation.status();
+  return simulation.ok() ? simulation->step : Nanos(0);
+}
+
+TEST(StepEstimate, AgreesWithTheSimulatorOnPlainPrograms) {
+  std::vector<ParallelLayout> layouts = {{}, {.tp = 2}, {.tp = 2, .pp = 2}, {.tp = 4, .pp = 3}, {.tp = 2, .dp = 2}};
+  for (const ParallelLayout& plain : layouts) {
+    for (const bool sequence_parallel : {false, true}) {
+      ParallelLayout layout = plain;
+      layout.sequence_parallel = sequence_parallel && layout.tp > 1;
+      for (const RecomputeMode mode :
+           {RecomputeMode::kNone, RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives,
+            RecomputeMode::kSelective, RecomputeMode::kBalanced}) {
+        const StepRequest request = Request(layout, mode);
+        const double simulated = Seconds(Simulated(request));
+        EXPECT_NEAR(Seconds(Estimated(request)), simulated, 0.03 * simulated)
+            << LayoutText(layout) << " " << RecomputeModeName(mode);
+      }
+    }
+  }
+}
+
+TEST(StepEstimate, ACheckpointedFunctionRunsAgainAsAWhole) {
+  const ModelSpec model = Model(12);
+  const ParallelLayout layout{.tp = 2};
+  const CostModel costs(StatedCpuProfile(), model, layout, 1, 8);
+  const LayerGraph& graph = LayerGraph::Of(ShapeOf(model, layout, 1));
+  const auto recompute = [&](RecomputeMode mode, const FrameworkTraits& traits) {
+    return EstimateLayer(costs, graph, mode, traits).recompute;
+  };
+  EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits),
+            costs.LayerTime(LayerType::kTransformer, Pass::kForward));
+  EXPECT_EQ(recompute(RecomputeMode::kFull, kMegatron2022Traits) - recompute(RecomputeMode::kFull, kLynxTraits),
+            costs.OpTime(Op::kFc2, Pass::kForward) + costs.OpTime(Op::kAdd2, Pass::kForward) +
+                costs.WindowTime(LayerType::kTransformer, Segment::kMlp, Pass::kForward));
+  EXPECT_EQ(recompute(RecomputeMode::kSelective, kLynxTraits), costs.OpTime(Op::kProbs, Pass::kForward));
+  EXPECT_EQ(recompute(RecomputeMode::kSelective, kMegatron2022Traits),
+            costs.OpSetTime(Bit(Op::kProbs) | Bit(Op::kContext)));
+  EXPECT_EQ(recompute(RecomputeMode::kNone, kMegatron2022Traits), Nanos(0));
+}
+
+TEST(StepEstimate, InterleavingShortensTheBubbleAndBlockingTransfersLengthenTheStep) {
+  StepRequest plain = Request({.pp = 4}, RecomputeMode::kNone);
+  StepRequest interleaved = plain;
+  interleaved.layout.virtual_stages = 3;
+  interleaved.layout.schedule = ScheduleKind::kInterleaved;
+  EXPECT_LT(Estimated(interleaved), Estimated(plain));
+  StepRequest blocking = interleaved;
+  blocking.traits.blocking_transfers = true;
+  EXPECT_GT(Estimated(blocking), Estimated(interleaved));
+  // Shares over a slow network and a gather over fast links beat whole tensors over the network.
+  StepRequest whole = Request({.tp = 2, .pp = 4}, RecomputeMode::kNone);
+  whole.ranks_per_node = 2;
+  whole.traits.blocking_transfers = true;
+  StepRequest scattered = whole;
+  scattered.traits.scattered_transfers = true;
+  EXPECT_LT(Estimated(scattered), Estimated(whole));
+}
+
+TEST(StepEstimate, SplittingWeightGradientsFillsTheBubble) {
+  StepRequest plain = Request({.pp = 4}, RecomputeMode::kNone);
+  StepRequest split = plain;
+  split.layout.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_LT(Estimated(split), Estimated(plain));
+  StepRequest tall = Request({.pp = 1}, RecomputeMode::kNone), tall_split = tall;
+  tall_split.layout.schedule = ScheduleKind::kZeroBubble;
+  EXPECT_EQ(Estimated(tall), Estimated(tall_split)) << "the same work, and nothing to fill";
+}
+
+TEST(StepEstimate, CopiesToTheHostHideBehindPassesUntilTheyTakeLonger) {
+  HardwareProfile profile = StatedCpuProfile();
+  StepRequest request = Request({.pp = 2}, RecomputeMode::kNone);
+  profile.host = {Nanos(0), 1'000'000'000'000, 1'000'000'000'000, 2'000'000'000'000};
+  const Nanos without = Estimated(request, profile);
+  request.offload_permille = 1000;
+  EXPECT_EQ(Estimated(request, profile), without);
+  profile.host.op_slowdown_permille = 2000;
+  EXPECT_GT(Estimated(request, profile), without);
+  profile.host = {Nanos(0), 1'000'000, 1'000'000, 2'000'000};
+  // Each chunk's x and stored tensors at a byte a microsecond.
+  EXPECT_GT(Estimated(request, profile), Nanos(int64_t{8} * 6 * 1000 * 1'000'000));
+}
+
+TEST(StepEstimate, TiedEmbeddingsAndReplicasAddReductions) {
+  StepRequest request = Request({.pp = 2, .dp = 2}, RecomputeMode::kNone);
+  request.traits.overlaps_data_reduction = false;
+  request.model.tied_embeddings = true;
+  const StepEstimate estimate = *EstimateStep(request, StatedCpuProfile());
+  const CostModel costs(StatedCpuProfile(), request.model, request.layout, 1, 8);
+  EXPECT_EQ(estimate.tied_embedding, costs.TiedEmbeddingTime());
+  EXPECT_GT(estimate.tied_embedding, Nanos(0));
+  EXPECT_EQ(estimate.data_reduction, costs.DataReduceTime(estimate.parameters_per_rank));
+  EXPECT_EQ(estimate.step,
+            estimate.pipeline + estimate.data_reduction + estimate.tied_embedding + estimate.optimizer);
+  request.traits.overlaps_data_reduction = true;
+  EXPECT_LT(EstimateStep(request, StatedCpuProfile())->data_reduction, estimate.data_reduction);
+}
+
+TEST(StepEstimate, SharingGradientsAndWeightsCostsTransfersWithEveryMicrobatch) {
+  StepRequest request = Request({.dp = 2}, RecomputeMode::kNone);
+  request.traits.overlaps_data_reduction = false;
+  const auto with = [&](ZeroStage zero) {
+    request.layout.zero = zero;
+    return *EstimateStep(request, StatedCpuProfile());
+  };
+  const StepEstimate optimizer = with(ZeroStage::kOptimizer), gradients = with(ZeroStage::kGradients);
+  const StepEstimate weights = with(ZeroStage::kWeights);
+  const CostModel costs(StatedCpuProfile(), request.model, request.layout, 1, 8);
+  const Nanos reduce = costs.DataReduceTime(optimizer.parameters_per_rank);
+  const Nanos gather = costs.WeightGatherTime(optimizer.parameters_per_rank);
+  EXPECT_EQ(optimizer.data_reduction, reduce + gather);
+  EXPECT_EQ(gradients.data_reduction, gather);
+  EXPECT_EQ(weights.data_reduction, Nanos(0));
+  EXPECT_EQ(gradients.pipeline - optimizer.pipeline, reduce * 8);
+  EXPECT_EQ(weights.pipeline - gradients.pipeline, gather * 2 * 8);
+  request.traits.overlaps_data_reduction = true;
+  EXPECT_LT(with(ZeroStage::kWeights).pipeline, weights.pipeline);
+  HardwareProfile fast = StatedCpuProfile();
+  fast.intra_node = fast.inter_node = {Nanos(0), 1'000'000'000'000'000};
+  EXPECT_EQ(EstimateStep(request, fast)->pipeline, optimizer.pipeline) << "hidden behind the passes";
+}
+
+TEST(StepEstimate, RefusesWhatItCannotEstimate) {
+  const auto message = [](const StepRequest& request) {
+    const absl::Status status = EstimateStep(request, StatedCpuProfile()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message(Request({}, RecomputeMode::kHeu)), ::testing::StartsWith("\"heu\" does not treat every layer"));
+  StepRequest many = Request({.pp = 8, .virtual_stages = 2}, RecomputeMode::kNone);
+  many.layout.schedule = ScheduleKind::kInterleaved;
+  EXPECT_EQ(message(many), "12 layers cannot be cut into 16 parts");
+  StepRequest odd = Request({.pp = 3}, RecomputeMode::kNone);
+  odd.layout.schedule = ScheduleKind::kChimera;
+  EXPECT_FALSE(message(odd).empty());
+}
+
+}  // namespace
+}  // namespace lynx

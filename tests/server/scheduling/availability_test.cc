@@ -1,0 +1,76 @@
+#include "server/scheduling/availability.h"
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+std::vector<DeviceRef> On(const std::string& node, std::vector<int32_t> devices) {
+  std::vector<DeviceRef> all;
+  for (const int32_t device : devices) all.push_back({NodeId(node), device});
+  return all;
+}
+
+// So many devices, wherever they are.
+Fit Any(size_t count) {
+  return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
+    std::vector<DeviceRef> all;
+    for (const NodeDevices& node : nodes) {
+      for (const int32_t device : node.free) all.push_back({node.node, device});
+    }
+    if (all.size() < count) return std::nullopt;
+    all.resize(count);
+    return all;
+  };
+}
+
+// So many of one node.
+Fit OfOneNode(size_t count) {
+  return [count](const std::vector<NodeDevices>& nodes) -> std::optional<std::vector<DeviceRef>> {
+    for (const NodeDevices& node : nodes) {
+      if (node.free.size() >= count) return On(node.node.value, {node.free.begin(), node.free.begin() + static_cast<std::ptrdiff_t>(count)});
+    }
+    return std::nullopt;
+  };
+}
+
+TEST(Availability, DevicesAreAddedAndTakenInOrder) {
+  const std::vector<NodeDevices> free = {{.node = NodeId("b"), .free = {1}, .memory_per_device = Bytes(7)}};
+  std::vector<DeviceRef> more = On("b", {0});
+  for (const DeviceRef& device : On("a", {3, 2})) more.push_back(device);
+  const std::vector<NodeDevices> all = With(free, more);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].node, NodeId("a"));
+  EXPECT_EQ(all[0].free, (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(all[1].free, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(all[1].memory_per_device, Bytes(7));
+  const std::vector<NodeDevices> left = Without(all, On("a", {2, 3}));
+  ASSERT_EQ(left.size(), 1u) << "a node without devices is left out";
+  EXPECT_EQ(left[0].node, NodeId("b"));
+  EXPECT_EQ(WithoutNodes(all, {NodeId("b"), NodeId("z")}).size(), 1u);
+}
+
+TEST(Availability, AJobFitsWhenEnoughHasBeenGivenBack) {
+  const std::vector<NodeDevices> free = {{.node = NodeId("a"), .free = {0}}};
+  const std::vector<Release> releases = {{Nanos(30), On("a", {1})}, {Nanos(10), On("b", {0})}, {Nanos(20), On("b", {1})}};
+  const auto two = WhenFits(free, releases, Any(2));
+  ASSERT_TRUE(two.has_value());
+  EXPECT_EQ(two->at, Nanos(10));
+  EXPECT_EQ(two->devices, (std::vector<DeviceRef>{{NodeId("a"), 0}, {NodeId("b"), 0}}));
+  EXPECT_EQ(WhenFits(free, releases, OfOneNode(2))->at, Nanos(20));
+  EXPECT_EQ(WhenFits(free, releases, OfOneNode(2))->devices, On("b", {0, 1}));
+  EXPECT_EQ(WhenFits(free, releases, Any(4))->at, Nanos(30));
+  EXPECT_FALSE(WhenFits(free, releases, Any(5)).has_value());
+  EXPECT_FALSE(WhenFits(free, {}, Any(1)).has_value());
+}
+
+TEST(Availability, OnlyThoseMakeRoomWhoseDevicesAreNeeded) {
+  const std::vector<std::vector<DeviceRef>> holders = {On("a", {0}), On("b", {0}), On("a", {1}), On("c", {0, 1})};
+  EXPECT_EQ(*WhoMakesRoom({}, holders, OfOneNode(2)), (std::vector<size_t>{0, 2})) << "b is asked before, and spared";
+  EXPECT_EQ(*WhoMakesRoom({}, holders, Any(1)), (std::vector<size_t>{0}));
+  EXPECT_EQ(*WhoMakesRoom({{.node = NodeId("a"), .free = {1, 2}}}, holders, OfOneNode(2)), std::vector<size_t>());
+  EXPECT_FALSE(WhoMakesRoom({}, holders, Any(6)).has_value());
+}
+
+}  // namespace
+}  // namespace lynx

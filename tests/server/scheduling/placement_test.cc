@@ -1,0 +1,95 @@
+#include "server/scheduling/placement.h"
+
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+std::vector<NodeDevices> NodesWith(const std::vector<int>& free) {
+  std::vector<NodeDevices> nodes;
+  for (size_t n = 0; n < free.size(); ++n) {
+    NodeDevices node{.node = NodeId("n" + std::to_string(n)), .memory_per_device = Bytes(100 + static_cast<int64_t>(n))};
+    for (int d = 0; d < free[n]; ++d) node.free.push_back(d);
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+TEST(ReserveTest, TakesAlikeDevicesOfFewNodes) {
+  struct Case {
+    std::vector<int> free;
+    Demand demand;
+    int32_t nodes, per_node;  // 0, 0: none
+  };
+  const Case cases[] = {
+      {{2, 2}, {4, 4, 1}, 2, 2},
+      {{2, 2}, {1, 2, 1}, 1, 2},      // as few nodes as possible
+      {{2, 2}, {1, 3, 1}, 1, 2},      // two alike, not three unlike
+      {{1, 2}, {2, 2, 1}, 1, 2},
+      {{1, 2}, {3, 3, 1}, 3, 1},      // only singly
+      {{1, 1}, {2, 2, 2}, 0, 0},      // a group of two fits nowhere
+      {{4, 4, 1}, {8, 16, 4}, 2, 4},
+      {{2, 2}, {5, 8, 1}, 0, 0},
+      {{2, 2}, {3, 3, 2}, 0, 0},      // three, but groups of two inside nodes
+      {{2, 2}, {3, 2, 1}, 0, 0},      // more than it may have
+      {{}, {1, 1, 1}, 0, 0},
+      {{3, 3}, {4, 4, 1}, 2, 2},
+  };
+  for (const Case& c : cases) {
+    const std::optional<Reservation> reservation = Reserve(NodesWith(c.free), c.demand);
+    ASSERT_EQ(reservation.has_value(), c.nodes > 0);
+    if (!reservation.has_value()) continue;
+    EXPECT_EQ(reservation->topology.nodes(), c.nodes);
+    EXPECT_EQ(reservation->topology.groups.front().devices_per_node, c.per_node);
+    EXPECT_EQ(reservation->devices.size(), static_cast<size_t>(c.nodes * c.per_node));
+    EXPECT_GE(reservation->topology.groups.front().memory_per_device, Bytes(100));
+  }
+}
+
+TEST(ReserveTest, SmallestMemoryCounts) {
+  std::vector<NodeDevices> nodes = NodesWith({2, 2});
+  nodes[0].memory_per_device = Bytes(0);  // unknown
+  EXPECT_EQ(Reserve(nodes, {4, 4, 1})->topology.groups.front().memory_per_device, Bytes(101));
+}
+
+TEST(PlaceRanksTest, FillsNodesInOrderAndKeepsGroupsTogether) {
+  const auto placement = PlaceRanks({.tp = 2, .pp = 2, .dp = 1}, NodesWith({3, 2}));
+  ASSERT_TRUE(placement.has_value());
+  const std::vector<DeviceRef> expected = {
+      {NodeId("n0"), 0}, {NodeId("n0"), 1}, {NodeId("n1"), 0}, {NodeId("n1"), 1}};
+  EXPECT_EQ(*placement, expected);
+}
+
+TEST(PlaceRanksTest, AllOrNone) {
+  EXPECT_FALSE(PlaceRanks({.tp = 2, .pp = 2, .dp = 1}, NodesWith({3, 1})).has_value());
+  EXPECT_FALSE(PlaceRanks({.tp = 1, .pp = 5, .dp = 1}, NodesWith({2, 2})).has_value());
+  EXPECT_TRUE(PlaceRanks({.tp = 1, .pp = 4, .dp = 1}, NodesWith({3, 1})).has_value());
+}
+
+TEST(PlaceRanksTest, RandomPlacementsAreGangs) {
+  constexpr uint64_t kSeed = 7;
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937_64 random(kSeed);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int> free;
+    for (int n = pick(0, 5); n > 0; --n) free.push_back(pick(0, 5));
+    const ParallelLayout layout{1 << pick(0, 2), pick(1, 3), pick(1, 2)};
+    int groups = 0;
+    for (const int count : free) groups += count / layout.tp;
+    const auto placement = PlaceRanks(layout, NodesWith(free));
+    ASSERT_EQ(placement.has_value(), groups * layout.tp >= layout.ranks());
+    if (!placement.has_value()) continue;
+    ASSERT_EQ(placement->size(), static_cast<size_t>(layout.ranks()));
+    EXPECT_EQ(std::set<DeviceRef>(placement->begin(), placement->end()).size(), placement->size());
+    for (int32_t r = 0; r < layout.ranks(); ++r) {
+      EXPECT_EQ((*placement)[r].node, (*placement)[r / layout.tp * layout.tp].node);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lynx

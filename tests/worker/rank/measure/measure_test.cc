@@ -1,0 +1,153 @@
+// Measuring: the fit, and both modes of the binary end to end.
+#include "worker/rank/measure/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/worker/rank/rank_processes.h"
+#include "worker/rank/measure/measure_host.h"
+#include "worker/rank/measure/measure_link.h"
+#include "worker/rank/measure/stopwatch.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(FitLink, FindsTheLineThatItWasGiven) {
+  // 20 us latency, 250 MB/s: time = 40 us + bytes * 4 ns.
+  std::vector<TransferSample> samples;
+  for (int64_t bytes : {4096, 65536, 1048576}) samples.push_back({2, Bytes(bytes), Nanos(40'000 + 4 * bytes)});
+  const LinkCost link = FitLink(samples);
+  EXPECT_NEAR(static_cast<double>(link.latency.value), 20'000, 1);
+  EXPECT_NEAR(static_cast<double>(link.bytes_per_second), 250e6, 250);
+}
+
+TEST(FitLink, TakesTransfersOfSeveralKindsTogether) {
+  // 5 us latency, 100 GB/s, of rings of 4 and messages.
+  std::vector<TransferSample> samples;
+  for (const int64_t steps : {1, 3, 6}) {
+    for (const int64_t bytes : {100'000, 10'000'000}) samples.push_back({steps, Bytes(bytes), Nanos(5'000 * steps + bytes / 100)});
+  }
+  const LinkCost link = FitLink(samples);
+  EXPECT_NEAR(static_cast<double>(link.latency.value), 5'000, 1);
+  EXPECT_NEAR(static_cast<double>(link.bytes_per_second), 100e9, 1e6);
+}
+
+TEST(FitLink, NeverGivesANegativeLatency) {
+  const LinkCost link = FitLink({{2, Bytes(1000), Nanos(900)}, {2, Bytes(2000), Nanos(2000)}});
+  EXPECT_EQ(link.latency, Nanos(0));
+  EXPECT_GT(link.bytes_per_second, 0);
+}
+
+TEST(FitLink, SurvivesTimesWithoutASlope) {
+  const LinkCost link = FitLink({{2, Bytes(1000), Nanos(900)}, {2, Bytes(2000), Nanos(900)}});
+  EXPECT_EQ(link.latency, Nanos(450));
+  EXPECT_GT(link.bytes_per_second, 0);
+}
+
+// What a process waits for, be it another one that has its core, is wall time and no processor time.
+TEST(Stopwatch, CountsProcessorTimeWithoutWhatTheProcessWaits) {
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+  EXPECT_GE(Stopwatch(1, 10).MedianOf(wait), Nanos(100'000'000));
+  const Nanos waiting = Stopwatch(1, 10, Counted::kProcessor).MedianOf(wait);
+  EXPECT_LT(waiting, Nanos(50'000'000));
+  // The work of all threads counts, such as a copy that another one makes.
+  const Nanos all = Stopwatch(1, 10, Counted::kProcessor).MedianOf([] {
+    std::thread([] {
+      const Nanos begin = ProcessorTime(CLOCK_THREAD_CPUTIME_ID);
+      while (ProcessorTime(CLOCK_THREAD_CPUTIME_ID) - begin < Nanos(20'000'000)) continue;
+    }).join();
+  });
+  EXPECT_GE(all, Nanos(20'000'000));
+}
+
+TEST(Measure, GivesEveryOpOfEveryShapeATime) {
+  const TestFolder folder;
+  LayerShape shape{
+      .micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 2, .dropout = true};
+  MeasureRequest request{.shapes = {shape}, .cores = {}, .repetitions = 3, .budget_seconds = 20};
+  shape.dropout = false;
+  shape.sequence_parallel = true;
+  request.shapes.push_back(shape);
+  shape.family = ModelFamily::kLlama;
+  shape.kv_heads = 2;
+  shape.attention = AttentionKernel::kFused;
+  request.shapes.push_back(shape);
+  shape.dtype = DataType::kBfloat16;
+  request.shapes.push_back(shape);
+  shape.attention = AttentionKernel::kUnfused;
+  request.shapes.push_back(shape);
+  const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const absl::StatusOr<MeasureResult> result = ParseMeasureResult(output.out);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->device_kind, HasSubstr("cpu: "));
+  EXPECT_GT(result->flops_per_second, 1'000'000);
+  EXPECT_GT(result->bfloat16_flops_per_second, 1'000'000);
+  EXPECT_GT(result->op_overhead, Nanos(0));
+  EXPECT_GT(result->host.to_host_bytes_per_second, 1'000'000);
+  EXPECT_GT(result->host.from_host_bytes_per_second, 1'000'000);
+  EXPECT_GE(result->host.op_slowdown_permille, 1000);
+  ASSERT_EQ(result->measured.size(), request.shapes.size());
+  for (size_t i = 0; i < request.shapes.size(); ++i) {
+    const ShapeTimes& times = result->measured[i];
+    EXPECT_EQ(times.shape, request.shapes[i]);
+    EXPECT_GT(times.optimizer_per_mega_parameter, Nanos(0));
+    for (const OpInfo& info : LayerGraph::Of(times.shape).ops()) {
+      const OpTimes& op = times.ops[static_cast<size_t>(info.op)];
+      EXPECT_GT(op.forward, Nanos(0)) << OpName(info.op);
+      EXPECT_EQ(op.weight > Nanos(0), info.has_weight_pass) << OpName(info.op);
+    }
+  }
+}
+
+TEST(Measure, WhatCopiesCostIsTheSlowdownBesideThem) {
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(0)), 1000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(-5)), 1000);  // noise
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(200)), 1250);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(500)), 2000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(100'000), Nanos(99'999)), 100'000);
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(1000)), 100'000);  // nothing runs beside them
+  EXPECT_EQ(SlowdownBesideCopies(Nanos(1000), Nanos(3000)), 100'000);
+}
+
+TEST(Measure, ASpentBudgetStillGivesTheRates) {
+  const TestFolder folder;
+  const LayerShape shape{.micro_batch = 1, .seq = 16, .hidden = 32, .heads = 4, .ffn = 64, .vocab = 61, .tp = 1};
+  const MeasureRequest request{.shapes = {shape}, .repetitions = 1000, .budget_seconds = 1e-9};
+  const Output output = RunLynxRank(folder, {"--measure", folder.Write("request", MeasureRequestText(request))});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_TRUE(ParseMeasureResult(output.out)->measured.empty());
+}
+
+TEST(MeasureLink, FitsLoopback) {
+  const TestFolder folder;
+  const LinkRequest request{.repetitions = 3, .budget_seconds = 5};
+  const Output output = RunLynxRank(folder, {"--measure-link", folder.Write("request", LinkRequestText(request))});
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const absl::StatusOr<LinkResult> result = ParseLinkResult(output.out);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(result->link.bytes_per_second, 1'000'000);
+  EXPECT_GE(result->overlap_slowdown_permille, 1000);
+  EXPECT_GT(result->communication_compute_permille, 0);  // moving bytes takes a core
+}
+
+TEST(Measure, ABadRequestIsNamed) {
+  const TestFolder folder;
+  const std::string path = folder.Write("request", "{\"shapes\": []}");
+  for (const char* mode : {"--measure", "--measure-link"}) {
+    const Output output = RunLynxRank(folder, {mode, path});
+    EXPECT_EQ(output.exit_code, 1);
+    EXPECT_TRUE(output.out.empty());
+    EXPECT_THAT(output.err, HasSubstr(path));
+    EXPECT_THAT(output.err, HasSubstr("field '"));
+  }
+  EXPECT_THAT(RunLynxRank(folder, {"--measure", folder.path() + "/none"}).err, HasSubstr("/none"));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/rank/measure/measure.h"
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+LayerShape Shape() {
+  return {.micro_batch = 2, .seq = 16, .hidden = 32, .heads = 4, .ffn = 128, .vocab = 256, .tp = 2, .dropout = true};
+}
+
+MeasureResult Result() {
+  MeasureResult result{.device_kind = "cpu: \"x\"",
+                       .measured = {},
+                       .flops_per_second = 123456789012,
+                       .bfloat16_flops_per_second = 234567890123,
+                       .memory_bytes_per_second = 9876543210,
+                       .op_overhead = Nanos(77),
+                       .host = {Nanos(9), 1000, 2000, 2500, 1300}};
+  ShapeTimes times;
+  times.shape = Shape();
+  for (const OpInfo& info : LayerGraph::Of(Shape()).ops()) {
+    const int i = static_cast<int>(info.op);
+    times.ops[i] = {Nanos(i + 1), Nanos(100 + i), Nanos(200 + i)};
+  }
+  times.optimizer_per_mega_parameter = Nanos(5);
+  result.measured = {times, times};
+  return result;
+}
+
+TEST(MeasureText, RequestRoundTrips) {
+  const MeasureRequest request{.shapes = {Shape(), {}},
+                               .device_kind = DeviceKind::kCuda,
+                               .device_uuid = "GPU-1",
+                               .cores = {3, 5},
+                               .repetitions = 7,
+                               .budget_seconds = 1.5};
+  MeasureRequest valid = request;
+  valid.shapes[1] = Shape();
+  valid.shapes[1].sequence_parallel = true;
+  valid.shapes[1].family = ModelFamily::kLlama;
+  valid.shapes[1].kv_heads = 2;
+  valid.shapes[1].attention = AttentionKernel::kFused;
+  valid.shapes[1].dtype = DataType::kBfloat16;
+  EXPECT_EQ(ParseMeasureRequest(MeasureRequestText(valid)).value(), valid);
+}
+
+TEST(MeasureText, ResultRoundTrips) { EXPECT_EQ(ParseMeasureResult(MeasureResultText(Result())).value(), Result()); }
+
+TEST(MeasureText, LinkRoundTrips) {
+  const LinkRequest request{.host = "10.0.0.1",
+                            .cores = {{0}, {1, 2}},
+                            .repetitions = 3,
+                            .budget_seconds = 2,
+                            .pacing_bytes_per_second = 12};
+  EXPECT_EQ(ParseLinkRequest(LinkRequestText(request)).value(), request);
+  const LinkResult result{
+      .link = {Nanos(10), 20}, .overlap_slowdown_permille = 1100, .communication_compute_permille = 30};
+  EXPECT_EQ(ParseLinkResult(LinkResultText(result)).value(), result);
+}
+
+std::string ErrorOf(const absl::Status& status) {
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(MeasureText, ADeviceHasAKindAndAGpuItsUuid) {
+  MeasureRequest request{.device_kind = DeviceKind::kAny};
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()),
+              HasSubstr("'device_kind' must be cpu or cuda"));
+  request.device_kind = DeviceKind::kCuda;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'device_uuid'"));
+  request = {.device_uuid = "GPU-1"};
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'device_uuid'"));
+}
+
+TEST(MeasureText, ErrorsNameTheField) {
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest("nonsense").status()), HasSubstr("JSON"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest("[]").status()), HasSubstr("object"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":0,"budget_seconds":1,"shapes":[]})").status()),
+              HasSubstr("'repetitions'"));
+  EXPECT_THAT(
+      ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":"a","repetitions":1,"budget_seconds":1,"shapes":[]})").status()),
+      HasSubstr("'cores'"));
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1})").status()),
+              HasSubstr("'shapes'"));
+  EXPECT_THAT(
+      ErrorOf(
+          ParseMeasureRequest(R"({"device_kind":"cpu","device_uuid":"","cores":[],"repetitions":1,"budget_seconds":1,"shapes":[{"seq":1}]})").status()),
+      HasSubstr("'shapes[0].micro_batch'"));
+  EXPECT_THAT(ErrorOf(ParseLinkResult(R"({"latency_ns":1,"bytes_per_second":0,"overlap_slowdown_permille":1000,
+                                          "communication_compute_permille":0})")
+                          .status()),
+              HasSubstr("'bytes_per_second'"));
+}
+
+TEST(MeasureText, AShapeMustDivide) {
+  MeasureRequest request{.shapes = {Shape()}};
+  request.shapes[0].tp = 3;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].heads'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].sequence_parallel = true;
+  request.shapes[0].seq = 15;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].seq'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].kv_heads = 3;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
+  request.shapes[0].kv_heads = 1;  // two ranks cannot share it
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].kv_heads'"));
+  request.shapes[0] = Shape();
+  request.shapes[0].family = ModelFamily::kLlama;
+  request.shapes[0].hidden = 36;
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(MeasureRequestText(request)).status()), HasSubstr("'shapes[0].hidden'"));
+}
+
+TEST(MeasureText, UnknownNamesAreRefused) {
+  std::string text = MeasureRequestText({.shapes = {Shape()}});
+  text.replace(text.find("\"unfused\""), 9, "\"sparse\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(text).status()), HasSubstr("'shapes[0].attention'"));
+  text.replace(text.find("\"gpt\""), 5, "\"bert\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureRequest(text).status()), HasSubstr("'shapes[0].family'"));
+}
+
+TEST(MeasureText, AResultWithoutAnOpIsRefused) {
+  std::string text = MeasureResultText(Result());
+  text.replace(text.find("\"gelu\""), 6, "\"golu\"");
+  EXPECT_THAT(ErrorOf(ParseMeasureResult(text).status()), HasSubstr("'measured[0].ops.gelu'"));
+}
+
+GpuLinksRequest GpuRequest() {
+  return {.host = "10.0.0.1",
+          .device_uuids = {"GPU-a", "GPU-b", "GPU-c", "GPU-d"},
+          .cores = {{0}, {1, 2}, {}, {3}},
+          .blocks = {2},
+          .repetitions = 7,
+          .budget_seconds = 1.5};
+}
+
+TEST(MeasureText, LinksBetweenGpusComeBackTheSame) {
+  EXPECT_EQ(ParseGpuLinksRequest(GpuLinksRequestText(GpuRequest())).value(), GpuRequest());
+  const GpuLinksResult result{.link = {Nanos(4), 70},
+                              .inner_links = {{2, {Nanos(3), 80}}, {4, {Nanos(5), 75}}},
+                              .overlap_slowdown_permille = 1100,
+                              .communication_compute_permille = 20,
+                              .nccl_memory = Bytes(777),
+                              .route_memory = Bytes(12345)};
+  EXPECT_EQ(ParseGpuLinksResult(GpuLinksResultText(result)).value(), result);
+}
+
+TEST(MeasureText, LinksBetweenGpusMustMakeSense) {
+  const auto request_error = [](auto change) {
+    GpuLinksRequest request = GpuRequest();
+    change(request);
+    return ErrorOf(ParseGpuLinksRequest(GpuLinksRequestText(request)).status());
+  };
+  EXPECT_THAT(request_error([](auto& r) { r.device_uuids = {"GPU-a"}, r.cores = {}, r.blocks = {}; }), HasSubstr("'device_uuids'"));
+  EXPECT_THAT(request_error([](auto& r) { r.cores.pop_back(); }), HasSubstr("'cores'"));
+  for (const std::vector<int32_t>& blocks : std::vector<std::vector<int32_t>>{{0}, {3}, {4}, {2, 2}, {-2}}) {
+    EXPECT_THAT(request_error([&](auto& r) { r.blocks = blocks; }), HasSubstr("'blocks'"));
+  }
+  EXPECT_THAT(request_error([](auto& r) { r.repetitions = 0; }), HasSubstr("'repetitions'"));
+  EXPECT_THAT(request_error([](auto& r) { r.budget_seconds = 0; }), HasSubstr("'budget_seconds'"));
+  const auto result_error = [](auto change) {
+    GpuLinksResult result{.link = {Nanos(4), 70}, .inner_links = {{2, {Nanos(3), 80}}}};
+    change(result);
+    return ErrorOf(ParseGpuLinksResult(GpuLinksResultText(result)).status());
+  };
+  EXPECT_THAT(result_error([](auto& r) { r.link.bytes_per_second = 0; }), HasSubstr("'bytes_per_second'"));
+  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].devices = 1; }), HasSubstr("'inner_links[0].devices'"));
+  EXPECT_THAT(result_error([](auto& r) { r.inner_links[0].link.latency = Nanos(-1); }), HasSubstr("'inner_links[0].latency_ns'"));
+  EXPECT_THAT(result_error([](auto& r) { r.overlap_slowdown_permille = 999; }), HasSubstr("'overlap_slowdown_permille'"));
+  EXPECT_THAT(result_error([](auto& r) { r.communication_compute_permille = 1001; }), HasSubstr("'communication_compute_permille'"));
+  EXPECT_THAT(result_error([](auto& r) { r.nccl_memory = Bytes(-1); }), HasSubstr("'nccl_bytes'"));
+  EXPECT_THAT(result_error([](auto& r) { r.route_memory = Bytes(-1); }), HasSubstr("'route_bytes'"));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,61 @@
+#include "worker/rank/peers/idle_limit.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/worker/rank/peers/no_transfers.h"
+
+namespace lynx {
+namespace {
+
+Nanos Seconds(int64_t seconds) { return Nanos(seconds * 1'000'000'000); }
+
+// Knows only its limit and how often it was set.
+class LimitOnly : public NoTransfers {
+ public:
+  void SetIdleTimeout(Nanos limit) override {
+    this->limit = limit;
+    ++sets;
+  }
+
+  Nanos limit = kIdleLimit;
+  int sets = 0;
+};
+
+TEST(IdleLimit, IsLongUntilTheStepsAreKnown) {
+  LimitOnly communicator;
+  IdleLimit limit(communicator);
+  for (size_t step = 0; step + 1 < IdleLimit::kStepsKnown; ++step) limit.Took(Nanos(1));
+  EXPECT_EQ(limit.now(), kIdleLimit);
+  EXPECT_EQ(communicator.sets, 0);
+}
+
+TEST(IdleLimit, OfShortStepsIsTenSeconds) {
+  LimitOnly communicator;
+  IdleLimit limit(communicator);
+  for (int step = 0; step < 100; ++step) limit.Took(Nanos(5'000'000 + step));
+  EXPECT_EQ(communicator.limit, Seconds(10));
+  EXPECT_EQ(communicator.sets, 1);  // nobody is woken for nothing
+}
+
+TEST(IdleLimit, OfLongStepsIsThreeOfTheNewestMedian) {
+  LimitOnly communicator;
+  IdleLimit limit(communicator);
+  for (const int64_t seconds : {400, 20, 30}) limit.Took(Seconds(seconds));
+  EXPECT_EQ(communicator.limit, Seconds(90));
+  for (size_t step = 0; step < IdleLimit::kWindow; ++step) limit.Took(Seconds(7));
+  EXPECT_EQ(communicator.limit, Seconds(21));
+}
+
+TEST(IdleLimit, IsThatOfACheckpointWhileOneIsUnderWay) {
+  LimitOnly communicator;
+  IdleLimit limit(communicator);
+  for (int step = 0; step < 3; ++step) limit.Took(Seconds(5));
+  {
+    const CheckpointPatience patience(limit, kSlowDiskPerSecond * 7);
+    EXPECT_EQ(communicator.limit, kIdleLimit + Seconds(7));
+  }
+  EXPECT_EQ(communicator.limit, Seconds(15));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,63 @@
+#include "worker/rank/process/rights.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Whether it holds in a process of its own, which may give up what this one needs.
+bool HoldsInChild(const std::function<bool()>& holds) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(holds() ? 0 : 1);
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+std::string ProcessStatus() {
+  std::ostringstream text;
+  text << std::ifstream("/proc/self/status").rdbuf();
+  return text.str();
+}
+
+TEST(RightsTest, TextsThatNameNobodyOrRootAreRefused) {
+  for (const char* bad : {"", "1000", "1000:1000", "nobody:1:", "0:0:", "0:1000:", "1000:1000:x", "1000:1000:1:1"}) {
+    const absl::Status status = BecomeUser(bad);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--run-as")) << bad;
+  }
+}
+
+TEST(RightsTest, ARankThatHasGivenUpItsRightsDoesNotGetThemBack) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  EXPECT_TRUE(HoldsInChild([] {
+    if (!BecomeUser("65534:65533:65532,65531").ok()) return false;
+    gid_t groups[8];
+    const int count = ::getgroups(8, groups);
+    const std::string status = ProcessStatus();
+    return ::getuid() == 65534 && ::geteuid() == 65534 && ::getegid() == 65533 && count == 2 && groups[0] + groups[1] == 65532 + 65531 &&
+           ::setuid(0) != 0 && ::setgid(0) != 0 && status.find("NoNewPrivs:\t1") != std::string::npos &&
+           status.find("CapEff:\t0000000000000000") != std::string::npos;
+  }));
+}
+
+// A rank starts itself again when it has its cores.
+TEST(RightsTest, WhoIsThatUserAlreadyGoesOn) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  EXPECT_TRUE(HoldsInChild([] { return BecomeUser("65534:65534:").ok() && BecomeUser("65534:65534:").ok(); }));
+  EXPECT_TRUE(HoldsInChild([] {
+    return BecomeUser("65534:65534:").ok() && BecomeUser("65533:65534:").code() == absl::StatusCode::kPermissionDenied;
+  }));
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,46 @@
+// The records of an event file, read as the format's definition has it: with a CRC that is shifted bit by bit. Test
+// support; shares nothing with the writer.
+#ifndef LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
+#define LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lynx {
+
+inline uint32_t MaskedCrcByBits(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const char byte : bytes) {
+    crc ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? crc >> 1 ^ 0x82f63b78 : crc >> 1;
+  }
+  crc ^= 0xffffffff;
+  return (crc >> 15 | crc << 17) + 0xa282ead8;
+}
+
+// False where the file is not whole records with the right sums; `messages` are those before.
+inline bool ReadEventRecords(std::string_view file, std::vector<std::string>& messages) {
+  messages.clear();
+  const auto crc_at = [&](size_t at) {
+    uint32_t crc = 0;
+    std::memcpy(&crc, file.data() + at, sizeof(crc));  // little-endian, as this machine
+    return crc;
+  };
+  while (!file.empty()) {
+    uint64_t length = 0;
+    if (file.size() < 16) return false;
+    std::memcpy(&length, file.data(), sizeof(length));
+    if (crc_at(8) != MaskedCrcByBits(file.substr(0, 8)) || length > file.size() - 16) return false;
+    if (crc_at(12 + length) != MaskedCrcByBits(file.substr(12, length))) return false;
+    messages.emplace_back(file.substr(12, length));
+    file.remove_prefix(16 + length);
+  }
+  return true;
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_TESTS_WORKER_RANK_RECORDS_EVENT_RECORDS_H_

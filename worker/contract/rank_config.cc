@@ -1,0 +1,336 @@
+#include "worker/contract/rank_config.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/connection_secret.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "planner/problem/layout.h"
+#include "planner/problem/layout_schedule.h"
+#include "worker/contract/json_fields.h"
+
+namespace lynx {
+namespace {
+
+constexpr const char* kWhat = "rank configuration";
+// Of the text. The daemon and the rank process are of one release; another figure means that they are not.
+constexpr int32_t kFormat = 8;
+constexpr size_t kMaxJobBytes = 63;
+constexpr char kJobCharacters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+}  // namespace
+
+// The Describe functions are found by their argument, for which an unnamed namespace would be out of sight.
+
+template <class Fields>
+static void Describe(Fields& fields, RotarySpec& rotary) {
+  fields.Field("theta", rotary.theta);
+  fields.Field("dims", rotary.dims);
+  fields.Named("scaling", rotary.scaling, &RopeScalingName, &ParseRopeScaling);
+  fields.Field("factor", rotary.factor);
+  fields.Field("original_seq", rotary.original_seq);
+  fields.Field("low_freq_factor", rotary.low_freq_factor);
+  fields.Field("high_freq_factor", rotary.high_freq_factor);
+  fields.Field("beta_fast", rotary.beta_fast);
+  fields.Field("beta_slow", rotary.beta_slow);
+  fields.Field("attention_factor", rotary.attention_factor);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ModelSpec& model) {
+  fields.Field("layers", model.layers);
+  fields.Field("hidden", model.hidden);
+  fields.Field("heads", model.heads);
+  fields.Field("ffn", model.ffn);
+  fields.Field("seq", model.seq);
+  fields.Field("vocab", model.vocab);
+  fields.Field("dropout", model.dropout);
+  fields.Named("family", model.family, &ModelFamilyName, &ParseModelFamily);
+  fields.Field("kv_heads", model.kv_heads);
+  fields.Named("attention", model.attention, &AttentionKernelName, &ParseAttentionKernel);
+  fields.Named("dtype", model.dtype, &DataTypeName, &ParseDataType);
+  fields.Named("dropout_masks", model.dropout_masks, &DropoutMasksName, &ParseDropoutMasks);
+  fields.Field("tied_embeddings", model.tied_embeddings);
+  fields.Field("head_dim", model.head_dim);
+  fields.Field("qkv_bias", model.qkv_bias);
+  fields.Field("qk_norm", model.qk_norm);
+  fields.Field("norm_epsilon", model.norm_epsilon);
+  fields.Object("rotary", model.rotary);
+  fields.Field("window", model.window);
+  fields.Field("plan_only", model.plan_only);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, DataSpec& data) {
+  fields.Named("kind", data.kind, &DataKindName, &ParseDataKind);
+  fields.Field("path", data.path);
+  fields.Field("validation_path", data.validation_path);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, OptimizerSpec& optimizer) {
+  fields.Field("lr", optimizer.lr);
+  fields.Field("beta1", optimizer.beta1);
+  fields.Field("beta2", optimizer.beta2);
+  fields.Field("eps", optimizer.eps);
+  fields.Field("weight_decay", optimizer.weight_decay);
+  fields.Field("clip_norm", optimizer.clip_norm);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, TrainSpec& train) {
+  fields.Field("steps", train.steps);
+  fields.Field("global_batch", train.global_batch);
+  fields.Field("micro_batch", train.micro_batch);
+  fields.Object("optimizer", train.optimizer);
+  fields.Named("schedule", train.schedule, &LrScheduleName, &ParseLrSchedule);
+  fields.Field("warmup_steps", train.warmup_steps);
+  fields.Field("min_lr", train.min_lr);
+  fields.Field("seed", train.seed);
+  fields.Named("on_non_finite", train.on_non_finite, &NonFinitePolicyName, &ParseNonFinitePolicy);
+  fields.Field("eval_every", train.eval_every);
+  fields.Field("eval_batches", train.eval_batches);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ResourceSpec& resources) {
+  fields.Field("min_ranks", resources.min_ranks);
+  fields.Field("max_ranks", resources.max_ranks);
+  fields.Field("activation_memory_per_rank_bytes", resources.activation_memory_per_rank);
+  fields.Named("device", resources.device, &DeviceKindName, &ParseDeviceKind);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ParallelSpec& parallel) {
+  fields.Field("tp", parallel.tp);
+  fields.Field("pp", parallel.pp);
+  fields.Field("dp", parallel.dp);
+  fields.Field("cp", parallel.cp);
+  fields.Field("virtual_stages", parallel.virtual_stages);
+  fields.Named("sequence_parallel", parallel.sequence_parallel, &ChoiceName, &ParseChoice);
+  fields.Named("schedule", parallel.schedule, &ScheduleKindName, &ParseScheduleKind);
+  fields.Field("schedule_text", parallel.schedule_text);
+  fields.Named("zero", parallel.zero, &ZeroStageName, &ParseZeroStage);
+  fields.Named("partition", parallel.partition, &PartitionMethodName, &ParsePartitionMethod);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, CheckpointSpec& checkpoint) {
+  fields.Field("directory", checkpoint.directory);
+  fields.Field("every_steps", checkpoint.every_steps);
+  fields.Field("keep", checkpoint.keep);
+  fields.Field("from", checkpoint.from);
+  fields.Field("weights_only", checkpoint.weights_only);
+  fields.Field("copy_every_steps", checkpoint.copy_every_steps);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, JobSpec& spec) {
+  fields.Field("name", spec.name);
+  fields.Object("model", spec.model);
+  fields.Object("data", spec.data);
+  fields.Object("train", spec.train);
+  fields.Object("resources", spec.resources);
+  fields.Object("parallel", spec.parallel);
+  fields.Named("recompute", spec.recompute, &RecomputeModeName, &ParseRecomputeMode);
+  fields.Object("checkpoint", spec.checkpoint);
+  fields.Field("max_restarts", spec.max_restarts);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, ParallelLayout& layout) {
+  fields.Field("tp", layout.tp);
+  fields.Field("pp", layout.pp);
+  fields.Field("dp", layout.dp);
+  fields.Field("cp", layout.cp);
+  fields.Field("virtual_stages", layout.virtual_stages);
+  fields.Field("sequence_parallel", layout.sequence_parallel);
+  fields.Named("schedule", layout.schedule, &ScheduleKindName, &ParseScheduleKind);
+  fields.Named("zero", layout.zero, &ZeroStageName, &ParseZeroStage);
+}
+
+// What else a slice is follows from the layout, once that is known to be sound.
+template <class Fields>
+static void Describe(Fields& fields, StageSlice& slice) {
+  fields.Field("stage", slice.stage);
+  fields.Field("first_layer", slice.first_layer);
+  fields.Field("end_layer", slice.end_layer);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, StageContext& context) {
+  fields.Object("model", context.model);
+  fields.Object("layout", context.layout);
+  fields.Field("micro_batch", context.micro_batch);
+  fields.Field("microbatches", context.microbatches);
+  fields.Field("pipeline_rank", context.pipeline_rank);
+  fields.Objects("slices", context.slices);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, RankDevice& device) {
+  fields.Named("kind", device.kind, &DeviceKindName, &ParseDeviceKind);
+  fields.Field("index", device.index);
+  fields.Field("uuid", device.uuid);
+}
+
+template <class Fields>
+static void Describe(Fields& fields, PeerAddress& peer) {
+  fields.Field("host", peer.host);
+  fields.Field("port", peer.port);
+}
+
+namespace {
+
+// What of a config is written as text.
+struct Texts {
+  std::string program;
+  std::string schedule;  // of context.layout: "" unless custom
+};
+
+template <class Fields>
+void DescribeAll(Fields& fields, int32_t& format, RankConfig& config, Texts& texts) {
+  fields.Field("format", format);
+  fields.Field("job", config.job.value);
+  fields.Field("generation", config.generation.value);
+  fields.Field("rank", config.rank);
+  fields.Object("spec", config.spec);
+  fields.Object("context", config.context);
+  fields.Field("arena_bytes", config.arena);
+  fields.Field("plan_digest", config.plan_digest);
+  fields.Objects("peers", config.peers);
+  fields.Field("connection_secret", config.connection_secret);
+  fields.Field("checkpoint_directory", config.checkpoint_directory);
+  fields.Field("resume_step", config.resume_step);
+  fields.Field("copies_directory", config.copies_directory);
+  fields.Field("copies_limit_bytes", config.copies_limit);
+  fields.Field("check", config.check);
+  fields.Field("last_checkpoint_patience_ns", config.last_checkpoint_patience);
+  fields.Object("device", config.device);
+  fields.Field("threads", config.threads);
+  fields.Field("cores", config.cores);
+  fields.Field("pacing_bytes_per_second", config.pacing_bytes_per_second);
+  fields.Field("schedule_text", texts.schedule);
+  fields.Field("program", texts.program);
+}
+
+// What must hold before anything else may look at the values.
+void CheckValues(JsonReader& fields, int32_t format, const RankConfig& config) {
+  const ParallelLayout& layout = config.context.layout;
+  if (format != kFormat) {
+    fields.Fail("format", absl::StrCat("is ", format, "; this release reads ", kFormat));
+  }
+  // It becomes a part of file names.
+  const std::string& job = config.job.value;
+  if (job.empty() || job.size() > kMaxJobBytes || job.find_first_not_of(kJobCharacters) != std::string::npos) {
+    fields.Fail("job", absl::StrCat("is '", job, "'; 1 to ", kMaxJobBytes, " letters, digits, '.', '_' and '-'"));
+  }
+  if (config.generation.value < 1) {
+    fields.Fail("generation", absl::StrCat("is ", config.generation.value, "; the first is 1"));
+  }
+  const auto size_ok = [](int32_t size) { return size >= 1 && size <= kMaxRanks; };
+  if (!size_ok(layout.tp) || !size_ok(layout.pp) || !size_ok(layout.dp) || layout.cp != 1 ||
+      layout.virtual_stages < 1 || layout.virtual_stages > kMaxPipelineChunks ||
+      int64_t{layout.tp} * layout.pp > kMaxRanks || int64_t{layout.tp} * layout.pp * layout.dp > kMaxRanks) {
+    fields.Fail("context.layout",
+                absl::StrCat("is ", LayoutText(layout), "; its sizes must be at least 1 and give at most ", kMaxRanks,
+                             " ranks"));
+    return;
+  }
+  if (config.rank < 0 || config.rank >= layout.ranks()) {
+    fields.Fail("rank", absl::StrCat("is ", config.rank, "; the ranks of ", LayoutText(layout), " are 0..",
+                                     layout.ranks() - 1));
+    return;
+  }
+  if (static_cast<int64_t>(config.peers.size()) != layout.ranks()) {
+    fields.Fail("peers", absl::StrCat("has ", config.peers.size(), " addresses; ", LayoutText(layout), " has ",
+                                      layout.ranks(), " ranks"));
+  }
+  if (!IsConnectionSecret(config.connection_secret)) {
+    fields.Fail("connection_secret", "is not 64 hexadecimal digits");  // itself it is not told
+  }
+  if (config.context.pipeline_rank != CoordinatesOf(layout, config.rank).stage) {
+    fields.Fail("context.pipeline_rank",
+                absl::StrCat("is ", config.context.pipeline_rank, "; rank ", config.rank, " of ", LayoutText(layout),
+                             " belongs to stage ", CoordinatesOf(layout, config.rank).stage));
+  }
+  if (config.arena.value < 0) fields.Fail("arena_bytes", absl::StrCat("is ", config.arena.value, ", below 0"));
+  if (config.device.kind == DeviceKind::kAny) fields.Fail("device.kind", "is 'any'; a rank has one: 'cpu' or 'cuda'");
+  if ((config.device.kind == DeviceKind::kCuda) == config.device.uuid.empty()) {
+    fields.Fail("device.uuid", absl::StrCat("is '", config.device.uuid, "'; a GPU has one, a CPU has none"));
+  }
+  if (config.threads < 1) fields.Fail("threads", absl::StrCat("is ", config.threads, "; at least 1"));
+  if (config.resume_step < -1) {
+    fields.Fail("resume_step", absl::StrCat("is ", config.resume_step, "; a step, or -1 for none"));
+  }
+  if (config.last_checkpoint_patience < Nanos(0)) {
+    fields.Fail("last_checkpoint_patience_ns",
+                absl::StrCat("is ", config.last_checkpoint_patience.value, ", below 0"));
+  }
+  if (config.copies_limit < Bytes(0)) {
+    fields.Fail("copies_limit_bytes", absl::StrCat("is ", config.copies_limit.value, "; 0 for none"));
+  }
+  if (config.pacing_bytes_per_second < 0) {
+    fields.Fail("pacing_bytes_per_second", absl::StrCat("is ", config.pacing_bytes_per_second, "; 0 for none"));
+  }
+}
+
+// The layout is sound.
+void CheckSlices(JsonReader& fields, const StageContext& context) {
+  const PipelineShape pipeline = context.pipeline();
+  if (static_cast<int64_t>(context.slices.size()) != pipeline.chunks) {
+    fields.Fail("context.slices", absl::StrCat("has ", context.slices.size(), " entries; ", LayoutText(context.layout),
+                                               " puts ", pipeline.chunks, " on each pipeline rank"));
+    return;
+  }
+  for (int32_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
+    const int32_t stage = context.slices[static_cast<size_t>(chunk)].stage;
+    const int32_t wanted = pipeline.StageOn(context.pipeline_rank, chunk);
+    if (stage == wanted) continue;
+    fields.Fail(absl::StrCat("context.slices[", chunk, "].stage").c_str(),
+                absl::StrCat("is ", stage, "; pipeline rank ", context.pipeline_rank, " has virtual stage ", wanted,
+                             " there"));
+    return;
+  }
+}
+
+}  // namespace
+
+std::string RankConfigText(const RankConfig& config) {
+  RankConfig copy = config;
+  int32_t format = kFormat;
+  Texts texts{ProgramText(config.program), CustomScheduleText(config.context.layout)};
+  JsonWriter writer;
+  DescribeAll(writer, format, copy, texts);
+  return writer.Indented();
+}
+
+absl::StatusOr<RankConfig> ParseRankConfig(const std::string& text) {
+  RankConfig config;
+  int32_t format = 0;
+  Texts texts;
+  JsonReader reader(text, kWhat);
+  DescribeAll(reader, format, config, texts);
+  if (reader.ok()) CheckValues(reader, format, config);
+  if (reader.ok()) {
+    const absl::Status custom = SetCustomSchedule(texts.schedule, config.context.layout);
+    if (!custom.ok()) reader.Fail("schedule_text", std::string(custom.message()));
+  }
+  if (reader.ok()) CheckSlices(reader, config.context);
+  if (reader.ok()) {
+    for (StageSlice& slice : config.context.slices) {
+      slice = SliceOf(config.context.layout, slice.stage, slice.first_layer, slice.end_layer);
+    }
+  }
+  if (reader.ok()) {
+    absl::StatusOr<Program> parsed = ParseProgram(texts.program);
+    if (parsed.ok()) {
+      config.program = *std::move(parsed);
+    } else {
+      reader.Fail("program", std::string(parsed.status().message()));
+    }
+  }
+  LYNX_RETURN_IF_ERROR(reader.Finish());
+  return config;
+}
+
+}  // namespace lynx

@@ -1,0 +1,220 @@
+// The fields of each rank report, said once: names, bounds and order. The rank's file (rank_report.cc) and the protocol
+// (proto/convert_report.cc) are both read and written by these descriptions, so a new field of a report is a member in
+// rank_report.h, a line here and a line of the same name in proto/lynx/v1/cluster.proto.
+//
+// `Describe(fields, report)` calls one function of `fields` for each field:
+//   Number(name, member, limits)            int32_t, int64_t, Bytes or Nanos
+//   Flag(name, member)                      bool
+//   Real(name, member), Finite(name, member)  double; Real may be infinite or NaN, as a run that diverges says
+//   Text(name, member, most)                at most so many bytes
+//   Path(name, member)                      an absolute path
+//   Cause(name, member)                     FaultCause; one that the reader does not know is kUnknown
+//   Numbers(name, member, limits, counts)   a list, each within `limits`, and how many
+//   Objects(name, member, counts)           a list of structs with a description of their own
+//   Has(name)                               false where a writer of an earlier release left the field out
+#ifndef LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
+#define LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "planner/report/step_trace.h"
+#include "worker/contract/rank_report.h"
+
+namespace lynx {
+
+struct FieldLimits {
+  int64_t least = 0;
+  int64_t most = 0;
+};
+
+namespace report_limits {
+inline constexpr FieldLimits kSteps{0, kMaxWireSteps};
+inline constexpr FieldLimits kTimes{0, kMaxWireNanos};
+inline constexpr FieldLimits kSizes{0, kMaxWireBytes};
+inline constexpr FieldLimits kRanks{0, kMaxWireRanks};
+inline constexpr FieldLimits kRankNumbers{0, kMaxWireRanks - 1};
+inline constexpr FieldLimits kPairs{0, kMaxWireRanks * kMaxWireRanks};
+inline constexpr FieldLimits kRates{0, kMaxWireRate};
+inline constexpr FieldLimits kTokens{0, int64_t{1} << 50};
+inline constexpr FieldLimits kActions{1, 1 << 24};
+inline constexpr FieldLimits kFirstActions{0, 1 << 24};
+inline constexpr FieldLimits kPeers{0, 4096};
+inline constexpr FieldLimits kLinks{0, kMaxLinkUses};
+inline constexpr FieldLimits kTraceTimes{kTimesPerAction, kTimesPerAction * kTraceActionsPerPart};
+inline constexpr size_t kReason = 64 * 1024;  // bytes of a sentence
+inline constexpr size_t kName = 256;
+}  // namespace report_limits
+
+// The kind of a report: `type` in the rank's file, the field of the protocol's oneof.
+constexpr const char* ReportKind(const RankReady&) { return "ready"; }
+constexpr const char* ReportKind(const StepReport&) { return "step"; }
+constexpr const char* ReportKind(const StepSkipped&) { return "skipped"; }
+constexpr const char* ReportKind(const EvaluationReport&) { return "evaluation"; }
+constexpr const char* ReportKind(const TraceReport&) { return "trace"; }
+constexpr const char* ReportKind(const CheckpointReport&) { return "checkpoint"; }
+constexpr const char* ReportKind(const CheckpointFailure&) { return "checkpoint_failure"; }
+constexpr const char* ReportKind(const RankDone&) { return "done"; }
+constexpr const char* ReportKind(const RankYielded&) { return "yielded"; }
+constexpr const char* ReportKind(const CopiesNotice&) { return "copies"; }
+constexpr const char* ReportKind(const NodeCheckReport&) { return "node_check"; }
+constexpr const char* ReportKind(const RankFailure&) { return "failure"; }
+
+template <class Fields>
+void Describe(Fields& fields, RankReady& ready) {
+  fields.Number("next_step", ready.next_step, report_limits::kSteps);
+  fields.Number("arena_bytes", ready.arena, report_limits::kSizes);
+  fields.Number("state_bytes", ready.states, report_limits::kSizes);
+  fields.Text("backend", ready.backend, report_limits::kName);
+  fields.Flag("from_copies", ready.from_copies);
+}
+
+template <class Fields>
+void Describe(Fields& fields, CopiesNotice& notice) {
+  fields.Text("reason", notice.reason, report_limits::kReason);
+}
+
+template <class Fields>
+void Describe(Fields& fields, NodeCheckReport& check) {
+  fields.Number("duration_ns", check.duration, report_limits::kTimes);
+  fields.Number("devices", check.devices, report_limits::kRanks);
+  fields.Number("links", check.links, report_limits::kPairs);
+  fields.Number("slowest_bytes_per_second", check.slowest_bytes_per_second, report_limits::kRates);
+}
+
+template <class Fields>
+void Describe(Fields& fields, LinkUse& link) {
+  fields.Number("peer", link.peer, report_limits::kRankNumbers);
+  fields.Number("bytes", link.bytes, report_limits::kSizes);
+  fields.Number("busy_ns", link.busy, report_limits::kTimes);
+}
+
+template <class Fields>
+void Describe(Fields& fields, StepReport& step) {
+  fields.Number("step", step.step, report_limits::kSteps);
+  fields.Real("loss", step.loss);
+  fields.Real("gradient_norm", step.gradient_norm);
+  fields.Finite("lr", step.lr);
+  fields.Number("tokens", step.tokens, report_limits::kTokens);
+  fields.Number("duration_ns", step.duration, report_limits::kTimes);
+  fields.Number("forward_ns", step.forward, report_limits::kTimes);
+  fields.Number("backward_ns", step.backward, report_limits::kTimes);
+  fields.Number("weight_ns", step.weight, report_limits::kTimes);
+  fields.Number("recompute_hidden_ns", step.recompute_hidden, report_limits::kTimes);
+  fields.Number("recompute_exposed_ns", step.recompute_exposed, report_limits::kTimes);
+  fields.Number("tensor_wait_ns", step.tensor_wait, report_limits::kTimes);
+  fields.Number("stall_ns", step.stall, report_limits::kTimes);
+  fields.Number("data_parallel_wait_ns", step.data_parallel_wait, report_limits::kTimes);
+  fields.Number("norm_wait_ns", step.norm_wait, report_limits::kTimes);
+  fields.Number("optimizer_ns", step.optimizer, report_limits::kTimes);
+  if (fields.Has("data_wait_ns")) fields.Number("data_wait_ns", step.data_wait, report_limits::kTimes);
+  fields.Number("checkpoint_ns", step.checkpoint, report_limits::kTimes);
+  fields.Number("arena_peak_bytes", step.arena_peak, report_limits::kSizes);
+  fields.Number("bytes_sent", step.bytes_sent, report_limits::kSizes);
+  fields.Number("communication_cpu_ns", step.communication_cpu, report_limits::kTimes);
+  if (fields.Has("core_wait_ns")) fields.Number("core_wait_ns", step.core_wait, report_limits::kTimes);
+  fields.Number("copied_steps", step.copied_steps, report_limits::kSteps);
+  fields.Number("copies_skipped", step.copies_skipped, report_limits::kSteps);
+  if (fields.Has("links")) fields.Objects("links", step.links, report_limits::kLinks);
+}
+
+template <class Fields>
+void Describe(Fields& fields, StepSkipped& skipped) {
+  fields.Number("step", skipped.step, report_limits::kSteps);
+  fields.Text("reason", skipped.reason, report_limits::kReason);
+}
+
+template <class Fields>
+void Describe(Fields& fields, EvaluationReport& evaluation) {
+  fields.Number("step", evaluation.step, report_limits::kSteps);
+  fields.Real("loss", evaluation.loss);
+  fields.Number("tokens", evaluation.tokens, report_limits::kTokens);
+  fields.Number("duration_ns", evaluation.duration, report_limits::kTimes);
+}
+
+template <class Fields>
+void Describe(Fields& fields, TraceReport& trace) {
+  fields.Number("step", trace.step, report_limits::kSteps);
+  fields.Number("actions", trace.actions, report_limits::kActions);
+  fields.Number("first", trace.first, report_limits::kFirstActions);
+  fields.Numbers("times", trace.times, report_limits::kTimes, report_limits::kTraceTimes);
+}
+
+template <class Fields>
+void Describe(Fields& fields, CheckpointReport& checkpoint) {
+  fields.Number("step", checkpoint.step, report_limits::kSteps);
+  fields.Path("path", checkpoint.path);
+  fields.Number("bytes", checkpoint.bytes, report_limits::kSizes);
+}
+
+template <class Fields>
+void Describe(Fields& fields, CheckpointFailure& failure) {
+  fields.Number("step", failure.step, report_limits::kSteps);
+  fields.Text("reason", failure.reason, report_limits::kReason);
+}
+
+template <class Fields>
+void Describe(Fields& fields, RankDone& done) {
+  fields.Number("steps", done.steps, report_limits::kSteps);
+}
+
+template <class Fields>
+void Describe(Fields& fields, RankYielded& yielded) {
+  fields.Number("steps", yielded.steps, report_limits::kSteps);
+}
+
+template <class Fields>
+void Describe(Fields& fields, RankFailure& failure) {
+  fields.Text("reason", failure.reason, report_limits::kReason);
+  fields.Flag("peer_lost", failure.peer_lost);
+  fields.Cause("cause", failure.cause);
+  fields.Numbers("peers", failure.peers, report_limits::kRankNumbers, report_limits::kPeers);
+}
+
+// What is wrong between fields that are right one by one.
+struct FieldMistake {
+  std::string field, value, rule;  // "links[1].peer", "4", "must be above that before it, 4"
+};
+template <class Report>
+std::optional<FieldMistake> MistakeBetweenFields(const Report&) {
+  return std::nullopt;
+}
+inline std::optional<FieldMistake> MistakeBetweenFields(const StepReport& step) {
+  for (size_t i = 1; i < step.links.size(); ++i) {
+    const int32_t peer = step.links[i].peer, before = step.links[i - 1].peer;
+    if (peer > before) continue;
+    return FieldMistake{absl::StrCat("links[", i, "].peer"), absl::StrCat(peer),
+                        absl::StrCat("must be above that before it, ", before)};
+  }
+  return std::nullopt;
+}
+// A part of a trace holds whole actions, within the program.
+inline std::optional<FieldMistake> MistakeBetweenFields(const TraceReport& trace) {
+  if (trace.times.size() % kTimesPerAction != 0) {
+    return FieldMistake{"times", absl::StrCat(trace.times.size(), " entries"),
+                        absl::StrCat("must have ", kTimesPerAction, " for each action")};
+  }
+  const int64_t last = trace.actions - static_cast<int64_t>(trace.times.size() / kTimesPerAction);
+  if (trace.first >= 0 && trace.first <= last) return std::nullopt;
+  return FieldMistake{"first", absl::StrCat(trace.first), absl::StrCat("must be from 0 to ", last)};
+}
+
+// A report of the kind, with nothing set; nullopt: there is no such kind.
+template <class... Reports>
+std::optional<RankReport> EmptyReport(std::string_view kind, const std::variant<Reports...>* = nullptr) {
+  std::optional<RankReport> report;
+  ((kind == ReportKind(Reports{}) ? void(report = Reports{}) : void()), ...);
+  return report;
+}
+inline std::optional<RankReport> ReportOfKind(std::string_view kind) {
+  return EmptyReport(kind, static_cast<const RankReport*>(nullptr));
+}
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_CONTRACT_RANK_REPORT_FIELDS_H_

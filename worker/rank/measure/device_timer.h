@@ -1,0 +1,50 @@
+// DeviceTimer: how long a device takes for ops that are alone on it: medians, as Stopwatch takes them, of times
+// between two of the backend's marks; where ops run on the host's cores, of what the stopwatch counts. Borrows both.
+#ifndef LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
+#define LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "worker/backend/backend.h"
+#include "worker/rank/measure/stopwatch.h"
+
+namespace lynx {
+
+class DeviceTimer {
+ public:
+  DeviceTimer(Backend& backend, const Stopwatch& stopwatch) : backend_(backend), stopwatch_(stopwatch) {}
+
+  // `run` calls ops of the backend, the same each time. What of them failed, the backend's Finish tells.
+  //
+  // A device is given as many runs in a row as keep it busy for kBusy: the host starts the first while the device waits,
+  // the others while it works, as in training.
+  template <class Run>
+  Nanos MedianOf(Run run) const {
+    if (backend_.host_addressable()) return stopwatch_.MedianOf(run);
+    const int64_t runs = RunsFor(Once(run, 1));
+    return stopwatch_.MedianTime([&] { return Once(run, runs); }) / runs;
+  }
+
+  static constexpr Nanos kBusy{200'000};
+
+ private:
+  static int64_t RunsFor(Nanos one) { return std::clamp<int64_t>(kBusy.value / std::max<int64_t>(one.value, 1), 1, 100); }
+
+  template <class Run>
+  Nanos Once(Run run, int64_t runs) const {
+    backend_.BeginMarks();
+    const Moment begin = backend_.Mark();
+    for (int64_t i = 0; i < runs; ++i) run();
+    const Moment end = backend_.Mark();
+    (void)backend_.Finish();
+    return backend_.TimeOf(end) - backend_.TimeOf(begin);
+  }
+
+  Backend& backend_;
+  const Stopwatch& stopwatch_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_MEASURE_DEVICE_TIMER_H_

@@ -1,0 +1,127 @@
+// Measuring: what an agent asks a rank process about the speed of a device and of a link, and what comes back.
+//
+//   lynx-rank --measure FILE        FILE holds a MeasureRequest; prints one MeasureResult as JSON on stdout
+//   lynx-rank --measure-link FILE   FILE holds a LinkRequest; prints one LinkResult as JSON on stdout
+//   lynx-rank --measure-gpu-links FILE   FILE holds a GpuLinksRequest; prints one GpuLinksResult as JSON on stdout
+//
+// Exit code 0 and exactly one JSON object on stdout, or exit code 1 and one sentence on stderr. A process measures
+// one device; to measure with all devices of a node busy, start one process per device at the same time and take the
+// slowest. Times are by the clock, but on one core of a CPU they are the process's processor time, so that
+// devices which share it can be measured at the same time.
+//
+// JSON, field by field as in the structs (times in `_ns`, ops by their names in the layer graph):
+//
+//   MeasureRequest {"shapes": [SHAPE...], "device_kind": "cpu", "device_uuid": "", "cores": [0], "repetitions": 5,
+//                   "budget_seconds": 20.0}
+//   SHAPE          {"micro_batch": 1, "seq": 128, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 256, "tp": 2,
+//                   "dropout": true, "family": "gpt", "kv_heads": 0, "attention": "unfused",
+//                   "dtype": "float32", "sequence_parallel": false}
+//   MeasureResult  {"device_kind": "cpu: ...", "flops_per_second": 1, "bfloat16_flops_per_second": 1,
+//                   "memory_bytes_per_second": 1, "op_overhead_ns": 1,
+//                   "host": {"latency_ns": 1, "to_host_bytes_per_second": 1, "from_host_bytes_per_second": 1,
+//                            "both_bytes_per_second": 1, "op_slowdown_permille": 1000},
+//                   "measured": [{"shape": SHAPE, "optimizer_per_mega_parameter_ns": 1,
+//                                 "ops": {"qkv": {"forward_ns": 1, "backward_ns": 1, "weight_ns": 1}, ...}}]}
+//   LinkRequest    {"host": "127.0.0.1", "cores": [[0], [1]], "repetitions": 5, "budget_seconds": 10.0,
+//                   "pacing_bytes_per_second": 0}
+//   LinkResult     {"latency_ns": 1, "bytes_per_second": 1, "overlap_slowdown_permille": 1000,
+//                   "communication_compute_permille": 0}
+//   GpuLinksRequest {"host": "127.0.0.1", "device_uuids": ["GPU-..."], "cores": [[0], [1]], "blocks": [2],
+//                    "repetitions": 5, "budget_seconds": 10.0}
+//   GpuLinksResult {"latency_ns": 1, "bytes_per_second": 1, "inner_links": [{"devices": 2, "latency_ns": 1,
+//                   "bytes_per_second": 1}], "overlap_slowdown_permille": 1000, "communication_compute_permille": 0,
+//                   "nccl_bytes": 1, "route_bytes": 1}
+//
+// Plain data and pure functions; thread-safe.
+#ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_H_
+#define LYNX_WORKER_RANK_MEASURE_MEASURE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/units.h"
+#include "planner/cost/hardware_profile.h"
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+
+struct MeasureRequest {
+  std::vector<LayerShape> shapes;  // may be empty: generic rates only
+  DeviceKind device_kind = DeviceKind::kCpu;
+  std::string device_uuid;         // of a GPU; empty of a CPU
+  std::vector<int32_t> cores;      // one rank's cores: pinned to these, as many BLAS threads; empty = not pinned
+  int32_t repetitions = 5;         // per op, after one to warm up; the median counts. 1..1000
+  // Soft limit: a shape is not begun after it; fewer repetitions run when one takes too long. > 0. Shapes that were
+  // not reached are missing from the result.
+  double budget_seconds = 20;
+  bool operator==(const MeasureRequest&) const = default;
+};
+
+struct MeasureResult {
+  std::string device_kind;
+  std::vector<ShapeTimes> measured;
+  int64_t flops_per_second = 0;
+  int64_t bfloat16_flops_per_second = 0;
+  int64_t memory_bytes_per_second = 0;
+  Nanos op_overhead;
+  HostLink host;
+  bool operator==(const MeasureResult&) const = default;
+};
+
+// Two ranks as threads of one process, talking over `host`.
+struct LinkRequest {
+  std::string host = "127.0.0.1";           // a numeric address of this machine
+  std::vector<std::vector<int32_t>> cores;  // of each of the two ranks; empty = not pinned
+  int32_t repetitions = 5;                  // per size
+  double budget_seconds = 10;               // soft; > 0
+  int64_t pacing_bytes_per_second = 0;      // as RankConfig's
+  bool operator==(const LinkRequest&) const = default;
+};
+
+struct LinkResult {
+  LinkCost link;                               // fitted to all-reduces of several sizes
+  int32_t overlap_slowdown_permille = 1000;    // as HardwareProfile's
+  int32_t communication_compute_permille = 0;  // as HardwareProfile's
+  bool operator==(const LinkResult&) const = default;
+};
+
+// The GPUs of a node, each a rank as a thread of one process; transfers between them by NCCL.
+struct GpuLinksRequest {
+  std::string host = "127.0.0.1";           // a numeric address of this machine, over which they meet
+  std::vector<std::string> device_uuids;    // of 2 or more
+  std::vector<std::vector<int32_t>> cores;  // of each; empty = not pinned
+  std::vector<int32_t> blocks;              // so many neighbours are joined more closely; ascending, each divides the next
+  int32_t repetitions = 5;                  // per size
+  double budget_seconds = 10;               // soft; > 0
+  bool operator==(const GpuLinksRequest&) const = default;
+};
+
+struct GpuLinksResult {
+  LinkCost link;                        // fitted to transfers of all kinds and several sizes, with all GPUs taking part
+  std::vector<LinkLevel> inner_links;   // of the blocks, all of them busy at once
+  // As HardwareProfile's: of products beside an all-reduce; and what of a window the two do not share, though they run at the
+  // same time.
+  int32_t overlap_slowdown_permille = 1000, communication_compute_permille = 0;
+  Bytes nccl_memory, route_memory;      // that NCCL took of a GPU once, and then for each route
+  bool operator==(const GpuLinksResult&) const = default;
+};
+
+// Parse: InvalidArgument naming the field.
+std::string MeasureRequestText(const MeasureRequest& request);
+absl::StatusOr<MeasureRequest> ParseMeasureRequest(const std::string& text);
+std::string MeasureResultText(const MeasureResult& result);
+absl::StatusOr<MeasureResult> ParseMeasureResult(const std::string& text);
+std::string LinkRequestText(const LinkRequest& request);
+absl::StatusOr<LinkRequest> ParseLinkRequest(const std::string& text);
+std::string LinkResultText(const LinkResult& result);
+absl::StatusOr<LinkResult> ParseLinkResult(const std::string& text);
+std::string GpuLinksRequestText(const GpuLinksRequest& request);
+absl::StatusOr<GpuLinksRequest> ParseGpuLinksRequest(const std::string& text);
+std::string GpuLinksResultText(const GpuLinksResult& result);
+absl::StatusOr<GpuLinksResult> ParseGpuLinksResult(const std::string& text);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_H_

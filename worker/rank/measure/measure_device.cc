@@ -1,0 +1,311 @@
+#include "worker/rank/measure/measure_device.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "common/rng.h"
+#include "common/status.h"
+#include "worker/backend/host_view.h"
+#include "worker/engine/layer_ops.h"
+#include "worker/model/model_state.h"
+#include "worker/rank/measure/device_timer.h"
+#include "worker/rank/measure/measure_host.h"
+#include "worker/rank/measure/measure_pinned.h"
+#include "worker/rank/measure/stopwatch.h"
+#include "worker/rank/process/pinning.h"
+
+namespace lynx {
+namespace {
+
+constexpr int32_t kLayer = 0;  // the transformer layer that is measured
+constexpr uint64_t kSeed = 1;
+constexpr double kDropoutRate = 0.1;  // any: its time does not depend on the rate
+constexpr int64_t kMegaParameters = int64_t{1} << 20;
+
+// Makes memory of the device hold values of T: small numbers of both signs, so that repeated in-place ops neither
+// overflow nor die out soon.
+template <class T>
+void FillWithNoise(std::span<float> memory, Backend& backend) {
+  HostView view(memory, backend);
+  const std::span<T> values(reinterpret_cast<T*>(view.floats().data()), memory.size_bytes() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(static_cast<int64_t>(Mix64(i) >> 40)) / static_cast<float>(1 << 24) - 0.5f;
+  }
+  view.Store();
+}
+
+StageContext ContextOf(const LayerShape& shape) {
+  StageContext context;
+  context.model = {.layers = 1,
+                   .hidden = shape.hidden,
+                   .heads = shape.heads,
+                   .ffn = shape.ffn,
+                   .seq = shape.seq,
+                   .vocab = shape.vocab,
+                   .dropout = shape.dropout ? kDropoutRate : 0,
+                   .family = shape.family,
+                   .kv_heads = shape.kv_heads,
+                   .attention = shape.attention,
+                   .dtype = shape.dtype,
+                   .head_dim = shape.head_dim,
+                   .qkv_bias = shape.qkv_bias,
+                   .qk_norm = shape.qk_norm,
+                   .rotary = {.dims = shape.rotary_dims}};
+  context.layout = {.tp = shape.tp, .sequence_parallel = shape.sequence_parallel};
+  context.micro_batch = shape.micro_batch;
+  context.slices = {SliceOf(context.layout, 0, kLayer, kLayer + 1)};
+  return context;
+}
+
+int32_t LayerOf(LayerType type) {
+  switch (type) {
+    case LayerType::kEmbedding:
+      return kEmbeddingLayer;
+    case LayerType::kHead:
+      return kHeadLayer;
+    case LayerType::kTransformer:
+      break;
+  }
+  return kLayer;
+}
+
+// One shape's model of one layer on one tensor-parallel rank, with every tensor in memory at once.
+class ShapeBench {
+ public:
+  static absl::StatusOr<ShapeTimes> Measure(const LayerShape& shape, const MakeBackend& make_backend,
+                                            const Stopwatch& stopwatch) {
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
+    LYNX_ASSIGN_OR_RETURN(ModelState state, ModelState::Create(ContextOf(shape), 0, 0, kSeed, *backend));
+    constexpr Bytes kSums(2 * sizeof(double));
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> sums, backend->Allocate(kSums, "sums"));
+    ShapeBench bench(shape, *backend, state, stopwatch, reinterpret_cast<double*>(sums.data()));
+    LYNX_RETURN_IF_ERROR(bench.AllocateTensors());
+    const ShapeTimes times = bench.Run();
+    LYNX_RETURN_IF_ERROR(backend->Finish());
+    return times;
+  }
+
+ private:
+  // `sums`: of the loss, and of squares.
+  ShapeBench(const LayerShape& shape, Backend& backend, ModelState& state, const Stopwatch& stopwatch, double* sums)
+      : shape_(shape),
+        graph_(LayerGraph::Of(shape)),
+        backend_(backend),
+        state_(state),
+        timer_(backend, stopwatch),
+        ops_(LayerOps::Make(ContextOf(shape), 0, kSeed, 1.0 / static_cast<double>(shape.tokens()), sums, backend, state)),
+        squares_(sums + 1) {}
+
+  absl::StatusOr<void*> AllocateNoise(Tensor tensor, Bytes bytes) {
+    constexpr int64_t kWord = sizeof(float);
+    const Bytes words((bytes.value + kWord - 1) / kWord * kWord);
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> values, backend_.Allocate(words, std::string(TensorName(tensor))));
+    if (shape_.dtype == DataType::kBfloat16) {
+      FillWithNoise<Bfloat16>(values, backend_);
+    } else {
+      FillWithNoise<float>(values, backend_);
+    }
+    return values.data();
+  }
+
+  absl::Status AllocateTokens() {
+    std::vector<int32_t> tokens(static_cast<size_t>(shape_.tokens()));
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(Mix64(i) % shape_.vocab);
+    const Bytes bytes(static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
+    LYNX_ASSIGN_OR_RETURN(const std::span<float> memory, backend_.Allocate(bytes, "tokens"));
+    backend_.Copy(tokens.data(), bytes, memory.data());
+    const auto* const there = reinterpret_cast<const int32_t*>(memory.data());
+    input_ = {.inputs = there, .targets = there, .first_sample = 0};
+    return backend_.Finish();
+  }
+
+  // Whether some op of the graph touches it.
+  bool IsUsed(Tensor tensor) const {
+    const auto has = [&](const std::vector<Tensor>& tensors) {
+      return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+    };
+    return std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const OpInfo& info) {
+      return info.output == tensor || has(info.reads) || has(info.side_outputs) ||
+             std::any_of(info.gradients.begin(), info.gradients.end(),
+                         [&](const TensorUse& use) { return use.tensor == tensor; });
+    });
+  }
+
+  absl::Status AllocateTensors() {
+    LYNX_RETURN_IF_ERROR(AllocateTokens());
+    for (int i = 0; i < kTensorCount; ++i) {
+      const Tensor tensor = static_cast<Tensor>(i);
+      Bytes bytes;
+      if (tensor != Tensor::kWorkspace && !IsUsed(tensor)) continue;
+      if (tensor == Tensor::kWorkspace) {
+        for (const OpInfo& info : graph_.ops()) {
+          for (Pass pass : {Pass::kForward, Pass::kBackward, Pass::kWeight}) {
+            bytes = std::max(bytes, WorkspaceBytes(info.op, pass, shape_));
+          }
+        }
+      } else {
+        bytes = TensorBytes(tensor, shape_);
+      }
+      LYNX_ASSIGN_OR_RETURN(tensors_.at[i], AllocateNoise(tensor, bytes));
+    }
+    LYNX_ASSIGN_OR_RETURN(tensors_.next_x, AllocateNoise(Tensor::kX, TensorBytes(Tensor::kX, shape_)));
+    return absl::OkStatus();
+  }
+
+  ShapeTimes Run() {
+    ShapeTimes times;
+    times.shape = shape_;
+    for (const OpInfo& info : graph_.ops()) {
+      const int32_t layer = LayerOf(info.layer_type);
+      OpTimes& op = times.ops[static_cast<size_t>(info.op)];
+      op.forward = timer_.MedianOf([&] { ops_->Forward(info.op, layer, input_, tensors_); });
+      op.backward = timer_.MedianOf([&] { ops_->Backward(info.op, layer, input_, tensors_); });
+      if (info.has_weight_pass) op.weight = timer_.MedianOf([&] { ops_->Weight(info.op, layer, tensors_); });
+    }
+    const int64_t count = static_cast<int64_t>(state_.weights().size());
+    const std::vector<AdamWTensor> updates = state_.Updates();
+    std::vector<std::span<const float>> gradients;
+    for (const AdamWTensor& update : updates) gradients.emplace_back(update.gradient, static_cast<size_t>(update.count));
+    const Nanos update = timer_.MedianOf([&] { UpdateAll(gradients, updates); });
+    times.optimizer_per_mega_parameter = Nanos(static_cast<int64_t>(
+        static_cast<double>(update.value) * kMegaParameters / static_cast<double>(std::max<int64_t>(count, 1))));
+    return times;
+  }
+
+  // The squared norm and the update, as at the end of a step.
+  void UpdateAll(std::span<const std::span<const float>> gradients, std::span<const AdamWTensor> updates) {
+    backend_.SumOfSquares(gradients, squares_);
+    backend_.AdamW(
+        {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1, .gradient_scale = 1},
+        updates);
+  }
+
+  const LayerShape shape_;
+  const LayerGraph& graph_;
+  Backend& backend_;
+  ModelState& state_;
+  const DeviceTimer timer_;
+  const std::unique_ptr<LayerOps> ops_;
+  double* const squares_;
+  MicrobatchInput input_;
+  TensorTable tensors_;
+};
+
+// A rate is taken of work that a device is busy with for so long, or of the most work tried: on a CPU the least there
+// is, on a GPU a hundred times as much, or it would be that of starting it.
+constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
+constexpr int64_t kLeastSide = 1024, kMostSide = 8192;
+constexpr int64_t kLeastTokens = 8192, kMostTokens = 131'072;
+
+// The ops of T among the backend's.
+LayerBackend<float>& OpsOf(Backend& backend, float) { return backend; }
+LayerBackend<Bfloat16>& OpsOf(Backend& backend, Bfloat16) { return backend.bfloat16(); }
+
+// Of a product of (side / 2, side) and (side, side).
+template <class T>
+absl::StatusOr<Nanos> ProductTime(const MakeBackend& make_backend, int64_t side, const Stopwatch& stopwatch) {
+  const int64_t rows = side / 2;
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
+                        backend->Allocate(Bytes((2 * rows * side + side * side) * static_cast<int64_t>(sizeof(T))),
+                                          "a matrix product"));
+  FillWithNoise<T>(memory, *backend);
+  T* const x = reinterpret_cast<T*>(memory.data());
+  T* const y = x + rows * side;
+  T* const w = y + rows * side;
+  LayerBackend<T>& ops = OpsOf(*backend, T());
+  const Nanos time = DeviceTimer(*backend, stopwatch).MedianOf([&] {
+    ops.LinearForward(x, w, nullptr, rows, side, side, y);
+  });
+  LYNX_RETURN_IF_ERROR(backend->Finish());
+  return std::max(time, Nanos(1));
+}
+
+template <class T>
+absl::StatusOr<int64_t> FlopsPerSecond(const MakeBackend& make_backend, const Stopwatch& stopwatch) {
+  for (int64_t side = kLeastSide;; side *= 2) {
+    LYNX_ASSIGN_OR_RETURN(const Nanos time, ProductTime<T>(make_backend, side, stopwatch));
+    if (time < kBusyProduct && side < kMostSide && !stopwatch.expired()) continue;
+    const double flops = 2.0 * static_cast<double>(side / 2) * static_cast<double>(side) * static_cast<double>(side);
+    return static_cast<int64_t>(flops / Seconds(time));
+  }
+}
+
+// Of a residual addition.
+absl::StatusOr<Nanos> AdditionTime(const MakeBackend& make_backend, int64_t tokens, int64_t hidden,
+                                   const Stopwatch& stopwatch) {
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
+                        backend->Allocate(Bytes((2 * tokens * hidden + hidden) * 4), "a residual addition"));
+  FillWithNoise<float>(memory, *backend);
+  float* const residual = memory.data();
+  float* const y = residual + tokens * hidden;
+  float* const bias = y + tokens * hidden;
+  const Nanos time = DeviceTimer(*backend, stopwatch).MedianOf([&] {
+    backend->BiasDropoutAddForward(residual, bias, tokens, tokens, hidden, DropoutKey{}, y);
+  });
+  LYNX_RETURN_IF_ERROR(backend->Finish());
+  return std::max(time, Nanos(1));
+}
+
+// Of one over tensors that no cache holds: two arrays read, one written.
+absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, const Stopwatch& stopwatch) {
+  constexpr int64_t kHidden = 1024;
+  for (int64_t tokens = kLeastTokens;; tokens *= 2) {
+    LYNX_ASSIGN_OR_RETURN(const Nanos time, AdditionTime(make_backend, tokens, kHidden, stopwatch));
+    if (time < kBusyAddition && tokens < kMostTokens && !stopwatch.expired()) continue;
+    return static_cast<int64_t>(3.0 * static_cast<double>(tokens) * kHidden * 4 / Seconds(time));
+  }
+}
+
+// Of ops too small to take time by themselves.
+absl::StatusOr<Nanos> OpOverhead(Backend& backend, const Stopwatch& stopwatch) {
+  constexpr int64_t kSide = 8, kCalls = 256;
+  LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
+                        backend.Allocate(Bytes(3 * kSide * kSide * 4), "a small product"));
+  FillWithNoise<float>(memory, backend);
+  float* const x = memory.data();
+  const Nanos time = DeviceTimer(backend, stopwatch).MedianOf([&] {
+    for (int64_t i = 0; i < kCalls; ++i) {
+      backend.LinearForward(x, x + kSide * kSide, nullptr, kSide, kSide, kSide, x + 2 * kSide * kSide);
+    }
+  });
+  LYNX_RETURN_IF_ERROR(backend.Finish());
+  return time / kCalls;
+}
+
+std::string KindOf(const MeasureRequest& request, const Backend& backend) {
+  if (request.device_kind == DeviceKind::kCuda) return backend.Name();
+  const size_t threads = std::max<size_t>(1, request.cores.size());
+  return absl::StrCat("cpu: ", ProcessorName(), ", ", threads, threads == 1 ? " core" : " cores");
+}
+
+}  // namespace
+
+absl::StatusOr<MeasureResult> MeasureDevice(const MeasureRequest& request, const MakeBackend& make_backend) {
+  // Other ranks that share the core, and are measured meanwhile, are not to be in the times: what sharing costs
+  // depends on how many compute at a time, which the planner knows (planner/cost/core_sharing.h).
+  const bool one_core = request.device_kind == DeviceKind::kCpu && request.cores.size() == 1;
+  const Stopwatch stopwatch(request.repetitions, request.budget_seconds,
+                            one_core ? Counted::kProcessor : Counted::kWall);
+  MeasureResult result;
+  LYNX_ASSIGN_OR_RETURN(result.flops_per_second, FlopsPerSecond<float>(make_backend, stopwatch));
+  LYNX_ASSIGN_OR_RETURN(result.bfloat16_flops_per_second, FlopsPerSecond<Bfloat16>(make_backend, stopwatch));
+  LYNX_ASSIGN_OR_RETURN(result.memory_bytes_per_second, MemoryBytesPerSecond(make_backend, stopwatch));
+  {
+    LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, make_backend());
+    result.device_kind = KindOf(request, *backend);
+    LYNX_ASSIGN_OR_RETURN(result.op_overhead, OpOverhead(*backend, stopwatch));
+    LYNX_ASSIGN_OR_RETURN(result.host, backend->host_addressable() ? MeasureHost(*backend, stopwatch)
+                                                                   : MeasurePinned(*backend, stopwatch));
+  }
+  for (const LayerShape& shape : request.shapes) {
+    if (stopwatch.expired()) break;
+    LYNX_ASSIGN_OR_RETURN(const ShapeTimes times, ShapeBench::Measure(shape, make_backend, stopwatch));
+    result.measured.push_back(times);
+  }
+  return result;
+}
+
+}  // namespace lynx

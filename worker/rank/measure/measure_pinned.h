@@ -1,0 +1,18 @@
+// Measuring copies between a device with memory of its own and its host's pinned memory, made as the engine makes them: in
+// queues beside the ops.
+#ifndef LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
+#define LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_
+
+#include "absl/status/statusor.h"
+#include "planner/cost/hardware_profile.h"
+#include "worker/backend/backend.h"
+#include "worker/rank/measure/stopwatch.h"
+
+namespace lynx {
+
+// All rates > 0. Errors as the backend's.
+absl::StatusOr<HostLink> MeasurePinned(Backend& backend, const Stopwatch& stopwatch);
+
+}  // namespace lynx
+
+#endif  // LYNX_WORKER_RANK_MEASURE_MEASURE_PINNED_H_

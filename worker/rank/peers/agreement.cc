@@ -1,0 +1,66 @@
+#include "worker/rank/peers/agreement.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+struct StatusSlot {
+  int32_t code;
+  int32_t message_bytes;
+  char message[kAgreementMessageBytes];
+};
+
+}  // namespace
+
+absl::Status GatherSlots(std::vector<float>& slots, int64_t slot_floats, const Seat& seat) {
+  LYNX_CHECK(static_cast<int64_t>(slots.size()) == seat.ranks * slot_floats);
+  LYNX_ASSIGN_OR_RETURN(const TransferTicket ticket,
+                        seat.communicator.StartAllGather(Group::kWorld, slots.data(), slot_floats));
+  return seat.communicator.Wait(ticket).status();
+}
+
+absl::StatusOr<std::vector<absl::Status>> GatherStatuses(const absl::Status& own, const Seat& seat) {
+  const std::string message(own.message());
+  StatusSlot slot{};
+  slot.code = own.raw_code();
+  slot.message_bytes = static_cast<int32_t>(std::min<size_t>(message.size(), kAgreementMessageBytes));
+  std::memcpy(slot.message, message.data(), slot.message_bytes);
+  LYNX_ASSIGN_OR_RETURN(const std::vector<StatusSlot> slots, GatherValues(slot, seat));
+
+  std::vector<absl::Status> statuses;
+  for (const StatusSlot& one : slots) {
+    LYNX_CHECK(one.message_bytes >= 0 && one.message_bytes <= kAgreementMessageBytes);
+    statuses.emplace_back(static_cast<absl::StatusCode>(one.code), std::string(one.message, one.message_bytes));
+  }
+  return statuses;
+}
+
+absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& own, const Seat& seat) {
+  LYNX_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, GatherValues(static_cast<int64_t>(own.size()), seat));
+  const auto longest = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  const size_t slot_floats = (longest + sizeof(float) - 1) / sizeof(float);
+  std::vector<std::string> texts(seat.ranks);
+  if (slot_floats == 0) return texts;
+  std::vector<float> slots(seat.ranks * slot_floats);  // bytes: a gather only moves them
+  std::memcpy(&slots[seat.rank * slot_floats], own.data(), own.size());
+  LYNX_RETURN_IF_ERROR(GatherSlots(slots, static_cast<int64_t>(slot_floats), seat));
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    LYNX_CHECK(sizes[rank] >= 0);
+    texts[rank].assign(reinterpret_cast<const char*>(&slots[rank * slot_floats]), static_cast<size_t>(sizes[rank]));
+  }
+  return texts;
+}
+
+absl::Status FirstFailure(const std::vector<absl::Status>& statuses) {
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    if (!statuses[rank].ok()) return Annotate(statuses[rank], absl::StrCat("rank ", rank));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lynx

@@ -1,0 +1,59 @@
+#include "worker/rank/peers/device_transport.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+struct Card {
+  std::array<char, 32> nccl;
+  std::array<char, 64> node;
+};
+
+// As much as there is room for; an end is always left.
+template <size_t kSize>
+void Write(const std::string& text, std::array<char, kSize>& to) {
+  to.fill(0);
+  std::copy_n(text.begin(), std::min(text.size(), kSize - 1), to.begin());
+}
+
+template <size_t kSize>
+std::string Read(const std::array<char, kSize>& from) {
+  return std::string(from.begin(), std::find(from.begin(), from.end(), 0));
+}
+
+std::string Text(const std::string& nccl) { return nccl.empty() ? "no NCCL" : nccl; }
+
+}  // namespace
+
+absl::StatusOr<bool> AgreeOnNccl(const std::string& own_nccl, const std::string& node, const Seat& seat) {
+  Card own;
+  Write(own_nccl, own.nccl);
+  Write(node, own.node);
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Card> cards, GatherValues(own, seat));
+  const std::string first = Read(cards[0].nccl);
+  for (size_t rank = 1; rank < cards.size(); ++rank) {
+    const std::string other = Read(cards[rank].nccl);
+    if (other == first) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the GPUs of the job cannot reach each other: rank 0 on ", Read(cards[0].node), " has ", Text(first), ", but rank ",
+        rank, " on ", Read(cards[rank].node), " has ", Text(other),
+        "; install the same build of Lynx and the same NCCL on both nodes, or keep the job on nodes that are alike (with "
+        "lynx-agent --devices cpu the others offer no GPUs)"));
+  }
+  return !first.empty();
+}
+
+std::string MachineName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "a node without a name";
+}
+
+}  // namespace lynx

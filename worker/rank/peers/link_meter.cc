@@ -1,0 +1,23 @@
+#include "worker/rank/peers/link_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lynx {
+
+std::vector<LinkUse> LinkMeter::SinceLast() {
+  std::vector<LinkUse> now = communicator_.LinkUses();
+  if (now.size() > kMaxLinkUses) now.resize(kMaxLinkUses);
+  std::vector<LinkUse> since = now;
+  for (LinkUse& use : since) {
+    const auto before = std::find_if(last_.begin(), last_.end(), [&](const LinkUse& other) { return other.peer == use.peer; });
+    if (before == last_.end()) continue;
+    use.bytes = std::max<int64_t>(0, use.bytes - before->bytes);
+    // What is left unread is taken off later than it was counted, now and then.
+    use.busy = std::max(Nanos(0), use.busy - before->busy);
+  }
+  last_ = std::move(now);
+  return since;
+}
+
+}  // namespace lynx
