@@ -109,7 +109,7 @@ std::optional<HardwareProfile> AgentProfile::Profile() const {
 
 Bytes AgentProfile::nccl_memory() const {
   if (!gpu_links_.has_value()) return Bytes(0);
-  return gpu_links_->nccl_memory + gpu_links_->route_memory * kMostRoutes;
+  return gpu_links_->nccl_memory + gpu_links_->route_memory * kMaxRoutes;
 }
 
 std::vector<LayerShape> AgentProfile::FailedShapes() const {

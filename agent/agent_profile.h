@@ -45,14 +45,14 @@ class AgentProfile {
 
   // nullopt before any device measurement has succeeded.
   std::optional<HardwareProfile> Profile() const;
-  // That NCCL takes of a GPU for a rank's routes, at most kMostRoutes; 0 where it was not measured.
+  // That NCCL takes of a GPU for a rank's routes, at most kMaxRoutes; 0 where it was not measured.
   Bytes nccl_memory() const;
   std::vector<LayerShape> FailedShapes() const;
   // Why something could not be measured; "" when nothing failed.
   std::string Failure() const;
 
   static constexpr size_t kMaxShapes = 64;
-  static constexpr int64_t kMostRoutes = 8;
+  static constexpr int64_t kMaxRoutes = 8;
 
  private:
   void Learn(const MeasureResult& result);

@@ -16,7 +16,7 @@ namespace lynx {
 namespace {
 
 constexpr size_t kDigestLength = 32;
-constexpr int64_t kLargestLimit = 1'000'000'000;  // a million cores
+constexpr int64_t kMaxLimit = 1'000'000'000;  // a million cores
 
 // The words of the file's first line; empty where it cannot be read.
 std::vector<std::string> FirstLine(const std::string& path) {
@@ -30,7 +30,7 @@ std::optional<int64_t> Permille(const std::string& quota, const std::string& per
   int64_t used = 0, of = 0;  // microseconds; a quota of "max" or -1 is no limit
   if (!absl::SimpleAtoi(quota, &used) || !absl::SimpleAtoi(period, &of) || used <= 0 || of <= 0) return std::nullopt;
   return std::clamp<int64_t>(static_cast<int64_t>(1000.0 * static_cast<double>(used) / static_cast<double>(of)), 1,
-                             kLargestLimit);
+                             kMaxLimit);
 }
 
 std::optional<int64_t> LimitOf(const std::string& group) {

@@ -200,7 +200,7 @@ std::vector<std::string> Nvml::RemotesOf(int32_t index, bool& has_switch) const 
   std::vector<std::string> buses;
   const nvml::Device device = devices_.at(static_cast<size_t>(index));
   if (device == nullptr) return buses;
-  for (unsigned link = 0; link < nvml::kMostLinks; ++link) {
+  for (unsigned link = 0; link < nvml::kMaxLinks; ++link) {
     if (Ask<int>(functions_.DeviceGetNvLinkState, device, link).value_or(0) != 1) continue;
     if (Ask<int>(functions_.DeviceGetNvLinkRemoteDeviceType, device, link) == nvml::kRemoteIsSwitch) {
       has_switch = true;

@@ -41,7 +41,7 @@ struct EventData {  // nvmlEventData_t
 };
 
 inline constexpr unsigned kTextBytes = 96;  // of names and UUIDs
-inline constexpr unsigned kMostLinks = 18;
+inline constexpr unsigned kMaxLinks = 18;
 inline constexpr int kClockSm = 1, kClockMemory = 2;
 inline constexpr int kUncorrected = 1, kSinceReboot = 0;  // of ECC errors
 inline constexpr int kTemperatureOfGpu = 0;

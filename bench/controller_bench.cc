@@ -127,7 +127,7 @@ class Scale {
   Nanos now_{1'000'000'000'000};
   int64_t stream_ = 0, jobs_ = 0, reports_ = 0;
   std::vector<PlanJob> plans_;
-  std::map<int64_t, WorkerWish> told_;  // by stream
+  std::map<int64_t, WorkerDesired> told_;  // by stream
   std::map<std::string, std::vector<double>> times_;
 };
 

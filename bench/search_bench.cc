@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cli/spec/cluster_file.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/problem/model_presets.h"
 #include "planner/search/plan_search.h"
 
@@ -47,7 +47,7 @@ void Run(benchmark::State& state, const PlanRequest& request) {
   std::string layout = "nothing fits";
   double step = 0;
   for (auto _ : state) {
-    const auto candidates = LoweredCandidates(request);
+    const auto candidates = SupportedCandidates(request);
     PlanCaches caches(request);
     PlanSearch search(request, *candidates, caches);
     const std::optional<Plan> plan = search.Fastest();

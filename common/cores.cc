@@ -30,7 +30,7 @@ std::vector<int32_t> AvailableCores() {
 
 std::vector<int32_t> AvailableCores(const ReadAffinity& read) {
   std::vector<int32_t> cores;
-  for (int32_t most = CPU_SETSIZE; most <= kMostCores; most *= 2) {
+  for (int32_t most = CPU_SETSIZE; most <= kMaxKernelCores; most *= 2) {
     const CoreSet set = EmptySet(most);
     const size_t bytes = CPU_ALLOC_SIZE(most);
     if (read(bytes, set.get()) != 0) {
@@ -48,7 +48,7 @@ std::vector<int32_t> AvailableCores(const ReadAffinity& read) {
 bool RunOnCores(const std::vector<int32_t>& cores) {
   int32_t most = CPU_SETSIZE;
   for (const int32_t core : cores) {
-    LYNX_CHECK(core >= 0 && core < kMostCores);
+    LYNX_CHECK(core >= 0 && core < kMaxKernelCores);
     most = std::max(most, core + 1);
   }
   const CoreSet set = EmptySet(most);

@@ -14,8 +14,8 @@ namespace {
 constexpr Nanos kAnswerHolds{3'000'000'000};
 // A node that has just found the server again may be heard by it a little later than others.
 constexpr Nanos kSuspicionLasts{2'000'000'000};
-constexpr size_t kMostUnanswered = 1024;
-constexpr size_t kMostWitnesses = 8;
+constexpr size_t kMaxUnanswered = 1024;
+constexpr size_t kMaxWitnesses = 8;
 
 Nanos Half(Nanos time) { return Nanos(time.value / 2); }
 
@@ -41,7 +41,7 @@ Lease::Lease(Nanos now, Nanos deadline, LeaseTerms terms) : began_(now), terms_(
 
 void Lease::Sent(int64_t report, Nanos now) {
   sent_.emplace_back(report, now);
-  if (sent_.size() > kMostUnanswered) sent_.pop_front();
+  if (sent_.size() > kMaxUnanswered) sent_.pop_front();
 }
 
 void Lease::Renewed(const Renewal& renewal, Nanos now) {
@@ -56,7 +56,7 @@ void Lease::Renewed(const Renewal& renewal, Nanos now) {
   std::vector<std::string> witnesses = renewal.witnesses;
   for (const std::string& before : terms_.witnesses) {
     const bool known = std::find(witnesses.begin(), witnesses.end(), before) != witnesses.end();
-    if (renewal.more_witnesses && !known && witnesses.size() < kMostWitnesses) witnesses.push_back(before);
+    if (renewal.more_witnesses && !known && witnesses.size() < kMaxWitnesses) witnesses.push_back(before);
   }
   terms_ = {renewal.isolated, renewal.cut_off, std::move(witnesses)};
   std::erase_if(answers_, [&](const auto& entry) {

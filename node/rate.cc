@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kMaxCore = 4095;
 
-constexpr double kMostBytes = 1e15;
+constexpr double kMaxBytes = 1e15;
 
 struct Unit {
   const char* suffix;
@@ -36,7 +36,7 @@ bool ParseQuantity(const std::string& text, const Unit (&units)[kCount], int64_t
     if (!EndsWith(text, suffix)) continue;
     double value = 0;
     const bool number = absl::SimpleAtod(text.substr(0, text.size() - suffix.size()), &value);
-    if (!number || !std::isfinite(value) || value < 0 || value * unit.bytes > kMostBytes) return false;
+    if (!number || !std::isfinite(value) || value < 0 || value * unit.bytes > kMaxBytes) return false;
     bytes = static_cast<int64_t>(std::llround(value * unit.bytes));
     return true;
   }

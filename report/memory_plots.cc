@@ -13,7 +13,7 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kMostPoints = 600;
+constexpr size_t kMaxPoints = 600;
 
 // An axis of bytes counts in the unit that suits the largest.
 struct ByteUnit {
@@ -82,7 +82,7 @@ std::string Waterfall(const std::vector<Step>& steps, Bytes limit, const std::st
 // The arena over the step: kinds upon each other.
 std::string OverTime(const StageMemory& memory, Nanos step, Bytes arena, const std::string& caption) {
   constexpr double kLeft = 90, kTop = 8, kBottom = 250;
-  const std::vector<MemoryPoint> points = Thinned(memory.points, step, kMostPoints);
+  const std::vector<MemoryPoint> points = Thinned(memory.points, step, kMaxPoints);
   const Axis x{.low = 0, .high = std::max(1e-6, static_cast<double>(step.value) * 1e-6), .from = kLeft, .to = kPlotWidth - 8};
   const ByteUnit unit = UnitFor(arena);
   const Axis y{.low = 0, .high = std::max(1e-9, unit.Of(arena)), .from = kBottom, .to = kTop};
@@ -133,7 +133,7 @@ Table MemoryTable(const std::vector<StageMemory>& stages, const std::vector<Byte
 
 std::string StagesMemory(const Plan& plan, const v1::Job& job) {
   constexpr double kLeft = 160, kBar = 12, kStage = 38, kTop = 4;
-  constexpr size_t kMostStages = 16;
+  constexpr size_t kMaxStages = 16;
   struct Held {
     Bytes states, activations;
     Bytes total() const { return states + activations; }
@@ -149,7 +149,7 @@ std::string StagesMemory(const Plan& plan, const v1::Job& job) {
   for (size_t i = 0; i < planned.size(); ++i) most = std::max({most, planned[i].total(), measured[i].total()});
   const ByteUnit unit = UnitFor(most);
   const Axis x{.low = 0, .high = unit.Of(most), .from = kLeft, .to = kPlotWidth - 110};
-  const size_t shown = std::min(planned.size(), kMostStages);
+  const size_t shown = std::min(planned.size(), kMaxStages);
   const double bottom = kTop + static_cast<double>(shown) * kStage;
   std::string svg = GridBelow(x, kTop, bottom, unit.Text(), 6);
   const auto bar = [&](const Held& held, double y, const std::string& what) {

@@ -115,10 +115,10 @@ std::string TickTime(double seconds) {
 std::string TickNumber(double value) { return absl::StrFormat("%.4g", value); }
 
 Table CurveTable(const v1::JobCurves& curves) {
-  constexpr int kMostRows = 64;
+  constexpr int kMaxRows = 64;
   Table table;
   table.columns = {{"steps", Align::kRight}, {"attempt", Align::kRight}, {"reported"}, {"loss", Align::kRight}, {"tokens/s", Align::kRight}, {"step", Align::kRight}};
-  const int stride = std::max(1, curves.steps_size() / kMostRows);
+  const int stride = std::max(1, curves.steps_size() / kMaxRows);
   for (int i = 0; i < curves.steps_size(); i += stride) {
     const v1::StepPoint& point = curves.steps(i);
     const int64_t last = point.first_step() + point.steps();

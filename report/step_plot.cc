@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLeft = 150, kRight = 8, kTop = 6;
 constexpr double kCompute = 20, kTransfers = 7, kBetween = 5, kBetweenStages = 16;
-constexpr size_t kMostStages = 16;
+constexpr size_t kMaxStages = 16;
 constexpr size_t kColumns = 2000;  // of a lane: what is narrower is told by what most of its column is
 
 struct Lane {
@@ -76,7 +76,7 @@ std::string Lanes(const Program& program, const std::vector<ActionSpan>& spans, 
 std::vector<size_t> ShownStages(size_t stages) {
   std::vector<size_t> shown;
   for (size_t stage = 0; stage < stages; ++stage) {
-    if (stages <= kMostStages || stage < kMostStages / 2 || stage >= stages - kMostStages / 2) shown.push_back(stage);
+    if (stages <= kMaxStages || stage < kMaxStages / 2 || stage >= stages - kMaxStages / 2) shown.push_back(stage);
   }
   return shown;
 }
@@ -132,7 +132,7 @@ std::string StepPlot(const TracedJob& traced) {
   const std::string left_out =
       shown.size() == traced.plan.stages.size()
           ? ""
-          : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMostStages / 2, " of ", traced.plan.stages.size(), " stages; the table has all.</p>\n");
+          : absl::StrCat("<p class=\"note\">Shown are the first and the last ", kMaxStages / 2, " of ", traced.plan.stages.size(), " stages; the table has all.</p>\n");
   return absl::StrCat(Legend(traced),
                       SvgPlot("One step, predicted above measured",
                               absl::StrCat("For each pipeline stage what its compute stream does over the step, and below it what is in flight. The measured step took ",

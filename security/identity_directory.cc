@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLongestPem = 64 << 10;
+constexpr int64_t kMaxPem = 64 << 10;
 constexpr char kPrefix[] = "identity-";
 
 absl::Status MakePrivate(const std::string& path) {
@@ -34,13 +34,13 @@ absl::Status MakePrivate(const std::string& path) {
 absl::StatusOr<Identity> IdentityDirectory::Read() const {
   Identity identity;
   LYNX_ASSIGN_OR_RETURN(identity.authority, ReadAuthority());
-  LYNX_ASSIGN_OR_RETURN(identity.certificate, ReadFile(certificate_path(), kLongestPem));
+  LYNX_ASSIGN_OR_RETURN(identity.certificate, ReadFile(certificate_path(), kMaxPem));
   LYNX_ASSIGN_OR_RETURN(identity.private_key, ReadSecretFile(private_key_path()));
   LYNX_RETURN_IF_ERROR(Annotate(CheckKeyFits(identity.certificate, identity.private_key), path_));
   return identity;
 }
 
-absl::StatusOr<std::string> IdentityDirectory::ReadAuthority() const { return ReadFile(authority_path(), kLongestPem); }
+absl::StatusOr<std::string> IdentityDirectory::ReadAuthority() const { return ReadFile(authority_path(), kMaxPem); }
 
 absl::Status IdentityDirectory::Replace(const Identity& identity) const {
   LYNX_RETURN_IF_ERROR(CheckKeyFits(identity.certificate, identity.private_key));

@@ -24,7 +24,7 @@ constexpr Nanos kCallLimit{10'000'000'000};
 constexpr Nanos kJoinPatience{30'000'000'000};
 constexpr std::chrono::milliseconds kBetweenAttempts{500};
 // How often the clock is looked at: it may be set.
-constexpr Nanos kLongestWait{60'000'000'000};
+constexpr Nanos kMaxWait{60'000'000'000};
 constexpr Nanos kShortestWait{100'000'000};
 constexpr char kTokenVariable[] = "LYNX_JOIN_TOKEN";
 
@@ -167,7 +167,7 @@ void NodeIdentity::RenewForever() {
     const absl::StatusOr<CertificateFacts> facts = kept.ok() ? Check(*kept) : kept.status();
     const Nanos left = facts.ok() ? RotationTime(*facts) - clock_.Wall() : Nanos(0);
     if (left > Nanos(0)) {
-      wait = std::clamp(left, kShortestWait, kLongestWait);
+      wait = std::clamp(left, kShortestWait, kMaxWait);
     } else {
       const absl::Status renewed = facts.ok() ? RenewIfDue() : facts.status();
       const std::string failure(renewed.message());
@@ -176,7 +176,7 @@ void NodeIdentity::RenewForever() {
       }
       last_failure = failure;
       // Of a long life a third is left; of a short one little may be lost.
-      if (!renewed.ok() && facts.ok()) wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kLongestWait);
+      if (!renewed.ok() && facts.ok()) wait = std::clamp(Nanos((facts->ends - facts->begins).value / 60), kShortestWait, kMaxWait);
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(wait.value), [this] { return stop_.load(); });

@@ -15,7 +15,7 @@ namespace lynx {
 namespace {
 
 constexpr int kSecretBytes = 32;
-constexpr int64_t kLongestSecretFile = 64 << 10;
+constexpr int64_t kMaxSecretFile = 64 << 10;
 
 std::string RandomHex(size_t bytes) {
   std::string random(bytes, '\0');
@@ -43,7 +43,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
     return absl::PermissionDeniedError(
         absl::StrCat("others than its owner may read or write ", path, ", which holds a secret: chmod 600 ", path));
   }
-  LYNX_ASSIGN_OR_RETURN(const std::string content, ReadFile(source, kLongestSecretFile));
+  LYNX_ASSIGN_OR_RETURN(const std::string content, ReadFile(source, kMaxSecretFile));
   std::string secret(absl::StripAsciiWhitespace(content));
   if (secret.empty()) return absl::InvalidArgumentError(absl::StrCat(source, " is empty"));
   return secret;

@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kExitStore = 1;
 constexpr int kExitUsage = 2;
-constexpr Nanos kLongestHeartbeat{60'000'000'000};
+constexpr Nanos kMaxHeartbeat{60'000'000'000};
 
 struct Flags {
   std::string listen = "127.0.0.1:7470";
@@ -108,7 +108,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const Flags& flags) {
   LYNX_ASSIGN_OR_RETURN(controller.node_timeout, ParseTime(flags.node_timeout, "--node-timeout"));
   LYNX_ASSIGN_OR_RETURN(controller.measure_timeout, ParseTime(flags.measure_timeout, "--measure-timeout"));
   LYNX_ASSIGN_OR_RETURN(controller.heartbeat, ParseTime(flags.heartbeat, "--heartbeat"));
-  if (controller.heartbeat > kLongestHeartbeat) {
+  if (controller.heartbeat > kMaxHeartbeat) {
     return absl::InvalidArgumentError(absl::StrCat("--heartbeat ", flags.heartbeat, " is longer than 60s"));
   }
   if (flags.keep_jobs < 1 || flags.keep_jobs > 1'000'000) {

@@ -15,7 +15,7 @@
 #include "server/access/guard.h"
 #include "server/access/server_tls.h"
 #include "server/loop/core.h"
-#include "server/services/front.h"
+#include "server/services/guarded_services.h"
 #include "server/services/http_endpoint.h"
 #include "server/services/live_page.h"
 #include "server/values/access.h"

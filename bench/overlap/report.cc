@@ -97,7 +97,7 @@ std::string LinkSection(const LinkReport& report, int64_t tokens_per_step) {
       static_cast<double>(report.measured_bytes_per_second) / 1e6, static_cast<double>(report.measured_latency.value) / 1e3,
       0.1 * report.communication_compute_permille, 1e-3 * report.overlap_slowdown_permille,
       Mebibytes(report.limit), 100 * report.foreign_share,
-      report.foreign_share > kMostForeignShare ? ". **The machine was too noisy to conclude anything from these times**" : "");
+      report.foreign_share > kMaxForeignShare ? ". **The machine was too noisy to conclude anything from these times**" : "");
   text +=
       "| policy | fits | peak, planned (MiB) | measured | step (ms) | predicted | error | tokens/s | hidden (ms) | exposed | "
       "waiting | communication CPU |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n";

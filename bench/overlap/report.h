@@ -38,7 +38,7 @@ struct LinkReport {
 };
 
 // More foreign load than this, and figures say nothing.
-inline constexpr double kMostForeignShare = 0.05;
+inline constexpr double kMaxForeignShare = 0.05;
 
 double MedianOf(std::vector<double> values);
 // A section of the page; begins with its headline.

@@ -25,19 +25,19 @@
 namespace lynx::scale {
 namespace {
 
-constexpr size_t kMostValues = 1 << 20;
+constexpr size_t kMaxValues = 1 << 20;
 constexpr std::chrono::milliseconds kEvery{2};
 constexpr int kRarely = 10;  // of those: what takes longer to look at
 
 // Written by one process and read by another; each takes what has come since it last looked.
 struct Log {
   std::atomic<size_t> written{0};
-  std::array<double, kMostValues> values;
+  std::array<double, kMaxValues> values;
 
   void Add(const std::vector<double>& more) {
     for (const double value : more) {
       const size_t at = written.load(std::memory_order_relaxed);
-      LYNX_CHECK(at < kMostValues);
+      LYNX_CHECK(at < kMaxValues);
       values[at] = value;
       written.store(at + 1, std::memory_order_release);
     }

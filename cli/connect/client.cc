@@ -17,11 +17,11 @@
 namespace lynx {
 namespace {
 
-constexpr int32_t kLargestPage = 1000;
+constexpr int32_t kMaxPage = 1000;
 constexpr Nanos kProbeLimit{2'000'000'000};
 constexpr Nanos kTick{1'000'000'000};
 constexpr Nanos kShortestRetry{50'000'000};
-constexpr Nanos kLongestRetry{60'000'000'000};
+constexpr Nanos kMaxRetry{60'000'000'000};
 
 std::shared_ptr<grpc::Channel> Dial(const ServerAddress& server) {
   grpc::ChannelArguments arguments;
@@ -92,7 +92,7 @@ std::optional<Nanos> RetryDelay(const grpc::Status& status) {
   for (const google::protobuf::Any& detail : details.details()) {
     if (!detail.UnpackTo(&info)) continue;
     const Nanos delay(info.retry_delay().seconds() * 1'000'000'000 + info.retry_delay().nanos());
-    return std::clamp(delay, kShortestRetry, kLongestRetry);
+    return std::clamp(delay, kShortestRetry, kMaxRetry);
   }
   return std::nullopt;
 }
@@ -189,7 +189,7 @@ absl::StatusOr<v1::ListJobsResponse> Client::List(v1::ListJobsRequest request) {
   const int32_t wanted = request.limit();
   v1::ListJobsResponse all;
   while (true) {
-    request.set_limit(std::min(wanted - all.jobs_size(), kLargestPage));
+    request.set_limit(std::min(wanted - all.jobs_size(), kMaxPage));
     auto page = Call<v1::ListJobsRequest, v1::ListJobsResponse>([&](auto... a) { return jobs_->ListJobs(a...); }, request);
     // The last job so far has been forgotten since it was listed, and so have all that are older.
     if (page.status().code() == absl::StatusCode::kNotFound && !request.before().empty()) return all;

@@ -18,7 +18,7 @@ namespace lynx {
 namespace {
 
 // As --timeout of all verbs.
-constexpr double kLeastTimeout = 0.1, kMostTimeout = 3600;
+constexpr double kLeastTimeout = 0.1, kMaxTimeout = 3600;
 
 // The value of the option at `at`, which is then its last word: "--file X" or "--file=X". nullopt: there is none, or one that means more
 // than itself to the program of all verbs.
@@ -69,7 +69,7 @@ std::optional<QuickSubmit> ParseQuickSubmit(const std::vector<std::string>& argu
   }
   if (!verb || !given.contains("file") || (given.contains("output") && given["output"] != "table")) return std::nullopt;
   if (given.contains("timeout") && (!absl::SimpleAtod(given["timeout"], &options.timeout_seconds) ||
-                                    !(options.timeout_seconds >= kLeastTimeout && options.timeout_seconds <= kMostTimeout))) {
+                                    !(options.timeout_seconds >= kLeastTimeout && options.timeout_seconds <= kMaxTimeout))) {
     return std::nullopt;
   }
   options.file = given["file"];

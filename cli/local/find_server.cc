@@ -14,7 +14,7 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kLongestPem = 64 << 10;
+constexpr int64_t kMaxPem = 64 << 10;
 
 // A word without a slash that is no file here may be a context's name.
 absl::StatusOr<std::string> ContextFileOf(const std::string& text) {
@@ -29,7 +29,7 @@ std::string FlagOr(const std::string& flag, const char* variable) { return flag.
 // What the flags and the environment name, in place of the context's.
 absl::Status TakeFiles(const ConnectionFlags& flags, ServerAddress& found) {
   if (const std::string file = FlagOr(flags.ca_file, "LYNX_CA_FILE"); !file.empty()) {
-    LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kLongestPem));
+    LYNX_ASSIGN_OR_RETURN(found.authority, ReadFile(file, kMaxPem));
     LYNX_RETURN_IF_ERROR(Annotate(ReadCertificate(found.authority).status(), file));
   }
   if (const std::string file = FlagOr(flags.token_file, "LYNX_TOKEN_FILE"); !file.empty()) {

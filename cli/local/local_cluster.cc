@@ -42,7 +42,7 @@ constexpr Nanos kStopRanksTimeout{60'000'000'000};
 // Longer than an `up` or a `down` takes.
 constexpr Nanos kLockTimeout{120'000'000'000};
 constexpr Nanos kPause{50'000'000};
-constexpr uintmax_t kLongestLog = 16 << 20;
+constexpr uintmax_t kMaxLog = 16 << 20;
 
 absl::Status WriteCluster(const std::string& directory, const LocalCluster& cluster) {
   json daemons = json::array();
@@ -169,7 +169,7 @@ LocalCluster Describe(const LocalOptions& options) {
 void TurnLongLog(const std::string& log) {
   std::error_code error;
   const uintmax_t size = fs::file_size(log, error);
-  if (!error && size > kLongestLog) fs::rename(log, log + ".1", error);
+  if (!error && size > kMaxLog) fs::rename(log, log + ".1", error);
 }
 
 // In a session of its own: Ctrl-C here must not reach it.

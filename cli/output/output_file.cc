@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as the kernel follows
+constexpr int kMaxLinks = 40;  // as the kernel follows
 
 // The number of "/dev/stdout", "/dev/fd/5" and the like, which are this process's own descriptors. Opened by name, a file that one of them
 // leads to would be begun anew, and what else is printed there lost.
@@ -46,7 +46,7 @@ absl::Status WriteTo(int fd, const std::string& content) {
 // What the links lead to, there or not yet there.
 fs::path BehindLinks(fs::path path) {
   std::error_code error;
-  for (int i = 0; i < kMostLinks && fs::is_symlink(path, error); ++i) path = path.parent_path() / fs::read_symlink(path, error);
+  for (int i = 0; i < kMaxLinks && fs::is_symlink(path, error); ++i) path = path.parent_path() / fs::read_symlink(path, error);
   return path;
 }
 

@@ -50,7 +50,7 @@ std::vector<std::string> NamesBelow(const std::vector<Bound>& fields, const std:
   return names;
 }
 
-constexpr size_t kLongestGuessedName = 64;
+constexpr size_t kMaxGuessedName = 64;
 
 // ", found 'WORD'": what stands where something else is expected.
 std::string Found(const YamlValue& value) {
@@ -117,7 +117,7 @@ std::string DidYouMean(const std::string& name, const std::vector<std::string>& 
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
-    if (name.size() > kLongestGuessedName) break;
+    if (name.size() > kMaxGuessedName) break;
     const size_t distance = EditDistance(name, candidate);
     if (distance < best_distance) {
       best = candidate;

@@ -18,7 +18,7 @@ namespace {
 
 // Nobody waits longer for a completion.
 constexpr Nanos kPatience{1'000'000'000};
-constexpr int32_t kMostNames = 1000;
+constexpr int32_t kMaxNames = 1000;
 
 // Names by which other verbs know them; none where the server does not answer.
 std::vector<std::string> KnownNames(const GlobalOptions& global, const std::string& kind) {
@@ -30,7 +30,7 @@ std::vector<std::string> KnownNames(const GlobalOptions& global, const std::stri
   Client client(FindServer(global.connection), kPatience);
   if (kind == "jobs") {
     v1::ListJobsRequest request;
-    request.set_limit(kMostNames);
+    request.set_limit(kMaxNames);
     const auto jobs = client.List(request);
     if (jobs.ok()) {
       for (const v1::Job& job : jobs->jobs()) names.push_back(job.id());

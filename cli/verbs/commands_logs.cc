@@ -20,7 +20,7 @@ namespace {
 
 constexpr Nanos kPatience{120'000'000'000};
 constexpr Nanos kPollEvery{300'000'000};
-constexpr int32_t kMostLines = 1000;
+constexpr int32_t kMaxLines = 1000;
 
 // Or too busy to take calls.
 bool IsAway(const absl::Status& status) {
@@ -115,7 +115,7 @@ absl::Status FollowLogs(Client& client, v1::GetLogsRequest request, const std::f
       request.set_after(std::max(request.after(), line.sequence()));
     }
     std::fflush(stdout);
-    request.set_lines(kMostLines);
+    request.set_lines(kMaxLines);
     if (lines.empty() && IsFinal(response->state())) return absl::OkStatus();
     if (lines.empty()) client.Pause(kPollEvery);
   }

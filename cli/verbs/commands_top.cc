@@ -24,9 +24,9 @@
 namespace lynx {
 namespace {
 
-constexpr int32_t kMostJobs = 200;
-constexpr size_t kMostCurves = 30;  // of the first that train
-constexpr double kLongestCall = 2;  // seconds of a later look's: keys wait for it; more where the first took long
+constexpr int32_t kMaxJobs = 200;
+constexpr size_t kMaxCurves = 30;  // of the first that train
+constexpr double kMaxCall = 2;  // seconds of a later look's: keys wait for it; more where the first took long
 
 // What a signal asked for; the loop sees it as soon as the call that it waits for has ended.
 volatile std::sig_atomic_t ended = 0, suspended = 0, resumed = 0;
@@ -63,14 +63,14 @@ absl::StatusOr<TopView> Look(Client& client) {
   for (const v1::JobState state : {v1::JOB_STATE_PLANNING, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) active.add_states(state);
   waiting.add_states(v1::JOB_STATE_QUEUED);
   for (v1::ListJobsRequest* request : {&active, &waiting}) {
-    request->set_limit(kMostJobs);
+    request->set_limit(kMaxJobs);
     LYNX_ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client.List(*request));
     view.jobs.insert(view.jobs.end(), jobs.jobs().begin(), jobs.jobs().end());
     (request == &active ? view.more_active : view.more_waiting) = jobs.more();
   }
   view.curves.resize(view.jobs.size());
   size_t asked = 0;
-  for (size_t i = 0; i < view.jobs.size() && asked < kMostCurves; ++i) {
+  for (size_t i = 0; i < view.jobs.size() && asked < kMaxCurves; ++i) {
     if (view.jobs[i].state() != v1::JOB_STATE_RUNNING) continue;
     ++asked;
     v1::GetJobRequest request;
@@ -196,7 +196,7 @@ int Top(const GlobalOptions& global, const TopOptions& options) {
   }
   HandleSignals();
   GlobalOptions brief = global;
-  brief.timeout_seconds = std::min(global.timeout_seconds, std::max(kLongestCall, 2 * taken));
+  brief.timeout_seconds = std::min(global.timeout_seconds, std::max(kMaxCall, 2 * taken));
   Client client = Connect(brief);
   Screen screen;
   while (ended == 0) {

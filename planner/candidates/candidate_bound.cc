@@ -18,7 +18,7 @@ constexpr LayerType kLayer = LayerType::kTransformer;
 // Rounding of the doubles below is far less.
 constexpr double kRoundedDown = 0.999;
 // Twelve days: no step of a job takes as long.
-constexpr Nanos kLongestStep{int64_t{1} << 50};
+constexpr Nanos kMaxStep{int64_t{1} << 50};
 
 Nanos WholeTime(const CostModel& costs, LayerType type) {
   return costs.LayerTime(type, Pass::kForward) + costs.LayerTime(type, Pass::kBackward);
@@ -74,7 +74,7 @@ int32_t LastThatFits(int32_t low, int32_t high, int32_t guess, const Fits& fits)
 
 }  // namespace
 
-LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
+LayerLowerBound::LayerLowerBound(const CostModel& costs, const LayerShape& shape)
     : layer_(WholeTime(costs, kLayer)),
       embedding_(WholeTime(costs, LayerType::kEmbedding)),
       head_(WholeTime(costs, LayerType::kHead)),
@@ -98,14 +98,14 @@ LayerFloor::LayerFloor(const CostModel& costs, const LayerShape& shape)
   SortByPrice();
 }
 
-void LayerFloor::SortByPrice() {
+void LayerLowerBound::SortByPrice() {
   by_price_ = items_;
   std::stable_sort(by_price_.begin(), by_price_.end(), [](const Item& a, const Item& b) {
     return static_cast<__int128>(a.cost.value) * b.bytes.value < static_cast<__int128>(b.cost.value) * a.bytes.value;
   });
 }
 
-void LayerFloor::Lower(const LayerFloor& other) {
+void LayerLowerBound::Lower(const LayerLowerBound& other) {
   LYNX_CHECK(items_.size() == other.items_.size());
   layer_ = std::min(layer_, other.layer_);
   embedding_ = std::min(embedding_, other.embedding_);
@@ -119,7 +119,7 @@ void LayerFloor::Lower(const LayerFloor& other) {
   SortByPrice();
 }
 
-Nanos LayerFloor::Exposed(Bytes stored) const {
+Nanos LayerLowerBound::Exposed(Bytes stored) const {
   int64_t left = (stored_ - stored).value;
   double cost = 0;
   for (const Item& item : by_price_) {
@@ -134,7 +134,7 @@ Nanos LayerFloor::Exposed(Bytes stored) const {
   return std::max(Nanos(0), Nanos(static_cast<int64_t>(cost * kRoundedDown)) - windows_);
 }
 
-Bytes LayerFloor::CopiedIn(Nanos time) const {
+Bytes LayerLowerBound::CopiedIn(Nanos time) const {
   return Bytes(static_cast<int64_t>(Seconds(time) * static_cast<double>(copied_per_second_) / kRoundedDown) + 1);
 }
 
@@ -196,7 +196,7 @@ const std::vector<CandidateBound::Rank>& CandidateBound::Ranks() const {
   return ranks_;
 }
 
-const StateFloor& CandidateBound::States() const {
+const StateLowerBound& CandidateBound::States() const {
   if (states_ == nullptr) states_ = &caches_.States(candidate_);
   return *states_;
 }
@@ -248,7 +248,7 @@ std::optional<Nanos> CandidateBound::LeastStep(int32_t rank, int32_t layers, Nan
   const std::optional<Nanos> time = Least(Ranks()[static_cast<size_t>(rank)], layers, step);
   if (!time) return std::nullopt;
   const int64_t microbatches = candidate_.microbatches;
-  const StateFloor& states = States();
+  const StateLowerBound& states = States();
   const Nanos end = states.End(rank, layers);
   const Nanos of_rank = *time * microbatches / pipeline_.pipes() + ahead + end;
   if (pipeline_.bidirectional()) return of_rank;
@@ -290,7 +290,7 @@ std::optional<Nanos> CandidateBound::Bound() const {
   Nanos low = Quick();
   if (MayTake(low)) return low;
   // What does not fit into this does not fit into its memory: between many nodes, reductions can take a thousand times what is computed.
-  if (!MayTake(std::max(low * 256, kLongestStep))) return std::nullopt;
+  if (!MayTake(std::max(low * 256, kMaxStep))) return std::nullopt;
   Nanos high = low * 2;
   while (!MayTake(high)) {
     low = high;

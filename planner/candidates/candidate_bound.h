@@ -9,7 +9,7 @@
 //     step >= M x_r + (b_0 + ... + b_{r-1}) / v                                                            (1)
 //
 // (not where the schedule places its stages as a V or in two directions: there step >= M x_r). Behind the last backward
-// stands what the states of a rank's layers take (StateFloor), and the transfers of its replicas' links run one after
+// stands what the states of a rank's layers take (StateLowerBound), and the transfers of its replicas' links run one after
 // another: each is a further term, or a further bound. A layer that stores s
 // bytes of a microbatch makes the rest again. With c_i and y_i an item's cost and bytes, that takes at least the
 // fractional knapsack of the items' costs, cheapest per byte first, of which its windows hide at most their sum. Memory:
@@ -35,12 +35,12 @@
 namespace lynx {
 
 // What the layers of a shape take at least.
-class LayerFloor {
+class LayerLowerBound {
  public:
-  LayerFloor(const CostModel& costs, const LayerShape& shape);
+  LayerLowerBound(const CostModel& costs, const LayerShape& shape);
 
   // Of each quantity the one that bounds both.
-  void Lower(const LayerFloor& other);
+  void Lower(const LayerLowerBound& other);
 
   // One microbatch, forward and backward, nothing recomputed.
   Nanos layer() const { return layer_; }
@@ -74,7 +74,7 @@ class LayerFloor {
 };
 
 class PlanCaches;
-class StateFloor;
+class StateLowerBound;
 
 class CandidateBound {
  public:
@@ -104,7 +104,7 @@ class CandidateBound {
   };
   Rank RankAt(int32_t rank) const;
   const std::vector<Rank>& Ranks() const;
-  const StateFloor& States() const;
+  const StateLowerBound& States() const;
   // For activations; nullopt: no limit.
   std::optional<Bytes> Budget(const Rank& rank, int32_t layers) const;
   // What each of so many layers may send to the host of a microbatch in a step of that length.
@@ -119,12 +119,12 @@ class CandidateBound {
   const PlanRequest& request_;
   const Candidate& candidate_;
   PlanCaches& caches_;
-  const LayerFloor& floor_;
+  const LayerLowerBound& floor_;
   const PipelineShape pipeline_;
   const bool offloads_;
   double before_share_ = 0;  // of the time of the ranks before
   mutable std::vector<Rank> ranks_;  // filled on first use of memory
-  mutable const StateFloor* states_ = nullptr;  // found on first use
+  mutable const StateLowerBound* states_ = nullptr;  // found on first use
   Nanos total_;              // of the model, one microbatch
 };
 

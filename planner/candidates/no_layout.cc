@@ -197,7 +197,7 @@ class Rules {
   std::set<int64_t> PossibleMicrobatches() const {
     std::set<int64_t> counts;
     for (const int64_t dp : replicas_) {
-      for (int32_t size = 1; size <= kLargestAutoMicroBatch; size *= 2) {
+      for (int32_t size = 1; size <= kMaxAutoMicroBatch; size *= 2) {
         const int64_t samples = dp * (spec_.train.micro_batch > 0 ? spec_.train.micro_batch : size);
         if (batch_ % samples == 0) counts.insert(batch_ / samples);
       }

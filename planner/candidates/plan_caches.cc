@@ -37,7 +37,7 @@ StagePeaks& PlanCaches::Peaks(const Candidate& candidate) {
              : peaks_.emplace(key, StagePeaks(model, candidate.layout, candidate.micro_batch)).first->second;
 }
 
-const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
+const LayerLowerBound& PlanCaches::Floor(const Candidate& candidate) {
   const ModelSpec& model = request_.spec.model;
   const LayerShape shape = ShapeOf(model, candidate.layout, candidate.micro_batch);
   auto it = floors_.find(shape);
@@ -46,9 +46,9 @@ const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
   const ParallelLayout layout{.tp = candidate.layout.tp,
                               .cp = candidate.layout.cp,
                               .sequence_parallel = candidate.layout.sequence_parallel};
-  std::optional<LayerFloor> floor;
+  std::optional<LayerLowerBound> floor;
   for (const NodeGroup& group : request_.cluster.groups) {
-    const LayerFloor of_group(
+    const LayerLowerBound of_group(
         CostModel(group.profile, model, layout, candidate.micro_batch, group.devices_per_node), shape);
     if (floor) {
       floor->Lower(of_group);
@@ -59,14 +59,14 @@ const LayerFloor& PlanCaches::Floor(const Candidate& candidate) {
   return floors_.emplace(shape, *std::move(floor)).first->second;
 }
 
-const StateFloor& PlanCaches::States(const Candidate& candidate) {
+const StateLowerBound& PlanCaches::States(const Candidate& candidate) {
   const ParallelLayout& layout = candidate.layout;
   const StatesKey key(layout.tp, layout.pp, layout.cp, layout.dp, layout.zero);
   const auto it = states_.find(key);
   if (it != states_.end()) return it->second;
   const ParallelLayout degrees{
       .tp = layout.tp, .pp = layout.pp, .dp = layout.dp, .cp = layout.cp, .zero = layout.zero};
-  return states_.emplace(key, StateFloor(request_.cluster, request_.spec.model, degrees)).first->second;
+  return states_.emplace(key, StateLowerBound(request_.cluster, request_.spec.model, degrees)).first->second;
 }
 
 const PlanCaches::ScheduleFacts& PlanCaches::FactsOf(const ParallelLayout& layout, int32_t microbatches) {

@@ -11,7 +11,7 @@
 #include "planner/candidates/candidate_bound.h"
 #include "planner/candidates/search.h"
 #include "planner/candidates/stage_peaks.h"
-#include "planner/candidates/state_floor.h"
+#include "planner/candidates/state_lower_bound.h"
 #include "planner/plan/plan.h"
 #include "planner/recompute/recompute_problem.h"
 #include "planner/recompute/stage_heu.h"
@@ -40,8 +40,8 @@ class PlanCaches {
 
   FrontCache& fronts() { return fronts_; }
   StagePeaks& Peaks(const Candidate& candidate);
-  const LayerFloor& Floor(const Candidate& candidate);
-  const StateFloor& States(const Candidate& candidate);
+  const LayerLowerBound& Floor(const Candidate& candidate);
+  const StateLowerBound& States(const Candidate& candidate);
   // Of the candidate's schedule, which exists (see Candidates), with so many microbatches.
   struct ScheduleFacts {
     Schedule schedule;
@@ -56,9 +56,9 @@ class PlanCaches {
   FrontCache fronts_;
   // By what LayerLayout keeps: the shape, and who shares what.
   std::map<std::tuple<LayerShape, int32_t, ZeroStage>, StagePeaks> peaks_;
-  std::map<LayerShape, LayerFloor> floors_;
+  std::map<LayerShape, LayerLowerBound> floors_;
   using StatesKey = std::tuple<int32_t, int32_t, int32_t, int32_t, ZeroStage>;  // tp, pp, cp, dp
-  std::map<StatesKey, StateFloor> states_;
+  std::map<StatesKey, StateLowerBound> states_;
   using ScheduleKey = std::tuple<ScheduleKind, int32_t, int32_t, int32_t>;
   std::map<ScheduleKey, ScheduleFacts> facts_;
   std::map<ScheduleKey, PipelineSlots> slots_;

@@ -12,9 +12,9 @@
 namespace lynx {
 namespace {
 
-constexpr int32_t kLargestAutoContext = 8;
-constexpr int32_t kMostAutoVirtualStages = 8;
-constexpr size_t kMostWantedShapes = 12;
+constexpr int32_t kMaxAutoContext = 8;
+constexpr int32_t kMaxAutoVirtualStages = 8;
+constexpr size_t kMaxWantedShapes = 12;
 
 // What a degree may be: the pinned value alone, or `choices` where it is left open (0).
 std::vector<int32_t> Degrees(int32_t pinned, std::vector<int32_t> choices) {
@@ -44,7 +44,7 @@ class Space {
         any_(target == PlanTarget::kAnyFramework),
         least_devices_(cluster.least_devices_per_node()),
         max_ranks_(static_cast<int32_t>(std::min<int64_t>(spec.resources.max_ranks, cluster.devices()))) {
-    for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kLargestAutoMicroBatch))) {
+    for (int32_t size : Degrees(spec.train.micro_batch, PowersOfTwo(kMaxAutoMicroBatch))) {
       if (spec.train.global_batch % size == 0) micro_batches_.push_back(size);
     }
     for (int32_t dp = 1; dp <= std::min(spec.train.global_batch, max_ranks_); ++dp) {
@@ -55,7 +55,7 @@ class Space {
   std::vector<Candidate> All() {
     for (int32_t tp : Degrees(pinned_.tp, UpTo(std::min(max_ranks_, least_devices_)))) {
       if (!TensorParallelFits(tp)) continue;
-      for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kLargestAutoContext : 1))) {
+      for (int32_t cp : Degrees(pinned_.cp, PowersOfTwo(any_ ? kMaxAutoContext : 1))) {
         if (cp > 1 && model_.seq % (2 * cp) != 0) continue;
         for (int32_t pp : Degrees(pinned_.pp, UpTo(model_.layers))) {
           if (int64_t{tp} * cp * pp > max_ranks_) break;
@@ -124,7 +124,7 @@ class Space {
   void AddModes(Candidate c) {
     const bool open = pinned_.virtual_stages == 0 && c.layout.pp > 1 &&
                       (pinned_.schedule == ScheduleKind::kAuto || pinned_.schedule == ScheduleKind::kInterleaved);
-    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMostAutoVirtualStages : 1))) {
+    for (int32_t virtual_stages : Degrees(pinned_.virtual_stages, UpTo(open ? kMaxAutoVirtualStages : 1))) {
       // Chunks of one layer are the smallest; interleaving a pipeline of one rank moves nothing.
       if (int64_t{virtual_stages} * c.layout.pp > model_.layers) break;
       c.layout.virtual_stages = virtual_stages;
@@ -194,7 +194,7 @@ std::vector<LayerShape> WantedShapes(const JobSpec& spec, const ClusterTopology&
   // LayerShape orders by micro-batch first: small ones, which nearly every layout can use, come first.
   std::sort(shapes.begin(), shapes.end());
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
-  if (shapes.size() > kMostWantedShapes) shapes.resize(kMostWantedShapes);
+  if (shapes.size() > kMaxWantedShapes) shapes.resize(kMaxWantedShapes);
   return shapes;
 }
 

@@ -19,7 +19,7 @@ struct Candidate {
 };
 
 // A micro-batch that is left open is a power of two up to this.
-inline constexpr int32_t kLargestAutoMicroBatch = 8;
+inline constexpr int32_t kMaxAutoMicroBatch = 8;
 
 // In order of ranks, tp, pp, micro-batch, then the other degrees and modes from the plain ones on: never empty. Ranks
 // lie within the spec's range and the cluster's devices; tp is at most the devices of the smallest node and divides

@@ -9,10 +9,10 @@ namespace lynx {
 namespace {
 
 // As of a valid profile.
-constexpr int64_t kLargestSlowdown = 100'000;
+constexpr int64_t kMaxSlowdown = 100'000;
 
 int32_t SlowdownOf(int64_t ranks, int32_t at_once_permille) {
-  return static_cast<int32_t>(std::clamp<int64_t>(ranks * 1'000'000 / at_once_permille, 1000, kLargestSlowdown));
+  return static_cast<int32_t>(std::clamp<int64_t>(ranks * 1'000'000 / at_once_permille, 1000, kMaxSlowdown));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ HardwareProfile OnSharedCores(HardwareProfile profile, int32_t slowdown) {
     return rate == 0 ? 0 : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) * 1000 / slowdown));
   };
   HostLink& host = profile.host;
-  host.latency = std::min(kLongestTime, host.latency * slowdown / 1000);
+  host.latency = std::min(kMaxTime, host.latency * slowdown / 1000);
   host.to_host_bytes_per_second = slower(host.to_host_bytes_per_second);
   host.from_host_bytes_per_second = slower(host.from_host_bytes_per_second);
   host.both_bytes_per_second = slower(host.both_bytes_per_second);

@@ -76,7 +76,7 @@ void TakeFromTwin(const TimesOfOps& measured, const TimesOfOps& computed, TimesO
   const auto scale = [](Nanos of_twin, Nanos computed_of_twin, Nanos& time) {
     if (computed_of_twin.value <= 0) return;
     const __int128 scaled = static_cast<__int128>(of_twin.value) * time.value / computed_of_twin.value;
-    time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kLongestTime.value)));
+    time = Nanos(static_cast<int64_t>(std::min<__int128>(scaled, kMaxTime.value)));
   };
   for (size_t op = 0; op < times.size(); ++op) {
     scale(measured[op].forward, computed[op].forward, times[op].forward);
@@ -343,12 +343,12 @@ Nanos CostModel::WeightGatherTime(int64_t parameters) const {
 }
 
 Nanos CostModel::OffloadTime(Bytes bytes) const {
-  if (profile_.host.to_host_bytes_per_second == 0) return kLongestTime;
+  if (profile_.host.to_host_bytes_per_second == 0) return kMaxTime;
   return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.to_host_bytes_per_second);
 }
 
 Nanos CostModel::ReloadTime(Bytes bytes) const {
-  if (profile_.host.from_host_bytes_per_second == 0) return kLongestTime;
+  if (profile_.host.from_host_bytes_per_second == 0) return kMaxTime;
   return profile_.host.latency + TimeAtRate(bytes.value, profile_.host.from_host_bytes_per_second);
 }
 

@@ -68,7 +68,7 @@ class CostModel {
   Nanos DataReduceTime(int64_t parameters) const;
   // With ZeRO: gathers so many of a rank's weights from the replicas that have updated them; else 0.
   Nanos WeightGatherTime(int64_t parameters) const;
-  Nanos OffloadTime(Bytes bytes) const;  // to the host, with nothing coming back; kLongestTime if the device cannot
+  Nanos OffloadTime(Bytes bytes) const;  // to the host, with nothing coming back; kMaxTime if the device cannot
   Nanos ReloadTime(Bytes bytes) const;
   // Of a copy that takes `alone` by itself, while the other direction is busy for the first `other_busy` of it: both
   // together have the host link's common rate, of which the earlier copy keeps its own.

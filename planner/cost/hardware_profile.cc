@@ -8,7 +8,7 @@
 namespace lynx {
 namespace {
 
-bool IsTime(Nanos time) { return time.value >= 0 && time <= kLongestTime; }
+bool IsTime(Nanos time) { return time.value >= 0 && time <= kMaxTime; }
 
 bool AreTimes(const ShapeTimes& times) {
   return IsTime(times.optimizer_per_mega_parameter) &&
@@ -134,7 +134,7 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
                      IsTime(profile.inter_node.latency) &&
                      std::all_of(profile.measured.begin(), profile.measured.end(), AreTimes);
   if (!times) {
-    return Unusable(profile, absl::StrCat("a time in it is negative or longer than ", FormatDuration(kLongestTime)));
+    return Unusable(profile, absl::StrCat("a time in it is negative or longer than ", FormatDuration(kMaxTime)));
   }
   std::string fault = TilesFault(profile.gemm_tiles);
   for (const EfficiencyCurve& curve : profile.efficiency) fault = fault.empty() ? CurveFault(curve) : fault;
@@ -154,7 +154,7 @@ absl::Status CheckProfile(const HardwareProfile& profile) {
 
 void SlowCompute(HardwareProfile& profile, double factor) {
   const auto times = [factor](Nanos time) {
-    return std::min(kLongestTime, Nanos(static_cast<int64_t>(static_cast<double>(time.value) * factor)));
+    return std::min(kMaxTime, Nanos(static_cast<int64_t>(static_cast<double>(time.value) * factor)));
   };
   const auto divided = [factor](int64_t rate) {
     return rate == 0 ? 0 : std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rate) / factor));

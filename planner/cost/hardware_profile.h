@@ -121,10 +121,10 @@ struct HardwareProfile {
 inline constexpr size_t kMaxLinkLevels = 4;
 
 // No op or transfer counts as longer (about three hours), so that sums of times fit into 64 bits.
-inline constexpr Nanos kLongestTime{10'000'000'000'000};
+inline constexpr Nanos kMaxTime{10'000'000'000'000};
 
 // InvalidArgument with the numbers unless rates and bandwidths are positive (or, where 0 has a meaning, 0), times lie
-// within 0 and kLongestTime, slowdowns within 1000 and 100000 permille, shares within their bounds, and curves and link
+// within 0 and kMaxTime, slowdowns within 1000 and 100000 permille, shares within their bounds, and curves and link
 // levels are sorted and bounded.
 absl::Status CheckProfile(const HardwareProfile& profile);
 

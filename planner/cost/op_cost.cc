@@ -30,9 +30,9 @@ const EfficiencyCurve& CurveOf(const HardwareProfile& profile, OpClass op_class)
 
 bool HasTiles(const HardwareProfile& profile) { return profile.gemm_tiles.units > 0; }
 
-Nanos Limited(__int128 nanos) { return Nanos(static_cast<int64_t>(std::min<__int128>(nanos, kLongestTime.value))); }
+Nanos Limited(__int128 nanos) { return Nanos(static_cast<int64_t>(std::min<__int128>(nanos, kMaxTime.value))); }
 
-Nanos Sum(Nanos a, Nanos b) { return std::min(kLongestTime, a + b); }
+Nanos Sum(Nanos a, Nanos b) { return std::min(kMaxTime, a + b); }
 
 int64_t TiledFlops(const GemmShape& gemm, const GemmTiles& tiles, int64_t rows, int64_t columns, int halvings) {
   const int64_t waves = CeilDiv(CeilDiv(gemm.rows, rows) * CeilDiv(gemm.columns, columns), tiles.units);

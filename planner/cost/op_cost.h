@@ -52,10 +52,10 @@ Bytes KernelTraffic(Op op, Pass pass, const LayerShape& shape);
 int64_t PaddedFlops(const GemmShape& gemm, const GemmTiles& tiles);
 
 // `profile`: as CheckProfile accepts; its measured times are not read. 0 for a pass in which the op does nothing. At
-// most kLongestTime.
+// most kMaxTime.
 Nanos OpCost(const HardwareProfile& profile, Op op, Pass pass, const LayerShape& shape);
 
-// ceil(amount / per_second) in nanoseconds, at most kLongestTime. amount >= 0, per_second > 0.
+// ceil(amount / per_second) in nanoseconds, at most kMaxTime. amount >= 0, per_second > 0.
 Nanos TimeAtRate(int64_t amount, int64_t per_second);
 // `bytes` at the memory's rate, with the efficiency of memory-bound ops at that size.
 Nanos MemoryTime(const HardwareProfile& profile, Bytes bytes);

@@ -23,7 +23,7 @@
 #include <memory>
 #include <vector>
 
-#include "planner/recompute/layer_parts.h"
+#include "planner/recompute/layer_choices.h"
 #include "planner/recompute/recompute_problem.h"
 
 namespace lynx {

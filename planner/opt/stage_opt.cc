@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/opt/stage_chain.h"
 #include "planner/opt/stage_milp.h"
-#include "planner/opt/stage_prices.h"
+#include "planner/opt/column_generation.h"
 #include "planner/recompute/stage_heu.h"
 
 namespace lynx {

@@ -104,10 +104,10 @@ absl::Status CheckRange(int64_t value, int64_t low, int64_t high, const std::str
 absl::Status CheckItem(const RecomputeProblem& problem, int i) {
   const RecomputeItem& item = problem.items[i];
   const std::string name = absl::StrCat("item ", i);
-  absl::Status status = CheckRange(item.bytes.value, 0, kLargestItem.value, name + " bytes");
-  status.Update(CheckRange(item.cost.value, 0, kLongestWork.value, name + " cost"));
-  status.Update(CheckRange(item.copy_out.value, 0, kLongestWork.value, name + " copy_out"));
-  status.Update(CheckRange(item.copy_in.value, 0, kLongestWork.value, name + " copy_in"));
+  absl::Status status = CheckRange(item.bytes.value, 0, kMaxItem.value, name + " bytes");
+  status.Update(CheckRange(item.cost.value, 0, kMaxWork.value, name + " cost"));
+  status.Update(CheckRange(item.copy_out.value, 0, kMaxWork.value, name + " copy_out"));
+  status.Update(CheckRange(item.copy_in.value, 0, kMaxWork.value, name + " copy_in"));
   if (!status.ok()) return status;
   if ((item.inputs >> i) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, " reads itself or an item after it; sort the items"));
@@ -126,19 +126,19 @@ absl::Status ValidateProblem(const RecomputeProblem& problem) {
   absl::Status status = CheckRange(count(problem.items), 0, kMaxItems, "the number of items");
   status.Update(CheckRange(count(problem.forward), 0, kMaxWindows, "the number of forward windows"));
   status.Update(CheckRange(count(problem.backward), 0, kMaxWindows, "the number of backward windows"));
-  status.Update(CheckRange(problem.layers, 1, kMostLayers, "layers"));
-  status.Update(CheckRange(problem.in_flight, 1, kMostInFlight, "in_flight"));
-  status.Update(CheckRange(problem.resident, 1, kMostInFlight, "resident"));
-  for (Nanos window : problem.forward) status.Update(CheckRange(window.value, 0, kLongestWork.value, "a forward window"));
+  status.Update(CheckRange(problem.layers, 1, kMaxProblemLayers, "layers"));
+  status.Update(CheckRange(problem.in_flight, 1, kMaxInFlight, "in_flight"));
+  status.Update(CheckRange(problem.resident, 1, kMaxInFlight, "resident"));
+  for (Nanos window : problem.forward) status.Update(CheckRange(window.value, 0, kMaxWork.value, "a forward window"));
   for (Nanos window : problem.backward) {
-    status.Update(CheckRange(window.value, 0, kLongestWork.value, "a backward window"));
+    status.Update(CheckRange(window.value, 0, kMaxWork.value, "a backward window"));
   }
-  status.Update(CheckRange(problem.stall.value, 0, kLongestWork.value, "stall"));
-  status.Update(CheckRange(problem.early.value, 0, kLongestWork.value, "early"));
-  status.Update(CheckRange(problem.copy_out.value, 0, kLongestWork.value, "copy_out"));
-  status.Update(CheckRange(problem.copy_in.value, 0, kLongestWork.value, "copy_in"));
-  status.Update(CheckRange(problem.budget.value, 0, kLargestBudget.value, "budget"));
-  status.Update(CheckRange(problem.host_budget.value, 0, kLargestBudget.value, "host_budget"));
+  status.Update(CheckRange(problem.stall.value, 0, kMaxWork.value, "stall"));
+  status.Update(CheckRange(problem.early.value, 0, kMaxWork.value, "early"));
+  status.Update(CheckRange(problem.copy_out.value, 0, kMaxWork.value, "copy_out"));
+  status.Update(CheckRange(problem.copy_in.value, 0, kMaxWork.value, "copy_in"));
+  status.Update(CheckRange(problem.budget.value, 0, kMaxBudget.value, "budget"));
+  status.Update(CheckRange(problem.host_budget.value, 0, kMaxBudget.value, "host_budget"));
   for (int i = 0; status.ok() && i < static_cast<int>(problem.items.size()); ++i) status = CheckItem(problem, i);
   return status;
 }

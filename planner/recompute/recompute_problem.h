@@ -56,11 +56,11 @@ using SegmentSet = uint8_t;     // bit k: backward segment k
 using PlacementSet = uint16_t;  // bit p: Placement p
 
 // Limits of a problem's numbers: sums over a stage stay far within 64 bits.
-inline constexpr Bytes kLargestItem{int64_t{1} << 36};
-inline constexpr Bytes kLargestBudget{int64_t{1} << 62};
-inline constexpr Nanos kLongestWork{int64_t{1} << 44};  // 4.9 hours
-inline constexpr int32_t kMostLayers = 1 << 10;
-inline constexpr int32_t kMostInFlight = 1 << 12;
+inline constexpr Bytes kMaxItem{int64_t{1} << 36};
+inline constexpr Bytes kMaxBudget{int64_t{1} << 62};
+inline constexpr Nanos kMaxWork{int64_t{1} << 44};  // 4.9 hours
+inline constexpr int32_t kMaxProblemLayers = 1 << 10;
+inline constexpr int32_t kMaxInFlight = 1 << 12;
 
 constexpr PlacementSet BitOf(Placement placement) {
   return static_cast<PlacementSet>(1 << static_cast<int>(placement));

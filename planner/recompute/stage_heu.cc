@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "planner/recompute/layer_front.h"
-#include "planner/recompute/layer_parts.h"
+#include "planner/recompute/layer_pareto.h"
+#include "planner/recompute/layer_choices.h"
 
 namespace lynx {
 namespace {
@@ -107,7 +107,7 @@ std::vector<FrontPoint> FrontOf(const RecomputeProblem& problem, const std::vect
 
 }  // namespace
 
-std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top) {
+std::vector<FrontPoint> LayerPareto(const RecomputeProblem& problem, bool top) {
   return FrontOf(problem, LayerPoints(problem, top, InFlightUse::kGiven));
 }
 
@@ -407,7 +407,7 @@ const LatePart StageHeu::Placing::kNoPart;
 
 struct StageHeu::Shared {
   // Of any stage; without those of the top layer where it is like the others.
-  std::optional<LateFronts> inner_late, top_late;
+  std::optional<BackwardPareto> inner_late, top_late;
   // Without a stall and offloading: of a layer in any stage with at least so many microbatches in flight.
   int32_t least_in_flight = 0;
   std::vector<LayerPoint> inner, top;
@@ -440,7 +440,7 @@ void StageHeu::FindFronts() {
     }
     if (!alike) shared.top_late.emplace(problem_, true);
   }
-  std::vector<LateFronts*> late{&*shared.inner_late};
+  std::vector<BackwardPareto*> late{&*shared.inner_late};
   if (shared.top_late) late.push_back(&*shared.top_late);
   if (problem_.stall.value > 0 || problem_.host_budget.value > 0) {
     const std::vector<std::vector<LayerPoint>> points = PointsOfLayers(problem_, late, InFlightUse::kGiven);

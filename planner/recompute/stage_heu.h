@@ -32,7 +32,7 @@ struct FrontPoint {
 
 // All points that no other betters in held, transient and exposed at once, one for each such triple; in order of
 // exposed, then held. Not empty. Offloading takes at most the layer's equal share of the host's memory.
-std::vector<FrontPoint> LayerFront(const RecomputeProblem& problem, bool top);
+std::vector<FrontPoint> LayerPareto(const RecomputeProblem& problem, bool top);
 
 class StageHeu {
  public:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "planner/recompute/stage_improve.h"
+#include "planner/recompute/local_search.h"
 
 namespace lynx {
 namespace {
@@ -18,13 +18,13 @@ namespace {
 constexpr int kSteps = 64;
 constexpr size_t kTried = 8;
 // Amounts that the host has no room for do not count, up to so many.
-constexpr size_t kMostWithoutRoom = 24;
+constexpr size_t kMaxWithoutRoom = 24;
 // Of one amount: as long as memory is left over that buys a better policy.
 constexpr int kTries = 4;
 // Amounts that EstimateWithOffloading looks at.
 constexpr int kEstimates = 4;
 // Steps of the search for what leaves.
-constexpr int kMostNodes = 400;
+constexpr int kMaxNodes = 400;
 
 Nanos Excess(Nanos work, Nanos capacity) { return std::max(Nanos(0), work - capacity); }
 
@@ -116,7 +116,7 @@ class Leaving {
       }
       return;
     }
-    if (k == order_.size() || ++nodes_ > kMostNodes) return;
+    if (k == order_.size() || ++nodes_ > kMaxNodes) return;
     const int i = order_[k];
     const double least = static_cast<double>(copies) + Price(i) * static_cast<double>(wanted.value);
     if (least >= static_cast<double>(best_copies_)) return;
@@ -288,7 +288,7 @@ class OffloadSearch {
     size_t tried = 0;
     std::set<StageValue> without_room;
     for (const Amount& amount : Amounts()) {
-      if (tried == kTried || without_room.size() == kMostWithoutRoom) return;
+      if (tried == kTried || without_room.size() == kMaxWithoutRoom) return;
       if (without_room.contains(amount.stored)) continue;
       if (TryAmount(heu_, amount.bought)) {
         ++tried;

@@ -21,7 +21,7 @@ Nanos BackwardWindow(const CostModel& costs, const LayerGraph& graph, LayerType 
   Nanos weight;
   for (Op op : graph.OpsOf(type, segment, Pass::kWeight)) weight += costs.OpTime(op, Pass::kWeight);
   const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(type, segment, Pass::kBackward));
-  return std::clamp(capacity - weight, Nanos(0), kLongestWork);
+  return std::clamp(capacity - weight, Nanos(0), kMaxWork);
 }
 
 // The producers' time, with the collectives that what they read is gathered by, and the one between them.
@@ -38,7 +38,7 @@ Nanos CostOf(const CostModel& costs, const LayerGraph& graph, Tensor tensor) {
   if (graph.InfoOf(producers.back()).forward_segment != first) {
     cost += costs.WindowTime(kLayer, first, Pass::kForward);
   }
-  return std::min(cost, kLongestWork);
+  return std::min(cost, kMaxWork);
 }
 
 // Layers whose offloaded tensors are on the device at once.
@@ -48,27 +48,27 @@ void AddOffloading(const CostModel& costs, const LayerGraph& graph, const LayerS
                    RecomputeProblem& problem) {
   const int32_t resident = traits.layers >= kLayersOnTheirWay ? 1 : 2;
   if (traits.host_memory.value <= 0 || traits.in_flight <= resident) return;
-  if (costs.OffloadTime(Bytes(1)) == kLongestTime) return;
-  problem.host_budget = std::min(traits.host_memory, kLargestBudget);
+  if (costs.OffloadTime(Bytes(1)) == kMaxTime) return;
+  problem.host_budget = std::min(traits.host_memory, kMaxBudget);
   problem.resident = resident;
   for (size_t i = 0; i < problem.items.size(); ++i) {
     const Bytes bytes = StoredBytes(graph.recomputable()[i], shape);
-    problem.items[i].copy_out = std::min(costs.OffloadTime(bytes), kLongestWork);
-    problem.items[i].copy_in = std::min(costs.ReloadTime(bytes), kLongestWork);
+    problem.items[i].copy_out = std::min(costs.OffloadTime(bytes), kMaxWork);
+    problem.items[i].copy_in = std::min(costs.ReloadTime(bytes), kMaxWork);
   }
-  problem.copy_out = std::min(costs.LayerTime(kLayer, Pass::kForward) * traits.layers, kLongestWork);
-  problem.copy_in = std::min(costs.LayerTime(kLayer, Pass::kBackward) * traits.layers, kLongestWork);
+  problem.copy_out = std::min(costs.LayerTime(kLayer, Pass::kForward) * traits.layers, kMaxWork);
+  problem.copy_in = std::min(costs.LayerTime(kLayer, Pass::kBackward) * traits.layers, kMaxWork);
 }
 
 }  // namespace
 
 RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shape, const StageTraits& traits) {
   const LayerGraph& graph = LayerGraph::Of(shape);
-  RecomputeProblem problem{.layers = traits.layers, .in_flight = std::min(traits.in_flight, kMostInFlight)};
+  RecomputeProblem problem{.layers = traits.layers, .in_flight = std::min(traits.in_flight, kMaxInFlight)};
   const std::vector<Segment>& segments = graph.SegmentsOf(kLayer, Pass::kBackward);
   LYNX_CHECK(segments.size() == graph.WindowsOf(Pass::kBackward).size() + 1);
   for (Tensor tensor : graph.recomputable()) {
-    RecomputeItem item{.bytes = std::min(StoredBytes(tensor, shape), kLargestItem),
+    RecomputeItem item{.bytes = std::min(StoredBytes(tensor, shape), kMaxItem),
                        .cost = CostOf(costs, graph, tensor),
                        .inputs = SetOf(graph, graph.InputsOf(tensor)),
                        .collective = graph.RepeatsCollective(tensor)};
@@ -79,12 +79,12 @@ RecomputeProblem MakeStageProblem(const CostModel& costs, const LayerShape& shap
   }
   for (Segment segment : graph.WindowsOf(Pass::kForward)) {
     const Nanos capacity = costs.OverlapCapacity(costs.WindowTime(kLayer, segment, Pass::kForward));
-    problem.forward.push_back(traits.in_flight > 1 ? std::min(capacity, kLongestWork) : Nanos(0));
+    problem.forward.push_back(traits.in_flight > 1 ? std::min(capacity, kMaxWork) : Nanos(0));
   }
   for (Segment segment : graph.WindowsOf(Pass::kBackward)) {
     problem.backward.push_back(BackwardWindow(costs, graph, kLayer, segment));
   }
-  if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kLongestWork);
+  if (traits.in_flight > 1) problem.stall = std::min(traits.stall, kMaxWork);
   if (traits.below_head) problem.early = BackwardWindow(costs, graph, LayerType::kHead, Segment::kHead);
   AddOffloading(costs, graph, shape, traits, problem);
   return problem;

@@ -63,7 +63,7 @@ class Writer {
   Writer(const PredictedStep& step, const std::vector<StageFacts>& stages, const std::vector<TimeRange>& detail,
          const PageLimits& limits)
       : step_(step), stages_(stages), detail_(detail), limits_(limits) {
-    while (step_.simulation.step.value / tick_ > kMostTicks) tick_ *= 10;
+    while (step_.simulation.step.value / tick_ > kMaxTicks) tick_ *= 10;
   }
 
   std::string Json() {

@@ -20,7 +20,7 @@ struct StageFacts {
 };
 
 // A step of more ticks than this is counted in coarser ones.
-inline constexpr int64_t kMostTicks = 1'000'000'000;
+inline constexpr int64_t kMaxTicks = 1'000'000'000;
 
 std::string PageData(const PredictedStep& step, const std::vector<StageFacts>& stages,
                      const std::vector<TimeRange>& detail, const PageLimits& limits);

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "planner/candidates/candidate_bound.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/candidates/search.h"
 #include "planner/search/infeasible.h"
@@ -145,7 +145,7 @@ Sorted FastestFamilies(const PlanRequest& request, const std::vector<Family>& fa
   for (const Family& family : families) {
     if (family.bound > sorted.fastest.slowest()) break;
     std::vector<Candidate> candidates = family.candidates;
-    EraseNotLowered(candidates);
+    EraseUnsupported(candidates);
     const bool may_fit = MayTake(request, family, sorted.fastest.slowest(), caches);
     if (may_fit && actions >= options.rejected_actions) {
       sorted.bounded.push_back(&family);
@@ -189,7 +189,7 @@ Alternative NotPlanned(const Family& family, Nanos bound) {
 Alternative WhatLacks(const PlanRequest& request, const Family& family) {
   Alternative row{.change = family.name(), .plan = {}, .reason = {}};
   std::vector<Candidate> candidates = family.candidates;
-  EraseNotLowered(candidates);
+  EraseUnsupported(candidates);
   if (candidates.empty()) {
     PlanRequest pinned = request;
     pinned.spec.parallel.tp = family.candidates.front().layout.tp;

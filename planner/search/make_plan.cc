@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/search/infeasible.h"
 #include "planner/search/plan_among.h"
@@ -15,8 +15,8 @@ namespace lynx {
 absl::StatusOr<PlanResult> MakePlan(const PlanRequest& request) {
   LYNX_RETURN_IF_ERROR(CheckCluster(request.cluster));
   LYNX_RETURN_IF_ERROR(Candidates(request.spec, request.cluster, request.target).status());
-  LYNX_RETURN_IF_ERROR(CheckLowered(request));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, LoweredCandidates(request));
+  LYNX_RETURN_IF_ERROR(CheckSupported(request));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, SupportedCandidates(request));
   PlanCaches caches(request);
   std::optional<Infeasible> lacking_host;
   LYNX_ASSIGN_OR_RETURN(std::optional<Plan> plan,

@@ -26,11 +26,11 @@ constexpr Budget BudgetOf(SearchEffort effort) {
   if (effort == SearchEffort::kGlance) return {100'000, 200'000, {.many_actions = 100'000, .strict = true}};
   return {200'000, 3'000'000, {}};
 }
-constexpr int64_t kMostGuesses = 256;
+constexpr int64_t kMaxGuesses = 256;
 // Candidates that seem not to fit: so many are tried before the request counts as infeasible.
-constexpr int kMostDoubtful = 16;
+constexpr int kMaxDoubtful = 16;
 // So many candidates are assembled at most, once there is a plan.
-constexpr int kMostRounds = 8;
+constexpr int kMaxRounds = 8;
 
 Nanos Allowed(Nanos step, int64_t percent) { return step + step / 100 * percent; }
 
@@ -58,7 +58,7 @@ bool PlanSearch::GuessNext(Nanos most) {
     if (best_guess_ != kForever && entry.step > Allowed(best_guess_, kBoundAllowancePercent)) continue;
     if (entry.tier == Tier::kQuick) {
       Bound(entry.candidate);
-    } else if (counts_.guessed < kMostGuesses) {
+    } else if (counts_.guessed < kMaxGuesses) {
       Guess(entry.candidate);
     }
   }
@@ -142,7 +142,7 @@ void PlanSearch::SimulateDoubtful(Found& found) {
   });
   int tries = 0;
   for (Guessed& doubtful : doubtful_) {
-    if (found.draft || tries++ == kMostDoubtful) break;
+    if (found.draft || tries++ == kMaxDoubtful) break;
     Simulate(doubtful, found);
   }
 }
@@ -173,7 +173,7 @@ std::optional<Plan> PlanSearch::Fastest() { return FastestBelow(kForever); }
 
 std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
   std::optional<Plan> plan;
-  for (int round = 0; !plan || round < kMostRounds; ++round) {
+  for (int round = 0; !plan || round < kMaxRounds; ++round) {
     Found found = FastestDraft(plan ? plan->step : to_beat);
     if (!found.draft) break;
     const Nanos simulated = found.draft->simulation.step;
@@ -187,7 +187,7 @@ std::optional<Plan> PlanSearch::FastestBelow(Nanos to_beat) {
 }
 
 std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
-  if (std::optional<Draft> better = planner.ByOtherPartition(draft)) draft = *std::move(better);
+  if (std::optional<Draft> better = planner.TryBaselinePartitions(draft)) draft = *std::move(better);
   if (draft.mode == RecomputeMode::kAuto) {
     if (std::optional<Draft> better = planner.UseStalls(draft)) draft = *std::move(better);
   }
@@ -197,14 +197,14 @@ std::optional<Plan> PlanSearch::Assembled(LayoutPlanner& planner, Draft draft) {
   if (at_once || (plan && !planner.MayTryVariants())) return plan;
   // What did not fit into the host's memory may have cost more than doing without it.
   if (offloading) {
-    if (std::optional<Draft> stored = planner.AfreshWithoutHost(plan ? plan->step : kForever)) {
+    if (std::optional<Draft> stored = planner.ReplanFreshWithoutHost(plan ? plan->step : kForever)) {
       std::optional<Plan> without = AssembledFrom(planner, *std::move(stored), at_once);
       if (without && (!plan || without->step < plan->step)) plan = std::move(without);
     }
   }
   // What had to give way to arenas was memory of plans with windows. Without windows less may have to, and that can be
   // faster.
-  std::optional<Draft> other = planner.AfreshWithoutOverlap(plan ? plan->step : kForever);
+  std::optional<Draft> other = planner.ReplanFreshWithoutOverlap(plan ? plan->step : kForever);
   if (!other) return plan;
   std::optional<Plan> without = AssembledFrom(planner, *std::move(other), at_once);
   return without && (!plan || without->step < plan->step) ? std::move(without) : std::move(plan);
@@ -217,10 +217,10 @@ std::optional<Plan> PlanSearch::AssembledFrom(LayoutPlanner& planner, Draft draf
     const std::vector<int32_t> layers = draft.layers;
     const RecomputeMode mode = draft.mode;
     const bool offloading = draft.offloading;
-    if (exact) draft = planner.Exactly(std::move(draft));
+    if (exact) draft = planner.SolveExact(std::move(draft));
     if (std::optional<Plan> plan = planner.Assemble(std::move(draft))) return plan;
     at_once = false;
-    std::optional<Draft> next = planner.Again(mode, offloading, layers);
+    std::optional<Draft> next = planner.ReplanSamePartition(mode, offloading, layers);
     if (!next) next = planner.Best(kForever);
     if (!next) break;
     draft = *std::move(next);

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner/candidates/candidate_bound.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/problem/stage_context.h"
 #include "planner/search/infeasible.h"
@@ -33,8 +33,8 @@ constexpr int64_t kMaxGrownDevices = 1 << 16;  // as many ranks as a job may hav
 constexpr Nanos kAnyStep{int64_t{1} << 50};
 
 bool Fits(const PlanRequest& request) {
-  if (!CheckLowered(request).ok()) return false;
-  const absl::StatusOr<std::vector<Candidate>> candidates = LoweredCandidates(request);
+  if (!CheckSupported(request).ok()) return false;
+  const absl::StatusOr<std::vector<Candidate>> candidates = SupportedCandidates(request);
   if (!candidates.ok()) return false;
   PlanCaches caches(request);
   return PlanSearch(request, *candidates, caches).Any().has_value();
@@ -127,7 +127,7 @@ std::optional<ParallelLayout> WithFewestRanks(PlanRequest request, int32_t from,
   if (from > to) return std::nullopt;
   request.spec.resources.min_ranks = from;
   request.spec.resources.max_ranks = to;
-  const absl::StatusOr<std::vector<Candidate>> all = LoweredCandidates(request);
+  const absl::StatusOr<std::vector<Candidate>> all = SupportedCandidates(request);
   if (!all.ok()) return std::nullopt;
   PlanCaches caches(request);
   for (auto next = all->begin(); next != all->end();) {

@@ -123,7 +123,7 @@ std::optional<Draft> LayoutPlanner::TryPartition(RecomputeMode mode, const std::
   Draft draft{.candidate = candidate_, .mode = mode, .offloading = fits_.offloading(), .layers = layers};
   bool all_stored = true;
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    const std::optional<StageFits::Fit>& fit = fits_.FitOf(mode, stage, layers[stage]);
+    const std::optional<StageOracle::Fit>& fit = fits_.FitOf(mode, stage, layers[stage]);
     if (!fit) return std::nullopt;
     draft.policies.push_back(fit->policies);
     draft.peaks += fit->peak;
@@ -346,7 +346,7 @@ std::optional<Draft> LayoutPlanner::Best(Nanos to_beat) {
 
 // The estimates that the exact partition rests on are not the simulation: where they are wrong, a partition that knows less
 // can be faster.
-std::optional<Draft> LayoutPlanner::ByOtherPartition(const Draft& draft) {
+std::optional<Draft> LayoutPlanner::TryBaselinePartitions(const Draft& draft) {
   if (!exact_partition() || fits_.pipeline().bidirectional() || stages() == 1) return std::nullopt;
   const RecomputeMode wanted = request_.spec.recompute;
   std::vector<RecomputeMode> modes;
@@ -398,7 +398,7 @@ std::optional<Draft> LayoutPlanner::UseStalls(const Draft& draft) {
 }
 
 // Takes over what was found for those stages, if the step is then no longer.
-bool LayoutPlanner::Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
+bool LayoutPlanner::Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages,
                           Draft& draft) {
   Draft solved = draft;
   for (const int32_t stage : stages) solved.policies[stage] = exact[stage]->fit->policies;
@@ -408,9 +408,9 @@ bool LayoutPlanner::Adopt(const std::vector<std::optional<StageFits::ExactFit>>&
   return true;
 }
 
-Draft LayoutPlanner::Exactly(Draft draft) {
+Draft LayoutPlanner::SolveExact(Draft draft) {
   draft.mode = RecomputeMode::kOpt;
-  std::vector<std::optional<StageFits::ExactFit>> exact;
+  std::vector<std::optional<StageOracle::ExactFit>> exact;
   std::vector<int32_t> better;
   fits_.SetOffloading(draft.offloading);
   for (int32_t stage = 0; stage < stages(); ++stage) {
@@ -429,7 +429,7 @@ Draft LayoutPlanner::Exactly(Draft draft) {
   }
   draft.proofs.clear();
   for (int32_t stage = 0; stage < stages(); ++stage) {
-    const std::optional<StageFits::ExactFit>& of = exact[stage];
+    const std::optional<StageOracle::ExactFit>& of = exact[stage];
     if (!of) {
       draft.proofs.emplace_back();
       continue;
@@ -443,7 +443,7 @@ Draft LayoutPlanner::Exactly(Draft draft) {
   return draft;
 }
 
-std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers) {
+std::optional<Draft> LayoutPlanner::ReplanSamePartition(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers) {
   // A draft in which everything happens to be stored came from HEU where that is the request's mode.
   const bool overlaps = mode == RecomputeMode::kNone && MayOverlap(request_.spec.recompute);
   fits_.SetOffloading(offloading);
@@ -452,13 +452,13 @@ std::optional<Draft> LayoutPlanner::Again(RecomputeMode mode, bool offloading, c
   return draft;
 }
 
-std::optional<Draft> LayoutPlanner::AfreshWithoutOverlap(Nanos to_beat) {
+std::optional<Draft> LayoutPlanner::ReplanFreshWithoutOverlap(Nanos to_beat) {
   if (!MayOverlap(request_.spec.recompute) || !MayDoWithoutWindows()) return std::nullopt;
   fits_.ForgetReserves();
   return DraftOf(RecomputeMode::kNoOverlap, to_beat);
 }
 
-std::optional<Draft> LayoutPlanner::AfreshWithoutHost(Nanos to_beat) {
+std::optional<Draft> LayoutPlanner::ReplanFreshWithoutHost(Nanos to_beat) {
   fits_.ForgetReserves();
   return DraftOf(RecomputeMode::kAuto, to_beat);
 }

@@ -16,7 +16,7 @@
 #include "planner/plan/plan.h"
 #include "planner/schedule/schedule_timeline.h"
 #include "planner/stages/partition.h"
-#include "planner/stages/stage_fits.h"
+#include "planner/stages/stage_oracle.h"
 
 namespace lynx {
 
@@ -63,20 +63,20 @@ class LayoutPlanner {
   // promises to be faster than `to_beat`.
   std::optional<Draft> Best(Nanos to_beat);
   // With the draft's mode, HEU's or without windows, in the partitions that the baselines would choose; nullopt if none is faster.
-  std::optional<Draft> ByOtherPartition(const Draft& draft);
+  std::optional<Draft> TryBaselinePartitions(const Draft& draft);
   // Plans the draft's partition again with what the draft's stages wait for gradients as a window of its own; nullopt
   // if that is no faster.
   std::optional<Draft> UseStalls(const Draft& draft);
   // The draft with its partition's stages solved exactly by the request's solver, all of them or, where that is slower,
   // each that is not; and with what is proven of it.
-  Draft Exactly(Draft draft);
+  Draft SolveExact(Draft draft);
   // The same partition, with what Assemble has found out since; nullopt if it no longer fits.
-  std::optional<Draft> Again(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers);
+  std::optional<Draft> ReplanSamePartition(RecomputeMode mode, bool offloading, const std::vector<int32_t>& layers);
   // The best draft that does without windows, forgetting what Assemble has found out: that was about other drafts.
   // nullopt where the request's mode does not come to it, or nothing promises to be faster than `to_beat`.
-  std::optional<Draft> AfreshWithoutOverlap(Nanos to_beat);
+  std::optional<Draft> ReplanFreshWithoutOverlap(Nanos to_beat);
   // The same of the best draft of HEU that sends nothing to the host.
-  std::optional<Draft> AfreshWithoutHost(Nanos to_beat);
+  std::optional<Draft> ReplanFreshWithoutHost(Nanos to_beat);
   Shortfall LeastShortfall();
   // Actions in the programs that were simulated so far.
   int64_t simulated_actions() const { return simulated_actions_; }
@@ -139,14 +139,14 @@ class LayoutPlanner {
   const StagePlan* FindRefused(int32_t stage, const Program& program) const;
   // Lowers and simulates the draft's policies.
   void Run(Draft& draft);
-  bool Adopt(const std::vector<std::optional<StageFits::ExactFit>>& exact, const std::vector<int32_t>& stages,
+  bool Adopt(const std::vector<std::optional<StageOracle::ExactFit>>& exact, const std::vector<int32_t>& stages,
              Draft& draft);
 
   const PlanRequest& request_;
   const Candidate candidate_;
   PlanCaches& caches_;
-  StageFits fits_;
-  const int64_t delay_permille_;  // see LayerFloor
+  StageOracle fits_;
+  const int64_t delay_permille_;  // see LayerLowerBound
   int64_t simulated_actions_ = 0;
   Limits limits_;
   struct KnownStep {

@@ -1,9 +1,9 @@
-// The estimates of StageFits: what modes take and expose on a stage by HEU's model, when no program is looked at.
+// The estimates of StageOracle: what modes take and expose on a stage by HEU's model, when no program is looked at.
 #include <algorithm>
 #include <optional>
 
 #include "common/check.h"
-#include "planner/stages/stage_fits.h"
+#include "planner/stages/stage_oracle.h"
 
 namespace lynx {
 namespace {
@@ -17,7 +17,7 @@ constexpr int64_t kMemoryAllowancePercent = 10;
 
 }  // namespace
 
-const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {
+const StageOracle::NamedUses& StageOracle::UsesOf(RecomputeMode mode, int32_t stage, SliceEnds ends) {
   auto [it, inserted] = named_.try_emplace({mode, stage, ends.head});
   if (inserted) {
     // No named policy uses the stall, so the number of layers that share it does not matter.
@@ -37,7 +37,7 @@ const StageFits::NamedUses& StageFits::UsesOf(RecomputeMode mode, int32_t stage,
   return it->second;
 }
 
-StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part) {
+StageValue StageOracle::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part& part) {
   const bool block = mode == RecomputeMode::kBlock;
   const NamedUses& named = UsesOf(block ? RecomputeMode::kNone : mode, stage, part.ends);
   if (!block) {
@@ -57,7 +57,7 @@ StageValue StageFits::ValueOfNamed(RecomputeMode mode, int32_t stage, const Part
   return Combine(named.problem, uses);
 }
 
-StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
+StageOracle::Estimate StageOracle::EstimateNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
   if (mode == RecomputeMode::kUniform) return EstimateUniform(stage, layers);
   Estimate sum;
   Bytes transient;
@@ -75,7 +75,7 @@ StageFits::Estimate StageFits::EstimateNamed(RecomputeMode mode, int32_t stage, 
 
 // As recomputing everything, but for the inputs that are not kept, the other layers of a group, and what makes their
 // inputs again.
-StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
+StageOracle::Estimate StageOracle::EstimateUniform(int32_t stage, int32_t layers) {
   Estimate estimate = EstimateNamed(RecomputeMode::kFull, stage, layers);
   const int32_t group = std::clamp(named_layers_, 1, layers);
   const int32_t below = layers - (layers + group - 1) / group;
@@ -89,7 +89,7 @@ StageFits::Estimate StageFits::EstimateUniform(int32_t stage, int32_t layers) {
   return estimate;
 }
 
-Bytes StageFits::Fixed(RecomputeMode mode, int32_t stage) {
+Bytes StageOracle::Fixed(RecomputeMode mode, int32_t stage) {
   auto [it, inserted] = fixed_.try_emplace(FixedKey(mode, stage));
   if (inserted) {
     const int32_t layers = pipeline_.chunks * kFewLayers;
@@ -99,11 +99,11 @@ Bytes StageFits::Fixed(RecomputeMode mode, int32_t stage) {
   return it->second;
 }
 
-Bytes StageFits::BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
+Bytes StageOracle::BudgetOf(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
   return limit - Fixed(mode, stage) - LayerInputs(stage, layers);
 }
 
-StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
+StageOracle::Estimate StageOracle::EstimateHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
   const Estimate all_stored = EstimateNamed(RecomputeMode::kNone, stage, layers);
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return all_stored;
@@ -121,14 +121,14 @@ StageFits::Estimate StageFits::EstimateHeu(RecomputeMode mode, int32_t stage, in
   return sum;
 }
 
-StageValue StageFits::EstimateOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget) {
+StageValue StageOracle::EstimateOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget) {
   const StageHeu& heu = Heu(mode, stage, part);
   const RecomputeProblem* offload = OffloadProblem(mode, stage, part);
   if (offload == nullptr) return heu.Estimate(part.layers, budget);
   return EstimateWithOffloading(heu, *offload, budget, CopySlowdown(stage));
 }
 
-RecomputeMode StageFits::EstimatedMode() const {
+RecomputeMode StageOracle::EstimatedMode() const {
   switch (request_.spec.recompute) {
     case RecomputeMode::kAuto:
       return Allowed(RecomputeMode::kHeu) ? RecomputeMode::kAuto : RecomputeMode::kNoOverlap;
@@ -142,7 +142,7 @@ RecomputeMode StageFits::EstimatedMode() const {
   }
 }
 
-int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
+int64_t StageOracle::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t layers) {
   const Nanos busy = BusyTime(stage, layers);
   const auto known = fits_.find({mode, stage, layers, offloading_});
   if (known != fits_.end() && known->second) return (busy + known->second->exposed).value;
@@ -154,7 +154,7 @@ int64_t StageFits::EstimatedCost(RecomputeMode mode, int32_t stage, int32_t laye
   return (busy + estimate.exposed).value;
 }
 
-bool StageFits::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) {
+bool StageOracle::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) {
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   if (IsHeuristic(mode) && !offloading_ && !fits_.contains({mode, stage, layers, offloading_})) {
@@ -171,7 +171,7 @@ bool StageFits::SeemsToFit(RecomputeMode mode, int32_t stage, int32_t layers) {
   return EstimatedCost(mode, stage, layers) < kSeemsNotToFit;
 }
 
-bool StageFits::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
+bool StageOracle::MayFit(RecomputeMode mode, int32_t stage, int32_t layers) {
   const std::optional<Bytes> limit = Limit(stage, layers);
   if (!limit) return true;
   const Bytes estimate = EstimateNamed(mode, stage, layers).bytes + LayerInputs(stage, layers) + Fixed(mode, stage);

@@ -18,9 +18,9 @@ absl::Status CallLimits::Take(Cost cost, CallerKey key, const std::string& calle
   const std::lock_guard lock(mutex_);
   std::map<std::string, TokenBucket>& buckets = buckets_[static_cast<size_t>(key)];
   std::string name = absl::StrCat(kind, " ", caller);
-  if (!buckets.contains(name) && buckets.size() >= kMostCallers) {
+  if (!buckets.contains(name) && buckets.size() >= kMaxCallers) {
     std::erase_if(buckets, [&](const auto& entry) { return entry.second.Full(now); });
-    if (buckets.size() >= kMostCallers) name = kind;
+    if (buckets.size() >= kMaxCallers) name = kind;
   }
   const Nanos wait = buckets.try_emplace(name, rate, now).first->second.Take(now);
   if (wait == Nanos(0)) return absl::OkStatus();

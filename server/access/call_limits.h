@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/units.h"
-#include "server/access/access_table.h"
+#include "server/access/rpc_permissions.h"
 #include "server/loop/token_bucket.h"
 
 namespace lynx {
@@ -32,13 +32,13 @@ class CallLimits {
   explicit CallLimits(CallLimitOptions options) : options_(options) {}
 
   // Takes one of the caller's. ResourceExhausted with the time after which there is one (server/wire/retry_later.h). Of more callers
-  // of a kind than kMostCallers at a time those that come last share what one may have: strangers from many addresses share
+  // of a kind than kMaxCallers at a time those that come last share what one may have: strangers from many addresses share
   // with strangers only.
   absl::Status Take(Cost cost, CallerKey key, const std::string& caller, Nanos now);
   // ResourceExhausted where the loop is behind. `queue`: events that wait in it.
   absl::Status CheckQueue(size_t queue) const;
 
-  static constexpr size_t kMostCallers = 10'000;
+  static constexpr size_t kMaxCallers = 10'000;
 
  private:
   const CallLimitOptions options_;

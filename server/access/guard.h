@@ -1,4 +1,4 @@
-// Guard: stands before every method of every service. It finds out who calls, and whether they may (server/access/access_table.h).
+// Guard: stands before every method of every service. It finds out who calls, and whether they may (server/access/rpc_permissions.h).
 // Without TLS everybody is "local", an admin.
 //
 // Who calls: a bearer token in the metadata "authorization", else the certificate of the connection, else nobody. A token or
@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "server/access/access_table.h"
+#include "server/access/rpc_permissions.h"
 #include "server/access/call_limits.h"
 #include "server/values/access.h"
 #include "server/values/audit.h"

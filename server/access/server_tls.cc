@@ -19,7 +19,7 @@ namespace lynx {
 namespace {
 
 // How often the clock is looked at: it may be set.
-constexpr Nanos kLongestWait{60'000'000'000};
+constexpr Nanos kMaxWait{60'000'000'000};
 constexpr Nanos kShortestWait{100'000'000};
 
 std::vector<std::string> MachineAddresses() {
@@ -90,10 +90,10 @@ void ServerTls::RenewForever() {
     if (wait <= Nanos(0)) {
       const absl::Status renewed = Renew();
       if (!renewed.ok()) spdlog::error("the server's certificate cannot be renewed: {}", std::string(renewed.message()));
-      wait = renewed.ok() ? kShortestWait : kLongestWait / 10;
+      wait = renewed.ok() ? kShortestWait : kMaxWait / 10;
     }
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kLongestWait).value), [this] { return stop_; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::clamp(wait, kShortestWait, kMaxWait).value), [this] { return stop_; });
     if (stop_) return;
   }
 }

@@ -297,15 +297,15 @@ NodePresence Controller::PresenceOf(const Node& node) {
   return agent && worker ? NodePresence::kAttached : agent || worker ? NodePresence::kPartial : NodePresence::kAbsent;
 }
 
-std::vector<NodeGlance> Controller::Glances() const {
-  std::map<NodeId, NodeGlance> glances;
+std::vector<NodeSummary> Controller::Summaries() const {
+  std::map<NodeId, NodeSummary> glances;
   for (const auto& [name, node] : nodes_) {
     if (node.seen == Nanos(0) && node.jobs.empty()) continue;  // only an earlier server has seen it
-    NodeGlance& glance = glances[name];
+    NodeSummary& glance = glances[name];
     glance.presence = PresenceOf(node);
     glance.devices = static_cast<int32_t>(node.agent.devices.size());
     std::set<std::string> withdrawn;
-    for (const NodeCondition& condition : node.agent.conditions) {
+    for (const ReportedCondition& condition : node.agent.conditions) {
       if (condition.withdrawn && !condition.device.empty()) withdrawn.insert(condition.device);
     }
     glance.withdrawn = static_cast<int32_t>(withdrawn.size());
@@ -313,7 +313,7 @@ std::vector<NodeGlance> Controller::Glances() const {
     for (const JobId& id : node.jobs) glance.used += static_cast<int32_t>(jobs_.at(id).ranks_on.at(name).size());
   }
   for (const auto& [name, cordon] : cordons_) glances[name].cordoned = true;
-  std::vector<NodeGlance> list;
+  std::vector<NodeSummary> list;
   for (auto& [name, glance] : glances) {
     glance.name = name;
     list.push_back(std::move(glance));
@@ -321,8 +321,8 @@ std::vector<NodeGlance> Controller::Glances() const {
   return list;
 }
 
-Census Controller::TakeCensus() const {
-  Census census{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
+ClusterStats Controller::TakeCensus() const {
+  ClusterStats census{.cordoned = static_cast<int64_t>(cordons_.size()), .fenced_reports = fenced_reports_};
   for (const auto& [id, job] : jobs_) ++census.jobs.at(static_cast<size_t>(job.record.state));
   for (const JobId& id : unfinished_) {
     const Job& job = jobs_.at(id);

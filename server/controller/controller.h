@@ -54,7 +54,7 @@
 #include "server/scheduling/placement.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/queue_order.h"
-#include "server/values/census.h"
+#include "server/values/cluster_stats.h"
 #include "server/values/events.h"
 #include "server/values/job.h"
 #include "server/values/node_state.h"
@@ -63,7 +63,7 @@
 namespace lynx {
 
 // Of one desired state. Leaves room for everything else below the largest message (proto/message_limit.h).
-inline constexpr Bytes kMostProgramText{48 << 20};
+inline constexpr Bytes kMaxProgramText{48 << 20};
 
 // For the test that shows that tests find mistakes (tests/sim).
 enum class Mistake : uint8_t {
@@ -125,7 +125,7 @@ struct ControllerOptions {
   size_t max_nodes = 10'000;
   // Text of programs in one message to a worker. Ranks whose programs do not fit start with a later message; a plan with a
   // program above it is refused.
-  Bytes most_program_text = kMostProgramText;
+  Bytes most_program_text = kMaxProgramText;
   // The shapes whose op times a plan wants (planner/candidates/search.h WantedShapes). Required.
   std::function<std::vector<LayerShape>(const JobSpec&, const ClusterTopology&)> wanted_shapes;
   Mistake mistake = Mistake::kNone;  // for tests alone
@@ -164,14 +164,14 @@ class Controller {
   std::vector<NodeView> Nodes() const;
   NodeView ViewOf(const NodeId& name) const;
   // Of the nodes that Nodes() tells of, by name.
-  std::vector<NodeGlance> Glances() const;
+  std::vector<NodeSummary> Summaries() const;
   struct QueueView {
     QueueConfig config;
     int32_t waiting = 0, running = 0, devices = 0;
   };
   std::vector<QueueView> Queues() const;
   const RankLogs& logs() const { return logs_; }
-  Census TakeCensus() const;
+  ClusterStats TakeCensus() const;
   // Of an unfinished job: that it has, or is planned for.
   int32_t DevicesHeld(const JobId& id) const;
 
@@ -360,7 +360,7 @@ class Controller {
   void ForgetFree();
   static int32_t DevicesUsed(const Job& job);
   std::map<std::string, int32_t> UsedByQueue() const;
-  std::string MakeRoomFor(const Job& head, Standing standing, Line& line);
+  std::string SelectVictims(const Job& head, Standing standing, Line& line);
   std::string WhoGivesWay(const std::vector<DeviceRef>& devices) const;
   std::vector<PendingReason> WhyWaits(const Job& job, Standing standing, Line& line);
   std::vector<PendingReason> WhyNotReady(const Job& job) const;
@@ -421,7 +421,7 @@ class Controller {
   bool AwaitsMeasurements(const Job& job, const DeviceRef& device) const;
   void TellMeasured(Job& job);
   static bool Measures(const Node& node, const Job& job);
-  AgentWish ShapesFor(const Node& node) const;
+  AgentDesired ShapesFor(const Node& node) const;
 
   // controller_memory.cc: jobs that run out of memory
   std::string ModelOf(const DeviceRef& where, DeviceKind kind) const;
@@ -508,7 +508,7 @@ class Controller {
   void AcknowledgeStrays(const WorkerState& state, const Node& node);
   void LoseNode(Node& node);
   void ForgetNode(const NodeId& name);
-  WorkerWish WishOf(const Node& node) const;
+  WorkerDesired WishOf(const Node& node) const;
 
   // controller_copies.cc: copies of states in the memory of nodes
   void NoteCopies(Node& node, const std::set<JobId>& copies);
@@ -516,7 +516,7 @@ class Controller {
   std::vector<JobId> EndedOf(const Node& node) const;
   void TouchHoldersOf(const Job& job);
   RankAssignment AssignmentOf(const Job& job, int32_t rank, const Node& node) const;
-  void HoldBack(WorkerWish& wish) const;
+  void HoldBack(WorkerDesired& wish) const;
   static std::vector<Bytes> ProgramTextOf(const Plan& plan);
 
   const ControllerOptions options_;

@@ -14,9 +14,9 @@ namespace {
 
 // A change that is worth a look: more than what one measurement differs from another (server/scheduling/node_groups.h).
 constexpr double kDrift = 1.3;
-constexpr double kMostSlowness = 100;
+constexpr double kMaxSlowness = 100;
 // Of a link, which may lose far more of its speed than a processor.
-constexpr double kMostLinkSlowness = 10'000;
+constexpr double kMaxLinkSlowness = 10'000;
 // Of what a node was slower, so much must be left for it to count as slow (for placement.h).
 constexpr double kSlow = 1.5;
 
@@ -36,7 +36,7 @@ std::vector<std::string> Controller::NoteComputeDrift(Job& job) {
   for (const auto& [name, change] : nodes) {
     if (std::max(change, 1 / change) < kDrift) continue;
     // Two jobs that see the same do not count it twice.
-    NodeOf(name).slowness.compute = std::clamp(job.slowness_watched[name].compute * change, 1 / kMostSlowness, kMostSlowness);
+    NodeOf(name).slowness.compute = std::clamp(job.slowness_watched[name].compute * change, 1 / kMaxSlowness, kMaxSlowness);
     texts.push_back(absl::StrCat("node ", name.value, " computes ", absl::StrFormat("%.1f times %s", std::max(change, 1 / change), change > 1 ? "slower" : "faster"),
                                  " than before, beside the others"));
   }
@@ -78,7 +78,7 @@ std::vector<std::string> Controller::NoteLinkDrift(Job& job) {
   std::vector<std::string> texts;
   const auto note = [&](const NodeId& name, double factor) {
     const double before = job.slowness_watched[name].links;
-    const double now = std::clamp(before * factor, 1.0, kMostLinkSlowness);
+    const double now = std::clamp(before * factor, 1.0, kMaxLinkSlowness);
     if (std::max(now / before, before / now) < kDrift) return false;
     NodeOf(name).slowness.links = now;
     return true;

@@ -10,8 +10,8 @@ namespace lynx {
 namespace {
 
 constexpr size_t kLogLinesMatched = 50;  // by rules of onFailure
-constexpr size_t kMostExcluded = 16;     // nodes, of one job
-constexpr size_t kMostFaults = 1000;     // that are remembered, of all jobs
+constexpr size_t kMaxExcluded = 16;     // nodes, of one job
+constexpr size_t kMaxFaults = 1000;     // that are remembered, of all jobs
 
 }  // namespace
 
@@ -23,7 +23,7 @@ RankFailureFacts Controller::FactsOf(const Job& job, int32_t rank) const {
   if (live.started) facts.step = std::max(job.replanning.steps_done, job.first_step);
   const auto node = nodes_.find(record.where.node);
   if (node == nodes_.end() || record.device_uuid.empty()) return facts;
-  for (const NodeCondition& condition : node->second.agent.conditions) {
+  for (const ReportedCondition& condition : node->second.agent.conditions) {
     if (condition.device == record.device_uuid && condition.withdrawn) facts.condition = condition.message;
   }
   return facts;
@@ -63,7 +63,7 @@ bool Controller::MayAllow(const Job& job, int32_t rank) const {
 
 void Controller::Remember(RankFailureFacts facts) {
   faults_.push_back(std::move(facts));
-  while (faults_.size() > kMostFaults || now_ - faults_.front().at >= kFaultsCountFor) faults_.pop_front();
+  while (faults_.size() > kMaxFaults || now_ - faults_.front().at >= kFaultsCountFor) faults_.pop_front();
 }
 
 // The first that is for this rank's failure; nullptr: none.
@@ -84,7 +84,7 @@ const FailureRule* Controller::RuleFor(const Job& job, int32_t rank) const {
 bool Controller::ExcludeNode(Job& job, const NodeId& node, const std::string& why) {
   std::vector<NodeId>& excluded = job.record.excluded;
   if (std::find(excluded.begin(), excluded.end(), node) != excluded.end()) return false;
-  if (excluded.size() >= kMostExcluded) {
+  if (excluded.size() >= kMaxExcluded) {
     AddEvent(job, "node-kept", absl::StrCat("node ", node.value, " is used further: the job does without ", excluded.size(), " nodes already, the most"));
     return false;
   }

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "server/controller/controller.h"
-#include "server/controller/texts.h"
+#include "server/controller/reason_text.h"
 
 namespace lynx {
 

@@ -7,8 +7,8 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "server/controller/controller.h"
-#include "server/controller/texts.h"
-#include "server/scheduling/nearest.h"
+#include "server/controller/reason_text.h"
+#include "server/scheduling/locality_selection.h"
 #include "server/scheduling/node_groups.h"
 #include "server/scheduling/shared_cores.h"
 

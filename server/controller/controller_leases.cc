@@ -15,7 +15,7 @@ constexpr size_t kWitnesses = 5;
 // commit is refused.
 constexpr int64_t kTimesWithoutQuorum = 10;
 constexpr int64_t kOneOfMany = 10;
-constexpr size_t kMostTold = 8;
+constexpr size_t kMaxTold = 8;
 
 // Scatters names, so that a node's witnesses are not its neighbours, which are cut off with it.
 uint64_t PlaceOnRing(std::string_view name) {
@@ -64,7 +64,7 @@ std::vector<NodeId> Controller::WitnessesOf(const NodeId& name) const {
 void Controller::Tell(Node& node, int64_t report, std::optional<std::vector<NodeId>> witnesses) {
   if (node.told.back().report != INT64_MAX && node.told.back().witnesses == witnesses) return;
   // It never says that it has got them: whatever it has.
-  if (node.told.size() >= kMostTold) node.told = {{}};
+  if (node.told.size() >= kMaxTold) node.told = {{}};
   node.told.push_back({report, std::move(witnesses)});
 }
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/controller/controller.h"
-#include "server/controller/texts.h"
+#include "server/controller/reason_text.h"
 
 namespace lynx {
 namespace {
@@ -92,8 +92,8 @@ bool Controller::Measures(const Node& node, const Job& job) {
   return job.replanning.trigger.empty() || node.jobs.empty();
 }
 
-AgentWish Controller::ShapesFor(const Node& node) const {
-  AgentWish wish;
+AgentDesired Controller::ShapesFor(const Node& node) const {
+  AgentDesired wish;
   for (const JobId& id : measuring_) {
     const Job& job = jobs_.at(id);
     if (!IsPlanned(job) || job.plan_asked || !Measures(node, job)) continue;

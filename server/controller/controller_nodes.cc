@@ -252,7 +252,7 @@ RankAssignment Controller::AssignmentOf(const Job& job, int32_t rank, const Node
 }
 
 // Ranks whose programs are beyond what one message may hold go on listening until others of their node have started.
-void Controller::HoldBack(WorkerWish& wish) const {
+void Controller::HoldBack(WorkerDesired& wish) const {
   Bytes text;
   for (RankAssignment& rank : wish.ranks) {
     if (rank.peers == nullptr || rank.started) continue;
@@ -262,8 +262,8 @@ void Controller::HoldBack(WorkerWish& wish) const {
   }
 }
 
-WorkerWish Controller::WishOf(const Node& node) const {
-  WorkerWish wish;
+WorkerDesired Controller::WishOf(const Node& node) const {
+  WorkerDesired wish;
   for (const JobId& id : node.jobs) {
     const Job& job = jobs_.at(id);
     for (const int32_t r : job.ranks_on.at(node.name)) {

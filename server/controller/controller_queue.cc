@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "server/controller/controller.h"
-#include "server/controller/texts.h"
+#include "server/controller/reason_text.h"
 
 namespace lynx {
 namespace {
@@ -178,7 +178,7 @@ bool Controller::Pass() {
       if (!job.structural || now_ < job.line_until) {
         line.head = &job;
         line.expectation = Expect(job, line);
-        line.room = MakeRoomFor(job, turn.standing, line);
+        line.room = SelectVictims(job, turn.standing, line);
         if (!line.room.empty()) {
           favoured_ = job.record.id;
         } else if (favoured_ == job.record.id) {
@@ -373,7 +373,7 @@ std::string Controller::WhoGivesWay(const std::vector<DeviceRef>& devices) const
 
 // Asks running jobs to give way where the first in line has a right to their devices: those of a lower priority, and, where it is
 // within its queue's quota, those that borrow. Returns who gives way; empty: nobody.
-std::string Controller::MakeRoomFor(const Job& head, Standing standing, Line& line) {
+std::string Controller::SelectVictims(const Job& head, Standing standing, Line& line) {
   if (line.expectation.has_value() && line.expectation->at - now_ <= options_.soon) return WhoGivesWay(line.expectation->devices);
   const DeviceKind kind = KindOf(head);
   std::map<std::string, int32_t> used = UsedByQueue();

@@ -20,7 +20,7 @@ constexpr Nanos kCensusEvery{1'000'000'000};
 
 }  // namespace
 
-static_assert(kMostProgramText.value <= kMaxMessageBytes * 3 / 4, "a desired state holds more than programs");
+static_assert(kMaxProgramText.value <= kMaxMessageBytes * 3 / 4, "a desired state holds more than programs");
 
 ServerCore::ServerCore(CoreOptions options, std::unique_ptr<Store> store, const Clock& clock)
     : options_(std::move(options)), clock_(clock), store_(std::move(store)), curves_(*store_), controller_(options_.controller),

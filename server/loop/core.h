@@ -18,10 +18,10 @@
 #include "lynx/v1/cluster.grpc.pb.h"
 #include "proto/convert.h"
 #include "server/controller/controller.h"
-#include "server/loop/courier.h"
-#include "server/loop/curve_book.h"
+#include "server/loop/serial_executor.h"
+#include "server/loop/job_curve_cache.h"
 #include "server/loop/event_loop.h"
-#include "server/loop/node_stream.h"
+#include "server/loop/report_stream.h"
 #include "server/loop/planning_pool.h"
 #include "server/loop/token_bucket.h"
 #include "server/loop/watchers.h"
@@ -32,8 +32,8 @@
 
 namespace lynx {
 
-using AgentStream = NodeStream<v1::AgentReport, v1::AgentDesired>;
-using WorkerStream = NodeStream<v1::WorkerReport, v1::WorkerDesired>;
+using AgentStream = ReportStream<v1::AgentReport, v1::AgentDesired>;
+using WorkerStream = ReportStream<v1::WorkerReport, v1::WorkerDesired>;
 
 struct CoreOptions {
   ControllerOptions controller;
@@ -58,8 +58,8 @@ class ServerCore {
   Controller& controller() { return controller_; }
   Store& store() { return *store_; }
   Watchers& watchers() { return watchers_; }
-  CurveBook& curves() { return curves_; }
-  Courier& courier() { return courier_; }
+  JobCurveCache& curves() { return curves_; }
+  SerialExecutor& courier() { return courier_; }
   const Clock& clock() const { return clock_; }
   ServerMetrics& metrics() { return metrics_; }
 
@@ -102,14 +102,14 @@ class ServerCore {
   const CoreOptions options_;
   const Clock& clock_;
   std::unique_ptr<Store> store_;
-  CurveBook curves_;
+  JobCurveCache curves_;
   Controller controller_;
   Nanos next_census_;  // monotonic
   ServerMetrics metrics_;
   Watchers watchers_;
   StreamTable<AgentStream> agents_;
   StreamTable<WorkerStream> workers_;
-  Courier courier_;
+  SerialExecutor courier_;
   std::atomic<int64_t> last_stream_{0};
 
   std::mutex mutex_;

@@ -21,7 +21,7 @@ absl::Status Watchers::Add(const JobId& job, const std::string& who, std::shared
   for (const auto& [id, watched] : jobs_) {
     for (const Watcher& watcher : watched.watchers) own += watcher.who == who ? 1 : 0;
   }
-  if (!who.empty() && own >= kMostOfOne) {
+  if (!who.empty() && own >= kMaxOfOne) {
     return absl::ResourceExhaustedError(absl::StrCat(who, " has ", own, " watchers, the limit of one caller; use GetJob"));
   }
   ++count_;

@@ -31,7 +31,7 @@ class Watchers {
  public:
   static constexpr size_t kMost = 1000;
 
-  static constexpr size_t kMostOfOne = 100;  // of one caller
+  static constexpr size_t kMaxOfOne = 100;  // of one caller
 
   // `who` watches; "": without a limit of its own. ResourceExhausted at a limit.
   absl::Status Add(const JobId& job, const std::string& who, std::shared_ptr<WatchStream> stream);

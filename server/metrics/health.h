@@ -19,14 +19,14 @@ class ServerHealth {
   // Whether the server takes calls.
   void SetListening(bool listening) { listening_ = listening; }
 
-  // What is wrong; "" where nothing is. A loop that has not turned for kMostSilence: not even a slow disk explains that.
+  // What is wrong; "" where nothing is. A loop that has not turned for kMaxSilence: not even a slow disk explains that.
   std::string Alive() const {
     const Nanos silence = clock_.Monotonic() - Nanos(ticked_.load());
-    return silence > kMostSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";
+    return silence > kMaxSilence ? "the event loop has not turned for " + FormatDuration(silence) : "";
   }
   std::string Ready() const { return listening_ ? Alive() : "the server takes no calls"; }
 
-  static constexpr Nanos kMostSilence{120'000'000'000};
+  static constexpr Nanos kMaxSilence{120'000'000'000};
 
  private:
   const Clock& clock_;

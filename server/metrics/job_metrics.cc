@@ -345,7 +345,7 @@ std::optional<double> JobMetrics::GoodputOf(const JobId& job) const {
 }
 
 void JobMetrics::Prune(Nanos now) {
-  while (!ended_.empty() && (ended_.size() > kMostEnded || now - ended_.front().first >= kKeepEnded)) {
+  while (!ended_.empty() && (ended_.size() > kMaxEnded || now - ended_.front().first >= kKeepEnded)) {
     book_->Remove(ended_.front().second);
     ended_.pop_front();
   }

@@ -81,7 +81,7 @@ std::shared_ptr<prometheus::Collectable> ServerMetrics::page() const {
   return std::make_shared<Joined>(std::vector<std::shared_ptr<prometheus::Collectable>>{registry_, of_jobs_.page()});
 }
 
-void ServerMetrics::Counted(const Census& census) {
+void ServerMetrics::Counted(const ClusterStats& census) {
   for (int i = 0; i < kJobStateCount; ++i) {
     jobs_.Add({{"state", JobStateName(static_cast<JobState>(i))}}).Set(static_cast<double>(census.jobs[static_cast<size_t>(i)]));
   }

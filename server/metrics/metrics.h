@@ -13,7 +13,7 @@
 #include "node/metric_families.h"
 #include "server/metrics/job_metrics.h"
 #include "server/metrics/job_timeline.h"
-#include "server/values/census.h"
+#include "server/values/cluster_stats.h"
 #include "server/values/events.h"
 #include "server/values/job.h"
 
@@ -26,13 +26,13 @@ class ServerMetrics {
   // What the page is made of. Any thread; lives for as long as somebody has it.
   std::shared_ptr<prometheus::Collectable> page() const;
 
-  void Counted(const Census& census);
+  void Counted(const ClusterStats& census);
   // What waits for the owner thread, and for the courier's.
   void SetQueues(size_t events, size_t errands);
   void PlanMade(const PlanReady& ready, PlanTrigger trigger, Nanos took);
   void Committed(Nanos took, bool ok);
   void LeaseRenewed() { leases_->Increment(); }
-  // A call that is answered. `method`: one of server/access/access_table.h; `code`: of gRPC, by name.
+  // A call that is answered. `method`: one of server/access/rpc_permissions.h; `code`: of gRPC, by name.
   void Called(const std::string& method, const std::string& code, Nanos took);
   void Refused() { refused_->Increment(); }
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "server/scheduling/nearest.h"
+#include "server/scheduling/locality_selection.h"
 
 namespace lynx {
 

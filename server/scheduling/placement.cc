@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "server/scheduling/nearest.h"
+#include "server/scheduling/locality_selection.h"
 
 namespace lynx {
 namespace {

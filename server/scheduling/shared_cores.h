@@ -17,7 +17,7 @@ struct CoreUse {
   std::string machine;         // that the cores are numbered on
   std::vector<int32_t> cores;  // empty: not known, as a GPU has none to compute on: shared with nobody
   std::string limit_group;     // devices with the same one share the limit
-  int64_t limit_permille = 0;  // as in NodeCores
+  int64_t limit_permille = 0;  // as in ReportedCores
 };
 
 // What the node's device with that index takes. A node that does not say its machine counts as a machine of its own.

@@ -18,16 +18,16 @@ namespace {
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kDay = 86'400 * kNanosPerSecond;
 constexpr Nanos kJoinLife{kDay};
-constexpr int64_t kLongestJoinLife = 30 * kDay;
-constexpr int64_t kLongestTokenLife = 3650 * kDay;
-constexpr size_t kLongestRequest = 8 << 10;
-constexpr size_t kMostUsers = 10'000;
-constexpr size_t kMostTokensOfUser = 100;
-constexpr size_t kMostJoinGrants = 10'000;
+constexpr int64_t kMaxJoinLife = 30 * kDay;
+constexpr int64_t kMaxTokenLife = 3650 * kDay;
+constexpr size_t kMaxRequest = 8 << 10;
+constexpr size_t kMaxUsers = 10'000;
+constexpr size_t kMaxTokensOfUser = 100;
+constexpr size_t kMaxJoinGrants = 10'000;
 // Of one node: those that have been renewed go on to their end, but not more of them.
-constexpr size_t kMostCertificatesOfNode = 4;
+constexpr size_t kMaxCertificatesOfNode = 4;
 constexpr int32_t kDefaultAudit = 100;
-constexpr int32_t kMostAudit = 1000;
+constexpr int32_t kMaxAudit = 1000;
 
 absl::Status CheckLife(const std::string& field, int64_t life, int64_t longest) {
   return life == 0 ? absl::OkStatus() : CheckRange(field, life, kNanosPerSecond, longest);
@@ -114,11 +114,11 @@ grpc::ServerUnaryReactor* AdminService::CreateJoinToken(const Call& call, const 
                                                         v1::CreateJoinTokenResponse* response) {
   return Change(call, request->node(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     if (!request->node().empty()) LYNX_RETURN_IF_ERROR(CheckName("node", request->node()));
-    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kLongestJoinLife));
+    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxJoinLife));
     std::vector<AccessChange> changes = book_.Expired(now);
-    if (book_.JoinGrants().size() >= kMostJoinGrants) {
+    if (book_.JoinGrants().size() >= kMaxJoinGrants) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(kMostJoinGrants, " join tokens wait for their nodes, the limit: 'lynxctl admin revoke-join-tokens' forgets them"));
+          absl::StrCat(kMaxJoinGrants, " join tokens wait for their nodes, the limit: 'lynxctl admin revoke-join-tokens' forgets them"));
     }
     const std::string secret = NewSecret();
     const JoinGrant grant{.digest = SecretDigest(secret), .node = request->node(), .created = now,
@@ -142,7 +142,7 @@ grpc::ServerUnaryReactor* AdminService::RevokeJoinTokens(const Call& call, const
 
 absl::StatusOr<std::vector<AccessChange>> AdminService::Certify(const std::string& request, const std::string& node, Nanos now,
                                                                 std::string* certificate) const {
-  LYNX_RETURN_IF_ERROR(CheckSize("request", request.size(), 1, kLongestRequest, "bytes"));
+  LYNX_RETURN_IF_ERROR(CheckSize("request", request.size(), 1, kMaxRequest, "bytes"));
   absl::StatusOr<Authority::Issued> issued = options_.authority->IssueNode(request, node, now, options_.node_certificate_life);
   if (!issued.ok()) return Annotate(issued.status(), "request");
   *certificate = issued->pem;
@@ -186,7 +186,7 @@ grpc::ServerUnaryReactor* AdminService::RotateCertificate(const Call& call, cons
     LYNX_ASSIGN_OR_RETURN(std::vector<AccessChange> changes, Certify(request->request(), node, now, response->mutable_certificate()));
     std::vector<NodeCertificate> before = book_.CertificatesOf(node, now);
     std::sort(before.begin(), before.end(), [](const auto& a, const auto& b) { return a.issued > b.issued; });
-    for (size_t i = kMostCertificatesOfNode - 1; i < before.size(); ++i) changes.push_back(DeleteCertificate{before[i].serial});
+    for (size_t i = kMaxCertificatesOfNode - 1; i < before.size(); ++i) changes.push_back(DeleteCertificate{before[i].serial});
     return changes;
   });
 }
@@ -207,14 +207,14 @@ grpc::ServerUnaryReactor* AdminService::AddUser(const Call& call, const v1::AddU
                                                 v1::AddUserResponse* response) {
   return Change(call, request->name(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
     LYNX_RETURN_IF_ERROR(CheckName("name", request->name()));
-    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kLongestTokenLife));
+    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxTokenLife));
     LYNX_ASSIGN_OR_RETURN(const Role role, Decode(request->role()));
     if (const std::optional<User> known = book_.FindUser(request->name()); known.has_value()) {
       return absl::AlreadyExistsError(absl::StrCat("user ", known->name, " exists, with the role ", RoleName(known->role),
                                                    ": 'lynxctl admin token add' gives one more token"));
     }
-    if (book_.Users().size() >= kMostUsers) {
-      return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostUsers, " users, the limit"));
+    if (book_.Users().size() >= kMaxUsers) {
+      return absl::ResourceExhaustedError(absl::StrCat("there are ", kMaxUsers, " users, the limit"));
     }
     const NewToken made = MakeToken(request->name(), now, Nanos(request->life_ns()));
     response->set_token(made.secret);
@@ -257,12 +257,12 @@ grpc::ServerUnaryReactor* AdminService::RevokeUser(const Call& call, const v1::R
 grpc::ServerUnaryReactor* AdminService::AddToken(const Call& call, const v1::AddTokenRequest* request,
                                                  v1::AddTokenResponse* response) {
   return Change(call, request->user(), [=, this](Nanos now) -> absl::StatusOr<std::vector<AccessChange>> {
-    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kLongestTokenLife));
+    LYNX_RETURN_IF_ERROR(CheckLife("life_ns", request->life_ns(), kMaxTokenLife));
     const std::optional<User> user = book_.FindUser(request->user());
     if (!user.has_value()) return absl::NotFoundError(absl::StrCat("there is no user ", request->user()));
-    if (book_.TokensOf(user->name).size() >= kMostTokensOfUser) {
+    if (book_.TokensOf(user->name).size() >= kMaxTokensOfUser) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(user->name, " has ", kMostTokensOfUser, " tokens, the limit: revoke one first"));
+          absl::StrCat(user->name, " has ", kMaxTokensOfUser, " tokens, the limit: revoke one first"));
     }
     const NewToken made = MakeToken(user->name, now, Nanos(request->life_ns()));
     response->set_token(made.secret);
@@ -292,7 +292,7 @@ grpc::ServerUnaryReactor* AdminService::RevokeToken(const Call& call, const v1::
 grpc::ServerUnaryReactor* AdminService::ListAudit(const Call& call, const v1::ListAuditRequest* request,
                                                   v1::ListAuditResponse* response) {
   return Read(call, [this, request, response]() -> absl::Status {
-    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMostAudit));
+    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxAudit));
     LYNX_ASSIGN_OR_RETURN(const std::vector<AuditRecord> records,
                           core_.store().LoadAudit(request->limit() == 0 ? kDefaultAudit : request->limit(),
                                                   request->before_sequence(), request->refused_only()));

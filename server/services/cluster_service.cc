@@ -18,7 +18,7 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kLongestReason = 512;
+constexpr size_t kMaxReasonLength = 512;
 
 }  // namespace
 
@@ -66,7 +66,7 @@ grpc::ServerBidiReactor<v1::WorkerReport, v1::WorkerDesired>* ClusterService::At
 
 grpc::ServerUnaryReactor* ClusterService::CordonNode(const Call& call,
                                                      const v1::CordonNodeRequest* request, v1::CordonNodeResponse* response) {
-  absl::Status checked = CheckLine("reason", request->reason(), kLongestReason);
+  absl::Status checked = CheckLine("reason", request->reason(), kMaxReasonLength);
   if (checked.ok()) checked = CheckRange("grace_ns", request->grace_ns(), 0, kMaxWireNanos);
   if (checked.ok() && request->grace_ns() > 0 && !request->drain()) {
     checked = BadField("grace_ns", absl::StrCat(request->grace_ns()), "is for a drain");

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
   static std::once_flag library;
   std::call_once(library, [] { mg_init_library(0); });
   std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(answer)));
-  const std::string threads = absl::StrCat(kThreads), longest = absl::StrCat(kLongestRequest), millis = absl::StrCat(kRequestMillis);
+  const std::string threads = absl::StrCat(kThreads), longest = absl::StrCat(kMaxRequest), millis = absl::StrCat(kRequestMillis);
   const char* options[] = {"listening_ports", address.c_str(), "num_threads", threads.c_str(), "max_request_size", longest.c_str(),
                            "request_timeout_ms", millis.c_str(), nullptr};
   mg_callbacks callbacks{};

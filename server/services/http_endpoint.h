@@ -19,7 +19,7 @@ class HttpEndpoint {
   using Answer = std::function<HttpReply(const HttpRequest&)>;
 
   // `address`: "host:port" with a numeric host; port 0 takes a free one. `answer` is called by any of kThreads threads, each with a
-  // request of at most kLongestRequest bytes, which came within kRequestMillis. Unavailable where the address is in use or not of this machine.
+  // request of at most kMaxRequest bytes, which came within kRequestMillis. Unavailable where the address is in use or not of this machine.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address, Answer answer);
   // Waits for answers that are being made.
   ~HttpEndpoint();
@@ -27,7 +27,7 @@ class HttpEndpoint {
   int port() const { return port_; }
 
   static constexpr int kThreads = 16;
-  static constexpr int kLongestRequest = 8192;
+  static constexpr int kMaxRequest = 8192;
   static constexpr int kRequestMillis = 10'000;
 
  private:

@@ -18,18 +18,18 @@
 namespace lynx {
 namespace {
 
-constexpr int64_t kMostEvents = 1000;
+constexpr int64_t kMaxEvents = 1000;
 constexpr int32_t kDefaultList = 100;
-constexpr int32_t kMostList = 1000;
+constexpr int32_t kMaxList = 1000;
 constexpr int32_t kDefaultLines = 100;
-constexpr int32_t kMostLines = 1000;
-constexpr int64_t kMostGenerations = int64_t{1} << 40;
-constexpr size_t kLongestKey = 128;
-constexpr size_t kLongestReason = 512;
-constexpr size_t kLongestSpec = 4 << 20;  // with a schedule of its own
+constexpr int32_t kMaxLines = 1000;
+constexpr int64_t kMaxGenerations = int64_t{1} << 40;
+constexpr size_t kMaxKey = 128;
+constexpr size_t kMaxReasonLength = 512;
+constexpr size_t kMaxSpec = 4 << 20;  // with a schedule of its own
 
 absl::Status CheckKey(const std::string& key) {
-  LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kLongestKey, "characters"));
+  LYNX_RETURN_IF_ERROR(CheckSize("idempotency_key", key.size(), 1, kMaxKey, "characters"));
   const bool printable = std::all_of(key.begin(), key.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
   return printable ? absl::OkStatus() : BadField("idempotency_key", "not printable", "must be printable ASCII characters");
 }
@@ -126,7 +126,7 @@ grpc::ServerUnaryReactor* OnLoop(ServerCore& core, const Call& call,
 grpc::ServerUnaryReactor* JobsService::SubmitJob(const Call& call, const v1::SubmitJobRequest* request, v1::SubmitJobResponse* response) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
   absl::Status status = CheckKey(request->idempotency_key());
-  if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kLongestSpec, "bytes");
+  if (status.ok()) status = CheckSize("spec", request->spec().ByteSizeLong(), 0, kMaxSpec, "bytes");
   absl::StatusOr<JobSpec> spec = status.ok() ? FromProto(request->spec()) : absl::StatusOr<JobSpec>(status);
   if (status.ok()) status = spec.status();
   if (status.ok()) status = CheckEngineRuns(spec->model, PinnedLayout(spec->parallel));
@@ -162,7 +162,7 @@ absl::Status JobsService::FillJob(const v1::GetJobRequest& request, v1::GetJobRe
   if (!request.include_events()) return absl::OkStatus();
   const int64_t before = request.events_before() == 0 ? std::numeric_limits<int64_t>::max() : request.events_before();
   LYNX_RETURN_IF_ERROR(CheckRange("events_before", request.events_before(), 0, std::numeric_limits<int64_t>::max()));
-  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMostEvents, before));
+  LYNX_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, core_.store().LoadEvents(id, 0, kMaxEvents, before));
   for (const JobEvent& event : events) *response.mutable_job()->add_events() = Encode(event);
   return absl::OkStatus();
 }
@@ -175,7 +175,7 @@ grpc::ServerUnaryReactor* JobsService::GetJob(const Call& call, const v1::GetJob
 grpc::ServerUnaryReactor* JobsService::ListJobs(const Call& call,
                                                 const v1::ListJobsRequest* request, v1::ListJobsResponse* response) {
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
-    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMostList));
+    LYNX_RETURN_IF_ERROR(CheckRange("limit", request->limit(), 0, kMaxList));
     std::vector<JobState> states;
     for (int i = 0; i < request->states_size(); ++i) {
       LYNX_ASSIGN_OR_RETURN(const JobState state, Decode(request->states(i), FieldPath("", "states", i)));
@@ -205,7 +205,7 @@ grpc::ServerUnaryReactor* JobsService::ChangeJob(const Call& call, const std::st
                                                  const std::string& reason, Response* response,
                                                  std::function<EventBody(int64_t, const JobId&)> make) {
   grpc::ServerUnaryReactor* reactor = call.context->DefaultReactor();
-  const absl::Status checked = CheckLine("reason", reason, kLongestReason);
+  const absl::Status checked = CheckLine("reason", reason, kMaxReasonLength);
   if (!checked.ok()) {
     reactor->Finish(ToGrpc(checked));
     return reactor;
@@ -296,7 +296,7 @@ void JobsService::BeginWatch(const std::string& job, const std::string& who, con
   const absl::StatusOr<std::shared_ptr<const Plan>> plan = core_.PlanOf(record, PlanPrograms::kLeftOut);
   if (!plan.ok()) return stream->Close(plan.status());
   *first.mutable_job() = Encode(record, plan->get(), PlanPrograms::kLeftOut);
-  const absl::StatusOr<std::vector<JobEvent>> events = core_.store().LoadEvents(*id, 0, kMostEvents);
+  const absl::StatusOr<std::vector<JobEvent>> events = core_.store().LoadEvents(*id, 0, kMaxEvents);
   if (!events.ok()) return stream->Close(events.status());
   for (const JobEvent& event : *events) *first.add_events() = Encode(event);
   if (IsFinal(record.state)) return stream->Send(first, true);
@@ -326,8 +326,8 @@ grpc::ServerUnaryReactor* JobsService::GetLogs(const Call& call, const v1::GetLo
                                                v1::GetLogsResponse* response) {
   return OnLoop(core_, call, [this, request, response]() -> absl::Status {
     LYNX_RETURN_IF_ERROR(CheckRange("rank", request->rank(), -1, kMaxWireRanks - 1));
-    LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMostLines));
-    LYNX_RETURN_IF_ERROR(CheckRange("generation", request->generation(), 0, kMostGenerations));
+    LYNX_RETURN_IF_ERROR(CheckRange("lines", request->lines(), 0, kMaxLines));
+    LYNX_RETURN_IF_ERROR(CheckRange("generation", request->generation(), 0, kMaxGenerations));
     LYNX_RETURN_IF_ERROR(CheckRange("after", request->after(), 0, std::numeric_limits<int64_t>::max()));
     LYNX_ASSIGN_OR_RETURN(const JobId job, core_.controller().Resolve(request->job_id()));
     const RankLogs& logs = core_.controller().logs();

@@ -27,8 +27,8 @@
 namespace lynx {
 namespace {
 
-constexpr size_t kMostKept = 64;    // answers, and traced steps
-constexpr size_t kLongestName = 63;  // of jobs and nodes
+constexpr size_t kMaxKept = 64;    // answers, and traced steps
+constexpr size_t kMaxName = 63;  // of jobs and nodes
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kJson[] = "application/json; charset=utf-8";
 const char* const kPolicy =
@@ -99,8 +99,8 @@ absl::StatusOr<std::vector<std::string>> Parameters(const std::string& query, co
   }
   for (size_t i = 0; i < names.size(); ++i) {
     const bool good = std::all_of(values[i].begin(), values[i].end(), [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-'; });
-    if (values[i].empty() || values[i].size() > kLongestName || !good) {
-      return absl::InvalidArgumentError(absl::StrCat("the parameter '", names[i], "' must be 1 to ", kLongestName, " letters, digits, dots, dashes and underscores"));
+    if (values[i].empty() || values[i].size() > kMaxName || !good) {
+      return absl::InvalidArgumentError(absl::StrCat("the parameter '", names[i], "' must be 1 to ", kMaxName, " letters, digits, dots, dashes and underscores"));
     }
   }
   return values;
@@ -119,7 +119,7 @@ std::set<std::string> LowerCase(const std::vector<std::string>& names) {
   return lower;
 }
 
-JobGlance GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
+JobSummary GlanceOf(const JobRecord& job, const Plan* plan, std::optional<double> goodput) {
   return {.id = job.id, .name = job.spec->name, .queue = job.spec->scheduling.queue, .reason = job.reason, .state = job.state, .pending = job.pending,
           .progress = job.progress, .steps = job.spec->train.steps, .predicted = plan == nullptr ? Nanos(0) : plan->step,
           .ranks = static_cast<int32_t>(job.ranks.size()), .restarts = job.restarts, .goodput = goodput, .submitted = job.submitted};
@@ -182,7 +182,7 @@ HttpReply LivePage::Kept(const std::string& key, const std::function<absl::Statu
     std::erase_if(kept_, [&](const auto& one) { return now - one.second->asked >= options_.forget; });
     std::erase_if(traces_, [&](const auto& one) { return now - one.second.looked >= options_.forget; });
     // What is asked for next is made again: nobody waits for more than one answer.
-    if (kept_.size() >= kMostKept && !kept_.contains(key)) kept_.clear();
+    if (kept_.size() >= kMaxKept && !kept_.contains(key)) kept_.clear();
     std::shared_ptr<Entry>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<Entry>();
     kept->asked = now;
@@ -211,16 +211,16 @@ absl::StatusOr<Value> LivePage::OnOwner(std::function<absl::StatusOr<Value>()> w
 
 absl::StatusOr<std::string> LivePage::Cluster() {
   LYNX_ASSIGN_OR_RETURN(const ClusterGlance cluster, OnOwner<ClusterGlance>([core = &core_]() -> absl::StatusOr<ClusterGlance> {
-                          return ClusterGlance{core->controller().Glances(), core->controller().TakeCensus().jobs, core->clock().Wall()};
+                          return ClusterGlance{core->controller().Summaries(), core->controller().TakeCensus().jobs, core->clock().Wall()};
                         }));
   return ClusterJson(cluster);
 }
 
 absl::StatusOr<std::string> LivePage::Jobs() {
-  LYNX_ASSIGN_OR_RETURN(std::vector<JobGlance> jobs, OnOwner<std::vector<JobGlance>>([core = &core_]() -> absl::StatusOr<std::vector<JobGlance>> {
-                          std::vector<JobGlance> list;
+  LYNX_ASSIGN_OR_RETURN(std::vector<JobSummary> jobs, OnOwner<std::vector<JobSummary>>([core = &core_]() -> absl::StatusOr<std::vector<JobSummary>> {
+                          std::vector<JobSummary> list;
                           const auto add = [&](const std::vector<JobState>& states) {
-                            for (const JobRecord* job : core->controller().List(kMostJobs + 1 - list.size(), states)) {
+                            for (const JobRecord* job : core->controller().List(kMaxJobs + 1 - list.size(), states)) {
                               list.push_back(GlanceOf(*job, core->controller().PlanOf(job->id).get(), core->GoodputOf(job->id)));
                             }
                           };
@@ -229,8 +229,8 @@ absl::StatusOr<std::string> LivePage::Jobs() {
                           add({JobState::kSucceeded, JobState::kFailed, JobState::kCancelled});
                           return list;
                         }));
-  const bool more = jobs.size() > kMostJobs;
-  if (more) jobs.resize(kMostJobs);
+  const bool more = jobs.size() > kMaxJobs;
+  if (more) jobs.resize(kMaxJobs);
   return JobsJson(jobs, more);
 }
 
@@ -238,15 +238,15 @@ absl::StatusOr<std::string> LivePage::Nodes(const std::string& from, const std::
   using Views = std::vector<NodeView>;
   LYNX_ASSIGN_OR_RETURN(Views views, OnOwner<Views>([core = &core_, from, to]() -> absl::StatusOr<Views> {
                           Views list;
-                          for (const NodeGlance& node : core->controller().Glances()) {
+                          for (const NodeSummary& node : core->controller().Summaries()) {
                             if (node.name.value < from || node.name.value > to) continue;
-                            if (list.size() > kMostNodes) break;
+                            if (list.size() > kMaxNodes) break;
                             list.push_back(core->controller().ViewOf(node.name));
                           }
                           return list;
                         }));
-  const bool more = views.size() > kMostNodes;
-  if (more) views.resize(kMostNodes);
+  const bool more = views.size() > kMaxNodes;
+  if (more) views.resize(kMaxNodes);
   return NodesJson(views, more);
 }
 
@@ -274,7 +274,7 @@ absl::StatusOr<std::string> LivePage::Job(const std::string& id) {
                                         .version = kVersion,
                                         .now = clock_.Wall()}));
   for (ReportPart& part : parts) {
-    const bool left_out = part.html.size() > kLongestPart || (traced.too_large && part.id == "step");
+    const bool left_out = part.html.size() > kMaxPartLength || (traced.too_large && part.id == "step");
     if (left_out) part.html = ReportSection(part.id, "Left out", "", absl::StrCat("<p class=\"note\">This part of so large a job is in its report: lynxctl report ", job.id(), "</p>\n"));
   }
   return JobJson(job.id(), job.spec().name(), absl::AsciiStrToLower(StateName(job.state())), parts);
@@ -316,7 +316,7 @@ absl::StatusOr<LivePage::Traced> LivePage::TraceOf(const v1::Job& job) {
     }
   }
   const std::lock_guard lock(mutex_);
-  if (traces_.size() >= kMostKept) traces_.clear();
+  if (traces_.size() >= kMaxKept) traces_.clear();
   traces_[key] = traced;
   return traced;
 }

@@ -2,8 +2,8 @@
 //
 //     /               the page, with /page.css and /page.js; the same for everybody, and nothing from elsewhere
 //     /api/cluster    nodes at a glance and counts of jobs
-//     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMostJobs
-//     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMostNodes
+//     /api/jobs       jobs that have not ended, then those that have, newest first; at most kMaxJobs
+//     /api/nodes?from=NAME&to=NAME   nodes whose names lie between these, both included; at most kMaxNodes
 //     /api/job?id=ID  one job as the parts of its report (report/job_report.h)
 //
 // Who may see it is the guard's to say, as of the RPCs that tell the same. A browser sends a token as the password of HTTP's basic
@@ -66,10 +66,10 @@ class LivePage {
 
   HttpReply Answer(const HttpRequest& request);
 
-  static constexpr size_t kMostJobs = 200;
-  static constexpr size_t kMostNodes = 100;
+  static constexpr size_t kMaxJobs = 200;
+  static constexpr size_t kMaxNodes = 100;
   // Longer parts of a job are left out.
-  static constexpr size_t kLongestPart = 2 << 20;
+  static constexpr size_t kMaxPartLength = 2 << 20;
 
  private:
   struct Entry;

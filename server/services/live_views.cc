@@ -13,9 +13,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kMostReasons = 3;
-constexpr size_t kMostConditions = 8;
-constexpr size_t kMostJobsOfNode = 16;
+constexpr size_t kMaxReasons = 3;
+constexpr size_t kMaxShownConditions = 8;
+constexpr size_t kMaxJobsOfNode = 16;
 
 // Texts come from files, programs and people: what is no UTF-8 is replaced.
 std::string Text(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
@@ -37,7 +37,7 @@ ordered_json CellJson(const MapCell& cell) {
           {"cordoned", cell.cordoned}, {"warned", cell.warned}, {"devices", cell.devices}, {"used", cell.used}, {"withdrawn", cell.withdrawn}};
 }
 
-void Add(const NodeGlance& node, MapCell& cell) {
+void Add(const NodeSummary& node, MapCell& cell) {
   if (cell.nodes++ == 0) cell.first = node.name;
   cell.last = node.name;
   ++cell.presence[static_cast<size_t>(node.presence)];
@@ -50,7 +50,7 @@ void Add(const NodeGlance& node, MapCell& cell) {
 
 }  // namespace
 
-std::vector<MapCell> MapOf(const std::vector<NodeGlance>& nodes, size_t most) {
+std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most) {
   LYNX_CHECK(most > 0);
   const size_t each = std::max<size_t>(1, (nodes.size() + most - 1) / most);
   std::vector<MapCell> cells((nodes.size() + each - 1) / each);
@@ -60,7 +60,7 @@ std::vector<MapCell> MapOf(const std::vector<NodeGlance>& nodes, size_t most) {
 
 std::string ClusterJson(const ClusterGlance& cluster) {
   MapCell all;
-  for (const NodeGlance& node : cluster.nodes) Add(node, all);
+  for (const NodeSummary& node : cluster.nodes) Add(node, all);
   ordered_json jobs = ordered_json::object();
   for (size_t i = 0; i < cluster.jobs.size(); ++i) jobs[JobStateName(static_cast<JobState>(i))] = cluster.jobs[i];
   ordered_json cells = ordered_json::array();
@@ -68,11 +68,11 @@ std::string ClusterJson(const ClusterGlance& cluster) {
   return Text({{"version", kVersion}, {"timeMs", cluster.now.value / 1'000'000}, {"all", CellJson(all)}, {"jobs", jobs}, {"cells", cells}});
 }
 
-std::string JobsJson(const std::vector<JobGlance>& jobs, bool more) {
+std::string JobsJson(const std::vector<JobSummary>& jobs, bool more) {
   ordered_json list = ordered_json::array();
-  for (const JobGlance& job : jobs) {
+  for (const JobSummary& job : jobs) {
     ordered_json pending = ordered_json::array();
-    for (size_t i = 0; i < std::min(job.pending.size(), kMostReasons); ++i) pending.push_back(job.pending[i].text);
+    for (size_t i = 0; i < std::min(job.pending.size(), kMaxReasons); ++i) pending.push_back(job.pending[i].text);
     list.push_back({{"id", job.id.value}, {"name", job.name}, {"state", JobStateName(job.state)}, {"queue", job.queue}, {"reason", job.reason},
                     {"pending", pending}, {"steps", job.steps}, {"done", job.progress.steps_done}, {"ranks", job.ranks}, {"restarts", job.restarts},
                     {"stepMs", InMillis(job.progress.step)}, {"predictedMs", InMillis(job.predicted)}, {"tokensPerSecond", Number(job.progress.tokens_per_second)},
@@ -86,8 +86,8 @@ std::string NodesJson(const std::vector<NodeView>& nodes, bool more) {
   ordered_json list = ordered_json::array();
   for (const NodeView& node : nodes) {
     ordered_json conditions = ordered_json::array(), jobs = ordered_json::array();
-    for (size_t i = 0; i < std::min(node.conditions.size(), kMostConditions); ++i) conditions.push_back(node.conditions[i].message);
-    for (size_t i = 0; i < std::min(node.jobs.size(), kMostJobsOfNode); ++i) jobs.push_back(node.jobs[i].value);
+    for (size_t i = 0; i < std::min(node.conditions.size(), kMaxShownConditions); ++i) conditions.push_back(node.conditions[i].message);
+    for (size_t i = 0; i < std::min(node.jobs.size(), kMaxJobsOfNode); ++i) jobs.push_back(node.jobs[i].value);
     list.push_back({{"name", node.name.value}, {"agent", node.agent_attached}, {"worker", node.worker_attached}, {"devices", node.devices.size()},
                     {"model", node.devices.empty() ? "" : node.devices.front().model}, {"used", node.devices_used}, {"domain", node.network_domain},
                     {"seenMs", node.last_seen.value / 1'000'000}, {"jobs", jobs}, {"conditions", conditions},

@@ -9,13 +9,13 @@
 
 #include "common/units.h"
 #include "report/job_report.h"
-#include "server/values/census.h"
+#include "server/values/cluster_stats.h"
 #include "server/values/job.h"
 #include "server/values/node_state.h"
 
 namespace lynx {
 
-// One cell of the map: a node, or as many that follow each other by name as make kMostCells of all.
+// One cell of the map: a node, or as many that follow each other by name as make kMaxCells of all.
 struct MapCell {
   NodeId first, last;
   int64_t nodes = 0;
@@ -23,19 +23,19 @@ struct MapCell {
   int64_t cordoned = 0, warned = 0;
   int64_t devices = 0, used = 0, withdrawn = 0;
 };
-inline constexpr size_t kMostCells = 400;
+inline constexpr size_t kMaxCells = 400;
 // `nodes`: by name. At most `most` cells (> 0), all but the last of as many nodes.
-std::vector<MapCell> MapOf(const std::vector<NodeGlance>& nodes, size_t most = kMostCells);
+std::vector<MapCell> MapOf(const std::vector<NodeSummary>& nodes, size_t most = kMaxCells);
 
 struct ClusterGlance {
-  std::vector<NodeGlance> nodes;
+  std::vector<NodeSummary> nodes;
   std::array<int64_t, kJobStateCount> jobs{};
   Nanos now;  // Unix
 };
 std::string ClusterJson(const ClusterGlance& cluster);
 
 // One line of the list of jobs.
-struct JobGlance {
+struct JobSummary {
   JobId id;
   std::string name, queue, reason;
   JobState state = JobState::kQueued;
@@ -47,7 +47,7 @@ struct JobGlance {
   std::optional<double> goodput;
   Nanos submitted;            // Unix
 };
-std::string JobsJson(const std::vector<JobGlance>& jobs, bool more);
+std::string JobsJson(const std::vector<JobSummary>& jobs, bool more);
 
 // `more`: there are others in that range, which were left out.
 std::string NodesJson(const std::vector<NodeView>& nodes, bool more);

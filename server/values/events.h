@@ -170,11 +170,11 @@ struct PlanJob {
 };
 struct SendAgent {
   int64_t stream = 0;
-  AgentWish wish;
+  AgentDesired wish;
 };
 struct SendWorker {
   int64_t stream = 0;
-  WorkerWish wish;
+  WorkerDesired wish;
 };
 // Rests on nothing that is stored: goes out at once.
 struct RenewLease {

@@ -32,7 +32,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-struct NodeCondition {
+struct ReportedCondition {
   std::string kind;
   std::string device;  // UUID; empty = the node
   bool withdrawn = false;
@@ -41,10 +41,10 @@ struct NodeCondition {
 };
 
 // As in proto/lynx/v1/cluster.proto.
-struct NodeCores {
+struct ReportedCores {
   std::string machine, limit_group;
   int64_t limit_permille = 0;
-  bool operator==(const NodeCores&) const = default;
+  bool operator==(const ReportedCores&) const = default;
 };
 
 struct AgentState {
@@ -55,13 +55,13 @@ struct AgentState {
   std::vector<LayerShape> failed_shapes;
   std::string failure;
   std::string version;
-  std::vector<NodeCondition> conditions;
+  std::vector<ReportedCondition> conditions;
   Bytes host_memory;  // that its GPUs may offload to
   std::string network_domain;
-  NodeCores cores;
+  ReportedCores cores;
 };
 
-struct AgentWish {
+struct AgentDesired {
   std::vector<LayerShape> shapes;
 };
 
@@ -131,7 +131,7 @@ struct ReportAck {
   bool released = false;  // its generation is over: the worker may forget it
 };
 
-struct WorkerWish {
+struct WorkerDesired {
   std::vector<RankAssignment> ranks;
   std::vector<ReportAck> acks;
   std::vector<JobId> ended;  // whose copies are to go
@@ -167,7 +167,7 @@ struct NodeView {
   Nanos last_seen;  // wall clock
   std::shared_ptr<const HardwareProfile> profile;
   std::vector<JobId> jobs;
-  std::vector<NodeCondition> conditions;
+  std::vector<ReportedCondition> conditions;
   std::optional<Cordon> cordon;
   std::string agent_version, worker_version;  // of the last reports
 };

@@ -54,13 +54,13 @@ absl::StatusOr<Device> DeviceOf(const v1::Device& m, const std::string& path) {
   return device;
 }
 
-absl::StatusOr<NodeCondition> ConditionOf(const v1::NodeCondition& m, const std::string& path) {
+absl::StatusOr<ReportedCondition> ConditionOf(const v1::NodeCondition& m, const std::string& path) {
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "kind"), m.kind().size(), 1, kMaxShortText, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "device"), m.device().size(), 0, kMaxUuid, "characters"));
   LYNX_RETURN_IF_ERROR(CheckSize(FieldPath(path, "message"), m.message().size(), 0, kMaxConditionText, "characters"));
   LYNX_RETURN_IF_ERROR(CheckRange(FieldPath(path, "since_unix_ns"), m.since_unix_ns(), 0,
                                   std::numeric_limits<int64_t>::max()));
-  return NodeCondition{.kind = m.kind(), .device = m.device(), .withdrawn = m.withdrawn(), .message = m.message(),
+  return ReportedCondition{.kind = m.kind(), .device = m.device(), .withdrawn = m.withdrawn(), .message = m.message(),
                        .since = Nanos(m.since_unix_ns())};
 }
 
@@ -170,17 +170,17 @@ absl::StatusOr<AgentState> Decode(const v1::AgentReport& message) {
   state.version = message.version();
   LYNX_RETURN_IF_ERROR(CheckSize("conditions", message.conditions().size(), 0, kMaxConditions, "entries"));
   for (int i = 0; i < message.conditions_size(); ++i) {
-    LYNX_ASSIGN_OR_RETURN(NodeCondition condition, ConditionOf(message.conditions(i), FieldPath("", "conditions", i)));
+    LYNX_ASSIGN_OR_RETURN(ReportedCondition condition, ConditionOf(message.conditions(i), FieldPath("", "conditions", i)));
     state.conditions.push_back(std::move(condition));
   }
   return state;
 }
 
 absl::StatusOr<QueueConfig> Decode(const v1::Queue& message) {
-  constexpr int64_t kMostWeight = 1000, kMostDevices = 1'000'000;
+  constexpr int64_t kMaxWeight = 1000, kMaxQuotaDevices = 1'000'000;
   LYNX_RETURN_IF_ERROR(ValidateName(message.name(), "queue.name"));
-  LYNX_RETURN_IF_ERROR(CheckRange("queue.weight", message.weight(), 1, kMostWeight));
-  LYNX_RETURN_IF_ERROR(CheckRange("queue.quotaDevices", message.quota_devices(), 0, kMostDevices));
+  LYNX_RETURN_IF_ERROR(CheckRange("queue.weight", message.weight(), 1, kMaxWeight));
+  LYNX_RETURN_IF_ERROR(CheckRange("queue.quotaDevices", message.quota_devices(), 0, kMaxQuotaDevices));
   if (message.no_borrowing() && message.quota_devices() == 0) {
     return BadField("queue.noBorrowing", "true", "is for a queue with a quota");
   }

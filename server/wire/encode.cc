@@ -55,14 +55,14 @@ Nanos Eta(const JobRecord& job) {
 
 }  // namespace
 
-v1::AgentDesired Encode(const AgentWish& wish, Nanos heartbeat) {
+v1::AgentDesired Encode(const AgentDesired& wish, Nanos heartbeat) {
   v1::AgentDesired m;
   for (const LayerShape& shape : wish.shapes) *m.add_shapes() = ToProto(shape);
   m.set_heartbeat_ns(heartbeat.value);
   return m;
 }
 
-v1::WorkerDesired Encode(const WorkerWish& wish, Nanos heartbeat, const ConnectionKey& key) {
+v1::WorkerDesired Encode(const WorkerDesired& wish, Nanos heartbeat, const ConnectionKey& key) {
   v1::WorkerDesired m;
   for (const RankAssignment& rank : wish.ranks) *m.add_ranks() = EncodeAssignment(rank, key);
   for (const ReportAck& ack : wish.acks) {
@@ -241,7 +241,7 @@ v1::Node Encode(const NodeView& node, ProfileShapes shapes) {
   m.set_last_seen_unix_ns(node.last_seen.value);
   if (node.profile != nullptr) *m.mutable_profile() = ToProto(*node.profile, shapes);
   for (const JobId& job : node.jobs) m.add_jobs(job.value);
-  for (const NodeCondition& condition : node.conditions) {
+  for (const ReportedCondition& condition : node.conditions) {
     v1::NodeCondition& to = *m.add_conditions();
     to.set_kind(condition.kind);
     to.set_device(condition.device);

@@ -23,8 +23,8 @@ TEST(Cores, AMachineOfMoreThanACpuSetHoldsIsReadWhole) {
   EXPECT_EQ(AvailableCores(kernel(64)), (std::vector<int32_t>{0, 7, 63}));
   EXPECT_EQ(AvailableCores(kernel(1024)), (std::vector<int32_t>{0, 7, 1023}));
   EXPECT_EQ(AvailableCores(kernel(1500)), (std::vector<int32_t>{0, 7, 1499}));
-  EXPECT_EQ(AvailableCores(kernel(kMostCores)), (std::vector<int32_t>{0, 7, kMostCores - 1}));
-  EXPECT_EQ(AvailableCores(kernel(kMostCores + 1)), (std::vector<int32_t>{}));
+  EXPECT_EQ(AvailableCores(kernel(kMaxKernelCores)), (std::vector<int32_t>{0, 7, kMaxKernelCores - 1}));
+  EXPECT_EQ(AvailableCores(kernel(kMaxKernelCores + 1)), (std::vector<int32_t>{}));
 }
 
 TEST(Cores, AKernelThatDoesNotSayIsNotAskedAgain) {
@@ -43,7 +43,7 @@ TEST(Cores, AThreadRunsWhereItIsTold) {
     ASSERT_FALSE(all.empty());
     ASSERT_TRUE(RunOnCores({all.back()}));
     EXPECT_EQ(AvailableCores(), std::vector<int32_t>{all.back()});
-    EXPECT_FALSE(RunOnCores({kMostCores - 1})) << "there is no such core";
+    EXPECT_FALSE(RunOnCores({kMaxKernelCores - 1})) << "there is no such core";
     EXPECT_TRUE(RunOnCores(all));
   }).join();
 }

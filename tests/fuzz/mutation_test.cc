@@ -20,7 +20,7 @@ namespace lynx {
 namespace {
 
 constexpr int kDefaultInputs = 1500;  // a target
-constexpr size_t kLongestInput = 20'000;
+constexpr size_t kMaxInput = 20'000;
 
 uint64_t Setting(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -34,7 +34,7 @@ class Mutator {
   std::string Next(const std::vector<std::string>& corpus) {
     std::string text = Pick(corpus);
     for (size_t i = Below(4) + 1; i > 0; --i) Mutate(text, corpus);
-    if (text.size() > kLongestInput) text.resize(kLongestInput);
+    if (text.size() > kMaxInput) text.resize(kMaxInput);
     return text;
   }
 

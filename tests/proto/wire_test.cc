@@ -34,7 +34,7 @@ using testing::IsEmpty;
 
 constexpr char kGolden[] = "wire.txt";
 constexpr char kFolder[] = LYNX_SOURCE_DIR "/proto";
-constexpr int kLongestReserved = 1000;  // numbers that are written one by one
+constexpr int kMaxReserved = 1000;  // numbers that are written one by one
 
 // A line is an owner, a number of it (or a method), and what that is.
 std::string FieldLine(const pb::FieldDescriptor& field) {
@@ -63,7 +63,7 @@ void AddMessage(const pb::Descriptor& type, std::vector<std::string>& lines) {
   for (int i = 0; i < type.field_count(); ++i) by_number[type.field(i)->number()] = FieldLine(*type.field(i));
   for (int i = 0; i < type.reserved_range_count(); ++i) {
     const auto& range = *type.reserved_range(i);  // half-open
-    for (int number = range.start; number < std::min(range.end, range.start + kLongestReserved); ++number) {
+    for (int number = range.start; number < std::min(range.end, range.start + kMaxReserved); ++number) {
       by_number[number] = absl::StrCat(type.full_name(), " ", number, " reserved");
     }
   }

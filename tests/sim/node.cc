@@ -79,7 +79,7 @@ void World::NodeTick(SimNode& node) {
   });
 }
 
-void World::TakeWish(SimNode& node, const WorkerWish& wish) {
+void World::TakeWish(SimNode& node, const WorkerDesired& wish) {
   if (!node.worker_up) return;
   for (const ReportAck& ack : wish.acks) {
     const auto found = node.ranks.find(ack.key);
@@ -106,27 +106,27 @@ void World::Obey(SimNode& node) {
     const RankKey& key = operation.key;
     node.news = true;
     switch (operation.kind) {
-      case OperationKind::kListen:
+      case SupervisorActionKind::kListen:
         node.ranks[key] = {.port = ++last_port_};
         break;
-      case OperationKind::kStart:
+      case SupervisorActionKind::kStart:
         node.ranks.at(key).assignment = *assignments.at(key);
         StartProcess(node, key, node.ranks.at(key));
         break;
-      case OperationKind::kRefuse:
+      case SupervisorActionKind::kRefuse:
         node.ranks[key].phase = RankPhase::kExited;
         node.ranks[key].exit_code = 1;
         node.ranks[key].reason = operation.reason;
         break;
-      case OperationKind::kAskToYield:
-      case OperationKind::kTakeYieldBack:
-        node.ranks.at(key).yield = operation.kind == OperationKind::kAskToYield;
+      case SupervisorActionKind::kAskToYield:
+      case SupervisorActionKind::kTakeYieldBack:
+        node.ranks.at(key).yield = operation.kind == SupervisorActionKind::kAskToYield;
         break;
-      case OperationKind::kTerminate:
-      case OperationKind::kKill: {
+      case SupervisorActionKind::kTerminate:
+      case SupervisorActionKind::kKill: {
         SimRank& rank = node.ranks.at(key);
         rank.asked_to_end = true;
-        rank.killed = operation.kind == OperationKind::kKill;
+        rank.killed = operation.kind == SupervisorActionKind::kKill;
         rank.asked_at = common_.timeline.now();
         // Some are slow to end.
         const double delay = rank.killed ? 0.01 : (common_.random.Chance(0.1) ? 10 : 0.3);
@@ -136,7 +136,7 @@ void World::Obey(SimNode& node) {
         });
         break;
       }
-      case OperationKind::kForget:
+      case SupervisorActionKind::kForget:
         node.ranks.erase(key);
         break;
     }

@@ -12,7 +12,7 @@ constexpr double kServerTick = 0.5;
 constexpr double kPatience = 6;
 
 // What a rank takes with nothing recomputed, and with everything.
-constexpr int64_t kMostTaken = 900 << 20, kLeastTaken = 200 << 20;
+constexpr int64_t kMaxTaken = 900 << 20, kLeastTaken = 200 << 20;
 
 std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes memory, Random& random) {
   Plan plan;
@@ -26,7 +26,7 @@ std::shared_ptr<const Plan> PlanFor(const JobSpec& spec, int32_t devices, Bytes 
   plan.step = Seconds(4.0 / ranks);
   plan.digest = absl::StrCat("plan-of-", LayoutText(plan.layout));
   plan.stages.resize(static_cast<size_t>(plan.layout.pp));
-  for (StagePlan& stage : plan.stages) stage.arena = std::min(Bytes(kMostTaken), memory);
+  for (StagePlan& stage : plan.stages) stage.arena = std::min(Bytes(kMaxTaken), memory);
   return std::make_shared<const Plan>(std::move(plan));
 }
 

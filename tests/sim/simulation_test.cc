@@ -64,11 +64,11 @@ struct Seeded {
 
 class SeededMistakes : public testing::TestWithParam<Seeded> {};
 
-constexpr uint64_t kMostSeeds = 20'000;
+constexpr uint64_t kMaxSeeds = 20'000;
 
 // With a seed that has no violation without the mistake.
 bool Finds(const Seeded& seeded) {
-  for (uint64_t seed = 1; seed <= kMostSeeds; ++seed) {
+  for (uint64_t seed = 1; seed <= kMaxSeeds; ++seed) {
     const Options options{.seed = seed, .mistake = seeded.mistake, .world_mistake = seeded.world};
     if (!Simulate(options).violations.empty()) return Simulate({.seed = seed}).violations.empty();
   }
@@ -83,7 +83,7 @@ TEST_P(SeededMistakes, AreFound) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   const bool found = (WIFEXITED(status) && WEXITSTATUS(status) == 0) || (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-  EXPECT_TRUE(found) << "no seed up to " << kMostSeeds << " finds it";
+  EXPECT_TRUE(found) << "no seed up to " << kMaxSeeds << " finds it";
 }
 
 INSTANTIATE_TEST_SUITE_P(

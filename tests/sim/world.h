@@ -108,7 +108,7 @@ struct SimNode {
   bool isolated = false;  // from all other nodes
   bool apart = false;     // in a part of the network that reaches neither the server nor the nodes that are not
   bool Reaches(const SimNode& other) const { return this == &other || (!isolated && !other.isolated && apart == other.apart); }
-  std::optional<WorkerWish> wish;  // since the daemon began
+  std::optional<WorkerDesired> wish;  // since the daemon began
   std::map<RankKey, SimRank> ranks;
   std::vector<LayerShape> measured;
   bool news = false;
@@ -191,7 +191,7 @@ class World {
   void StartProcess(SimNode& node, const RankKey& key, SimRank& rank);
   void EndProcess(SimNode& node, const RankKey& key, SimRank& rank, int32_t code, const std::string& reason = "",
                   bool peer_lost = false);
-  void TakeWish(SimNode& node, const WorkerWish& wish);
+  void TakeWish(SimNode& node, const WorkerDesired& wish);
   void StopAgent(SimNode& node);
   void StopWorker(SimNode& node);
   void CrashNode(SimNode& node);

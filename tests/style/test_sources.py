@@ -169,6 +169,20 @@ class SourcesTest(unittest.TestCase):
         tested = list(sources()) + [p for p in (ROOT / "tests").rglob("*") if p.suffix in (".cc", ".py")]
         self.assert_none([f"{p.relative_to(ROOT)}: {n} lines" for p in tested if (n := len(p.read_text().splitlines())) > 620])
 
+    def test_each_type_is_defined_once(self):
+        """Two types of one name in one namespace are a violation of the one-definition rule that no linker reports."""
+        known, bad = {}, []
+        for path in sources():
+            if path.suffix not in (".h", ".cuh"):
+                continue
+            text = path.read_text()
+            namespace = (re.findall(r"^namespace ([\w:]+) \{", text, re.M) or [""])[0]
+            for name in re.findall(r"^(?:struct|class|enum class) (\w+)(?: final)?(?: :[^;{]*)? ?\{", text, re.M):
+                other = known.setdefault((namespace, name), path)
+                if other != path:
+                    bad.append(f"{path.relative_to(ROOT)}: {namespace}::{name} is also defined in {other.relative_to(ROOT)}")
+        self.assert_none(bad)
+
     def test_headers_say_what_they_are(self):
         bad = []
         for path in sources():

@@ -21,8 +21,8 @@ constexpr char kFormat[] = "lynx-checkpoint";
 constexpr int64_t kVersion = 4;
 constexpr int64_t kVersionOfGpt = 3;           // of untied GPT with unfused attention only
 constexpr int64_t kVersionOfPlainLayouts = 2;  // the same; knew tp, pp and dp only, all else at its plain value
-constexpr int64_t kLargestCount = std::numeric_limits<int64_t>::max();
-constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxElementCount = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kNotANumber = std::numeric_limits<int64_t>::min();
 
 // What differs from what all models once had: so the index of a model without it is as it always was.
@@ -101,7 +101,7 @@ class Fields {
     const json* value = Find(object, name);
     if (value == nullptr) return;
     const bool too_large =
-        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kLargestCount);
+        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(kMaxElementCount);
     const int64_t number = value->is_number_integer() && !too_large ? value->get<int64_t>() : kNotANumber;
     if (number == kNotANumber || number < least || number > most) {
       return Fail(absl::StrCat(name, " is ", Dump(*value, -1), ", not a number in [", least, ", ", most, "]"));
@@ -150,12 +150,12 @@ class Fields {
 
 void DecodeRotary(const json& rotary, Fields& fields, RotarySpec& out) {
   fields.Rate(rotary, "theta", out.theta);
-  fields.Integer(rotary, "dims", 0, kLargestExtent, out.dims);
+  fields.Integer(rotary, "dims", 0, kMaxExtent, out.dims);
   std::string scaling;
   fields.Text(rotary, "scaling", scaling);
   if (!ParseRopeScaling(scaling, out.scaling)) fields.Fail(absl::StrCat("model.rotary.scaling is ", scaling));
   fields.Rate(rotary, "factor", out.factor);
-  fields.Integer(rotary, "original_seq", 0, kLargestExtent, out.original_seq);
+  fields.Integer(rotary, "original_seq", 0, kMaxExtent, out.original_seq);
   fields.Rate(rotary, "low_freq_factor", out.low_freq_factor);
   fields.Rate(rotary, "high_freq_factor", out.high_freq_factor);
   fields.Rate(rotary, "beta_fast", out.beta_fast);
@@ -171,24 +171,24 @@ void DecodeFeatures(const json& model, Fields& fields, ModelSpec& out) {
     fields.Text(model, "dtype", dtype);
     if (!ParseDataType(dtype, out.dtype)) fields.Fail(absl::StrCat("model.dtype is ", dtype));
   }
-  if (model.contains("head_dim")) fields.Integer(model, "head_dim", 1, kLargestExtent, out.head_dim);
+  if (model.contains("head_dim")) fields.Integer(model, "head_dim", 1, kMaxExtent, out.head_dim);
   if (model.contains("qkv_bias")) fields.Flag(model, "qkv_bias", out.qkv_bias);
   if (model.contains("qk_norm")) fields.Flag(model, "qk_norm", out.qk_norm);
   if (model.contains("norm_epsilon")) fields.Rate(model, "norm_epsilon", out.norm_epsilon);
-  if (model.contains("window")) fields.Integer(model, "window", 1, kLargestExtent, out.window);
+  if (model.contains("window")) fields.Integer(model, "window", 1, kMaxExtent, out.window);
   if (model.contains("rotary")) DecodeRotary(model["rotary"], fields, out.rotary);
 }
 
 void DecodeModel(const json& model, int64_t version, Fields& fields, ModelSpec& out) {
-  fields.Integer(model, "layers", 1, kLargestExtent, out.layers);
-  fields.Integer(model, "hidden", 1, kLargestExtent, out.hidden);
-  fields.Integer(model, "heads", 1, kLargestExtent, out.heads);
-  fields.Integer(model, "ffn", 1, kLargestExtent, out.ffn);
-  fields.Integer(model, "seq", 1, kLargestExtent, out.seq);
-  fields.Integer(model, "vocab", 1, kLargestExtent, out.vocab);
+  fields.Integer(model, "layers", 1, kMaxExtent, out.layers);
+  fields.Integer(model, "hidden", 1, kMaxExtent, out.hidden);
+  fields.Integer(model, "heads", 1, kMaxExtent, out.heads);
+  fields.Integer(model, "ffn", 1, kMaxExtent, out.ffn);
+  fields.Integer(model, "seq", 1, kMaxExtent, out.seq);
+  fields.Integer(model, "vocab", 1, kMaxExtent, out.vocab);
   fields.Rate(model, "dropout", out.dropout);
   if (version < kVersion) return;
-  fields.Integer(model, "kv_heads", 0, kLargestExtent, out.kv_heads);
+  fields.Integer(model, "kv_heads", 0, kMaxExtent, out.kv_heads);
   fields.Flag(model, "tied_embeddings", out.tied_embeddings);
   DecodeFeatures(model, fields, out);
   std::string family, attention;
@@ -227,15 +227,15 @@ void DecodeLayout(const json& layout, int64_t version, Fields& fields, ParallelL
 
 void DecodeIdentity(const json& root, int64_t version, Fields& fields, CheckpointIdentity& id) {
   fields.Text(root, "job", id.job.value);
-  fields.Integer(root, "generation", 0, kLargestCount, id.generation.value);
-  fields.Integer(root, "step", 0, kLargestCount, id.step);
+  fields.Integer(root, "generation", 0, kMaxElementCount, id.generation.value);
+  fields.Integer(root, "step", 0, kMaxElementCount, id.step);
   fields.Seed(root, "seed", id.seed);
   if (const json* model = fields.Find(root, "model")) DecodeModel(*model, version, fields, id.model);
   if (const json* layout = fields.Find(root, "layout")) DecodeLayout(*layout, version, fields, id.layout);
   if (const json* data = fields.Find(root, "data")) {
     std::string kind;
     fields.Text(*data, "kind", kind);
-    fields.Integer(*data, "bytes", 0, kLargestCount, id.data.bytes.value);
+    fields.Integer(*data, "bytes", 0, kMaxElementCount, id.data.bytes.value);
     fields.Text(*data, "sha256", id.data.sha256);
     if (!ParseDataKind(kind, id.data.kind)) fields.Fail(absl::StrCat("data.kind is ", kind));
   }
@@ -247,7 +247,7 @@ void DecodeFiles(const json& root, IndexKind kind, Fields& fields, CheckpointInd
   for (const json& file : *files) {
     ShardRecord& record = index.files.emplace_back();
     fields.Text(file, "file", record.file);
-    fields.Integer(file, "bytes", 0, kLargestCount, record.bytes.value);
+    fields.Integer(file, "bytes", 0, kMaxElementCount, record.bytes.value);
     fields.Text(file, "sha256", record.sha256);
   }
   // The layout says which files there are, so no name in the index can lead elsewhere.
@@ -351,7 +351,7 @@ absl::StatusOr<CheckpointIndex> DecodeIndex(const std::string& text, IndexKind k
   int64_t version = 0;
   fields.Text(root, "format", format);
   fields.Text(root, "digest", digest);
-  fields.Integer(root, "version", 1, kLargestCount, version);
+  fields.Integer(root, "version", 1, kMaxElementCount, version);
   LYNX_RETURN_IF_ERROR(fields.status());
   if (format != kFormat) return absl::DataLossError(absl::StrCat("damaged: format is ", format, ", not ", kFormat));
   root.erase("digest");

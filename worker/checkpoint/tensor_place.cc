@@ -11,7 +11,7 @@ namespace lynx {
 namespace {
 
 // No product of two overflows.
-constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 
 // Takes numbers and the characters between them from the front of a text.
 class Scanner {
@@ -21,7 +21,7 @@ class Scanner {
   int64_t Number() {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    ok_ = ok_ && error == std::errc() && value >= 0 && value <= kLargestExtent;
+    ok_ = ok_ && error == std::errc() && value >= 0 && value <= kMaxExtent;
     rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     return ok_ ? value : 0;
   }

@@ -23,14 +23,14 @@ namespace lynx {
 namespace {
 
 constexpr Nanos kFirstRetry{20'000'000};
-constexpr Nanos kLongestRetry{400'000'000};
+constexpr Nanos kMaxRetry{400'000'000};
 // From the connection to the proof.
 constexpr Nanos kProofDeadline{5'000'000'000};
 // Connections that have proven nothing yet. Beyond that the oldest is dropped, of those that have not even said Hello if there
 // are any; an honest peer tries again.
 constexpr size_t kMaxArrivals = 64;
 // Lines on strangers.
-constexpr int kMostTold = 10;
+constexpr int kMaxTold = 10;
 
 enum class DialState : uint8_t { kWaiting, kConnecting, kAwaitingChallenge, kAwaitingReply, kDone };
 
@@ -289,7 +289,7 @@ void Rendezvous::TryAgain(Dial& dial, const std::string& error) {
   dial.state = DialState::kWaiting;
   dial.last_error = error;
   dial.next_attempt = MonotonicNow() + dial.retry;
-  dial.retry = std::min(dial.retry * 2, kLongestRetry);
+  dial.retry = std::min(dial.retry * 2, kMaxRetry);
 }
 
 absl::Status Rendezvous::Accept() {
@@ -314,9 +314,9 @@ absl::Status Rendezvous::Accept() {
 }
 
 bool Rendezvous::TurnAway(const Arrival& arrival, const std::string& why) {
-  if (++told_ > kMostTold || options_.tell == nullptr) return true;
+  if (++told_ > kMaxTold || options_.tell == nullptr) return true;
   options_.tell(absl::StrCat("turned away a connection from ", AddressOfPeer(arrival.fd.get()), ": ", why,
-                             told_ == kMostTold ? "; further ones are not told of" : ""));
+                             told_ == kMaxTold ? "; further ones are not told of" : ""));
   return true;
 }
 

@@ -68,7 +68,7 @@ absl::Status CopyClient::GetConnected(const CopyRequest& request, std::span<char
 
 absl::Status CopyClient::Get(const CopyKey& key, int64_t offset, std::span<char> out) {
   while (!out.empty()) {
-    const std::span<char> part = out.first(std::min<size_t>(out.size(), kMostBytesOfGet));
+    const std::span<char> part = out.first(std::min<size_t>(out.size(), kMaxBytesOfGet));
     const CopyRequest request{.kind = CopyRequestKind::kGet, .key = key, .offset = offset,
                               .bytes = static_cast<int64_t>(part.size())};
     const bool used = link_ != nullptr;

@@ -22,8 +22,8 @@ static_assert(std::endian::native == std::endian::little, "the wire format is wr
 
 constexpr uint32_t kRequestMark = 0x5143584c;  // "LXCQ"
 constexpr uint32_t kReplyMark = 0x5243584c;    // "LXCR"
-constexpr size_t kMostReplyText = 1024;
-constexpr size_t kMostFileName = 64;
+constexpr size_t kMaxReplyText = 1024;
+constexpr size_t kMaxFileName = 64;
 constexpr int kIdleMs = 60'000;
 constexpr int kConnectMs = 10'000;
 
@@ -68,7 +68,7 @@ bool IsShardName(const std::string& name) {
 }  // namespace
 
 CopyRequestBytes EncodeCopyRequest(const CopyRequest& request) {
-  LYNX_CHECK(request.key.file.size() < kMostFileName);
+  LYNX_CHECK(request.key.file.size() < kMaxFileName);
   CopyRequestBytes bytes{};
   char* const at = bytes.data();
   Put<uint32_t>(at, kRequestMark);
@@ -88,13 +88,13 @@ std::optional<CopyRequest> DecodeCopyRequest(const CopyRequestBytes& bytes) {
   if (Get<uint32_t>(at) != kRequestMark || kind < 1 || kind > 2) return std::nullopt;
   CopyRequest request{.kind = static_cast<CopyRequestKind>(kind),
                       .key = {Generation(Get<int64_t>(at + 8)), Get<int64_t>(at + 16),
-                              std::string(at + kFileAt, strnlen(at + kFileAt, kMostFileName))},
+                              std::string(at + kFileAt, strnlen(at + kFileAt, kMaxFileName))},
                       .replaced_step = Get<int64_t>(at + 24),
                       .offset = Get<int64_t>(at + 32),
                       .bytes = Get<int64_t>(at + 40)};
   const bool in_range = request.key.generation.value >= 1 && request.key.step >= 0 && request.replaced_step >= -1 &&
                         request.offset >= 0 && request.bytes >= 0 && IsShardName(request.key.file) &&
-                        (request.kind == CopyRequestKind::kPut || request.bytes <= kMostBytesOfGet);
+                        (request.kind == CopyRequestKind::kPut || request.bytes <= kMaxBytesOfGet);
   return in_range ? std::optional(std::move(request)) : std::nullopt;
 }
 
@@ -190,7 +190,7 @@ absl::Status CopyLink::Receive(std::span<char> out) {
 }
 
 absl::Status CopyLink::SendReply(const absl::Status& status) {
-  const std::string text(status.message().substr(0, kMostReplyText));
+  const std::string text(status.message().substr(0, kMaxReplyText));
   ReplyHead head{.code = status.raw_code(), .text_bytes = static_cast<uint32_t>(text.size())};
   LYNX_RETURN_IF_ERROR(Send(BytesOf(head)));
   return Send(text);
@@ -199,7 +199,7 @@ absl::Status CopyLink::SendReply(const absl::Status& status) {
 absl::Status CopyLink::ReceiveReply() {
   ReplyHead head;
   LYNX_RETURN_IF_ERROR(Receive(BytesOf(head)));
-  if (head.mark != kReplyMark || head.text_bytes > kMostReplyText || head.code < 0 || head.code > 16) {
+  if (head.mark != kReplyMark || head.text_bytes > kMaxReplyText || head.code < 0 || head.code > 16) {
     return absl::UnavailableError("what answers a request for a copy is not this protocol");
   }
   std::string text(head.text_bytes, '\0');

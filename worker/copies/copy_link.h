@@ -39,7 +39,7 @@ struct CopyRequest {
   bool operator==(const CopyRequest&) const = default;
 };
 inline constexpr size_t kCopyRequestBytes = 128;
-inline constexpr int64_t kMostBytesOfGet = int64_t{8} << 20;
+inline constexpr int64_t kMaxBytesOfGet = int64_t{8} << 20;
 using CopyRequestBytes = std::array<char, kCopyRequestBytes>;
 CopyRequestBytes EncodeCopyRequest(const CopyRequest& request);
 // nullopt: not a request, or out of range.

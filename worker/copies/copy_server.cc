@@ -26,11 +26,11 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 // As that of the thread that writes checkpoints: a quarter of a core that training wants too.
 constexpr int kNiceness = 5;
 // Connections that have proven nothing yet.
-constexpr int64_t kMostProving = 16;
+constexpr int64_t kMaxProving = 16;
 // With those that were turned away and whose threads are about to end.
-constexpr size_t kMostStrangers = 64;
+constexpr size_t kMaxStrangers = 64;
 // Lines on strangers.
-constexpr int kMostTold = 10;
+constexpr int kMaxTold = 10;
 
 }  // namespace
 
@@ -107,19 +107,19 @@ bool CopyServer::MakeRoom() {
     at = connections_.erase(at);
   }
   const auto proving = [](const Connection& connection) { return connection.state == Connection::State::kProving; };
-  if (std::count_if(connections_.begin(), connections_.end(), proving) >= kMostProving) {
+  if (std::count_if(connections_.begin(), connections_.end(), proving) >= kMaxProving) {
     Connection& oldest = *std::find_if(connections_.begin(), connections_.end(), proving);
-    TurnAway(oldest, absl::StrCat(kMostProving, " connections have proven nothing yet, and another one came"));
+    TurnAway(oldest, absl::StrCat(kMaxProving, " connections have proven nothing yet, and another one came"));
     oldest.link->End();
   }
-  return connections_.size() < static_cast<size_t>(options_.most_connections) + kMostStrangers;
+  return connections_.size() < static_cast<size_t>(options_.most_connections) + kMaxStrangers;
 }
 
 void CopyServer::TurnAway(Connection& connection, const std::string& why) {
   connection.state = Connection::State::kTurnedAway;
-  if (++told_ > kMostTold || options_.tell == nullptr) return;
+  if (++told_ > kMaxTold || options_.tell == nullptr) return;
   options_.tell(absl::StrCat("turned away a connection for copies from ", connection.from, ": ", why,
-                             told_ == kMostTold ? "; further ones are not told of" : ""));
+                             told_ == kMaxTold ? "; further ones are not told of" : ""));
 }
 
 bool CopyServer::Admit(Connection& connection) {

@@ -85,7 +85,7 @@ struct WorkerFlags {
   }
 };
 
-constexpr int64_t kMostMebibytes = int64_t{1} << 30;
+constexpr int64_t kMaxMebibytes = int64_t{1} << 30;
 
 // Where copies cannot be kept the node goes without, and says so.
 std::string CopiesDirectoryOf(const WorkerFlags& flags, const std::string& data_directory, const JobUser& user) {
@@ -109,9 +109,9 @@ absl::StatusOr<SupervisorOptions> SupervisorOptionsOf(const WorkerFlags& flags) 
   std::error_code error;
   options.data_directory = std::filesystem::absolute(flags.data_dir, error).lexically_normal().string();
   options.rank_binary = flags.rank_binary;
-  if (flags.copies_limit_mib < 0 || flags.copies_limit_mib > kMostMebibytes) {
+  if (flags.copies_limit_mib < 0 || flags.copies_limit_mib > kMaxMebibytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--copies-limit-mib ", flags.copies_limit_mib, " is not between 0 and ", kMostMebibytes));
+        absl::StrCat("--copies-limit-mib ", flags.copies_limit_mib, " is not between 0 and ", kMaxMebibytes));
   }
   options.copies_limit = kMiB * flags.copies_limit_mib;
   options.oom_counter = flags.oom_counter == "auto" ? OomCounterFile() : flags.oom_counter;

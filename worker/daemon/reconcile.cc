@@ -10,13 +10,13 @@ std::string AddressText(const PeerAddress& address) { return absl::StrCat(addres
 // What to do with a rank that nobody wants; nothing while it is given time to end.
 void End(const ActualRank& rank, Nanos now, Nanos grace, std::vector<RankOperation>& operations) {
   if (rank.phase == RankPhase::kListening || (rank.phase == RankPhase::kExited && rank.released)) {
-    operations.push_back({OperationKind::kForget, rank.key, ""});
+    operations.push_back({SupervisorActionKind::kForget, rank.key, ""});
   } else if (rank.phase == RankPhase::kExited) {
     return;
   } else if (rank.stop == StopStage::kNone) {
-    operations.push_back({OperationKind::kTerminate, rank.key, ""});
+    operations.push_back({SupervisorActionKind::kTerminate, rank.key, ""});
   } else if (rank.stop == StopStage::kAsked && now - rank.asked_at >= grace) {
-    operations.push_back({OperationKind::kKill, rank.key, ""});
+    operations.push_back({SupervisorActionKind::kKill, rank.key, ""});
   }
 }
 
@@ -41,10 +41,10 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
     const auto found = known.find(key);
     if (found == known.end()) {
       if (!rank->start) {
-        operations.push_back({OperationKind::kListen, key, ""});
+        operations.push_back({SupervisorActionKind::kListen, key, ""});
       } else {
         operations.push_back(
-            {OperationKind::kRefuse, key,
+            {SupervisorActionKind::kRefuse, key,
              "the worker daemon was restarted before it started the rank, so the socket that its peers "
              "know is gone"});
       }
@@ -53,14 +53,14 @@ std::vector<RankOperation> Reconcile(const std::vector<DesiredRank>& desired, co
     const ActualRank& now_there = *found->second;
     if (now_there.phase == RankPhase::kRunning && now_there.stop == StopStage::kNone &&
         rank->yield != now_there.yield) {
-      operations.push_back({rank->yield ? OperationKind::kAskToYield : OperationKind::kTakeYieldBack, key, ""});
+      operations.push_back({rank->yield ? SupervisorActionKind::kAskToYield : SupervisorActionKind::kTakeYieldBack, key, ""});
     }
     if (now_there.phase != RankPhase::kListening || !rank->start) continue;
     if (now_there.address == rank->address) {
-      operations.push_back({OperationKind::kStart, key, ""});
+      operations.push_back({SupervisorActionKind::kStart, key, ""});
     } else {
       operations.push_back(
-          {OperationKind::kRefuse, key,
+          {SupervisorActionKind::kRefuse, key,
            absl::StrCat("its peers expect it at ", AddressText(rank->address), " but it listens on ",
                         AddressText(now_there.address), ": the worker daemon was restarted in between")});
     }

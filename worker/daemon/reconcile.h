@@ -46,7 +46,7 @@ struct ActualRank {
   bool released = false;              // kExited: the server wants nothing more of it
 };
 
-enum class OperationKind : uint8_t {
+enum class SupervisorActionKind : uint8_t {
   kListen,         // bind a socket
   kStart,          // start the process
   kRefuse,         // record as EXITED with `reason`, without having run
@@ -58,7 +58,7 @@ enum class OperationKind : uint8_t {
 };
 
 struct RankOperation {
-  OperationKind kind;
+  SupervisorActionKind kind;
   RankKey key;
   std::string reason;  // kRefuse
 };

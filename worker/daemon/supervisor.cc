@@ -27,7 +27,7 @@ constexpr size_t kLogLinesPerRank = 100;
 constexpr size_t kLogBytesPerMessage = 1 << 20;
 constexpr int64_t kLastLineBytes = 4096;
 constexpr size_t kReasonBytes = 4096;
-constexpr size_t kMostCopiesTold = 1024;
+constexpr size_t kMaxCopiesTold = 1024;
 
 void Log(const absl::Status& status) {
   if (!status.ok()) spdlog::error("{}", std::string(status.message()));
@@ -283,21 +283,21 @@ void RankSupervisor::ReconcileOnce() {
 void RankSupervisor::Execute(const RankOperation& operation) {
   changed_ = true;
   switch (operation.kind) {
-    case OperationKind::kListen:
+    case SupervisorActionKind::kListen:
       return Listen(operation.key);
-    case OperationKind::kStart:
+    case SupervisorActionKind::kStart:
       return Start(operation.key);
-    case OperationKind::kRefuse:
+    case SupervisorActionKind::kRefuse:
       return Refuse(operation.key, operation.reason);
-    case OperationKind::kAskToYield:
+    case SupervisorActionKind::kAskToYield:
       return SetYield(ranks_.at(operation.key), true);
-    case OperationKind::kTakeYieldBack:
+    case SupervisorActionKind::kTakeYieldBack:
       return SetYield(ranks_.at(operation.key), false);
-    case OperationKind::kTerminate:
+    case SupervisorActionKind::kTerminate:
       return Signal(ranks_.at(operation.key), StopStage::kAsked);
-    case OperationKind::kKill:
+    case SupervisorActionKind::kKill:
       return Signal(ranks_.at(operation.key), StopStage::kKilled);
-    case OperationKind::kForget:
+    case SupervisorActionKind::kForget:
       return Forget(operation.key);
   }
 }
@@ -396,7 +396,7 @@ bool RankSupervisor::HasNews() const {
 void RankSupervisor::Fill(v1::WorkerReport& report) {
   changed_ = false;
   const std::vector<JobId> copies = JobsWithCopies(options_.copies_directory);
-  for (size_t i = 0; i < std::min(copies.size(), kMostCopiesTold); ++i) report.add_copies_of_jobs(copies[i].value);
+  for (size_t i = 0; i < std::min(copies.size(), kMaxCopiesTold); ++i) report.add_copies_of_jobs(copies[i].value);
   size_t report_bytes = 0, log_bytes = 0;
   for (auto& [key, rank] : ranks_) {
     FillReports(key, rank, report, report_bytes);

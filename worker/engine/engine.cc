@@ -513,8 +513,8 @@ absl::Status Engine::TakeSums() {
                                               "; the weights are as the step before left them. A lower learning rate "
                                               "or a longer warm-up may help, or train.onNonFinite: skip"));
   }
-  if (++skips_in_a_row_ >= kMostSkipsInARow) {
-    return absl::OutOfRangeError(absl::StrCat(NotFiniteText(), "; that is the ", kMostSkipsInARow,
+  if (++skips_in_a_row_ >= kMaxSkipsInARow) {
+    return absl::OutOfRangeError(absl::StrCat(NotFiniteText(), "; that is the ", kMaxSkipsInARow,
                                               "th step in a row without an update, so the run does not recover. A lower "
                                               "learning rate or a longer warm-up may help"));
   }

@@ -58,7 +58,7 @@ struct EngineConfig {
 };
 
 // Steps without an update that a run comes through.
-inline constexpr int32_t kMostSkipsInARow = 100;
+inline constexpr int32_t kMaxSkipsInARow = 100;
 
 class Engine {
  public:
@@ -76,7 +76,7 @@ class Engine {
   // `checkpoint` field is left 0; its `arena_peak` is measured in the first step that is run, as all run the same
   // program. Internal when something was written beyond the arena. Where the loss or the gradient norm is not finite,
   // every rank finds it in the same step, with no weight changed by it. By train.on_non_finite that is OutOfRange (but the
-  // first to find it may abort the communication before the others do), or a step without an update; kMostSkipsInARow of
+  // first to find it may abort the communication before the others do), or a step without an update; kMaxSkipsInARow of
   // these in a row are OutOfRange too. Errors of the communicator keep their code; the message names step and action.
   absl::StatusOr<StepReport> RunStep(int64_t step);
 

@@ -202,7 +202,7 @@ int RunTraining(const Arguments& arguments, char** argv) {
   const absl::StatusOr<std::string> text = ReadFile(arguments.config);
   if (!text.ok()) return fail(text.status());
   const absl::StatusOr<RankConfig> config = ParseRankConfig(*text);
-  if (!config.ok()) return fail(Caused(Annotate(config.status(), arguments.config), FaultCause::kProgram));
+  if (!config.ok()) return fail(WithCause(Annotate(config.status(), arguments.config), FaultCause::kProgram));
   if (config->device.kind == DeviceKind::kCuda) StartWithCuda(argv);
   if (const absl::Status started = StartOnCores(config->cores, config->threads, StopSignals::kBlocked, argv);
       !started.ok()) {
@@ -219,7 +219,7 @@ int RunTraining(const Arguments& arguments, char** argv) {
   const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeRankBackend(config->device, config->threads);
   if (!backend.ok()) {
     const bool memory = absl::IsResourceExhausted(backend.status());
-    return fail(Caused(backend.status(), memory ? FaultCause::kMemory : FaultCause::kDevice));
+    return fail(WithCause(backend.status(), memory ? FaultCause::kMemory : FaultCause::kDevice));
   }
   return RunRank(*config, arguments.listen_fd, **backend, *reports, cancellation);
 }

@@ -230,7 +230,7 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
   const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(
       const std::unique_ptr<Dataset> dataset,
-      Caused(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
+      WithCause(OpenDataset(config.spec.data, config.context.model.seq, config.context.model.vocab, config.spec.train.seed),
              FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(ModelState state,
                         CausedByCode(ModelState::Create(config.context, coordinates.tp,
@@ -243,10 +243,10 @@ absl::StatusOr<RunEnd> RunConnected(const RankConfig& config, Backend& backend, 
                                                      .arena = config.arena,
                                                      .train = config.spec.train},
                                                     backend, between_devices, state, *dataset)));
-  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, Caused(OpenHeldOut(config), FaultCause::kData));
+  LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<Dataset> held_out, WithCause(OpenHeldOut(config), FaultCause::kData));
   LYNX_ASSIGN_OR_RETURN(const Bytes checkpoint_bytes,
-                        Introduce(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
-  if (held_out != nullptr) LYNX_RETURN_IF_ERROR(Introduce(held_out->fingerprint(), Bytes(0), seat).status());
+                        CheckSameData(dataset->fingerprint(), ShardBytesOf(state, coordinates), seat));
+  if (held_out != nullptr) LYNX_RETURN_IF_ERROR(CheckSameData(held_out->fingerprint(), Bytes(0), seat).status());
   IdleLimit idle_limit(between_devices);
   const CheckpointIdentity run = IdentityOf(config, *dataset);
   LYNX_ASSIGN_OR_RETURN(const std::unique_ptr<PeerCopies> peer_copies,

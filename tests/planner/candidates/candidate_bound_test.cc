@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/stages/layout_planner.h"
 #include "tests/planner/search/search_requests.h"
 
@@ -24,7 +24,7 @@ Bounded CheckBounds(PlanRequest (*make)(std::mt19937_64&), uint64_t seed) {
     const PlanRequest request = make(rng);
     PlanRequest storing = request;
     storing.spec.recompute_options.forbids_offload = true;
-    const auto candidates = LoweredCandidates(request);
+    const auto candidates = SupportedCandidates(request);
     EXPECT_TRUE(candidates.ok()) << candidates.status();
     PlanCaches caches(request);
     for (int k = 0; k < 6; ++k) {

@@ -41,7 +41,7 @@ TEST(CostModel, AbsurdRatesGiveLongTimesNotNonsense) {
   HardwareProfile profile = RoundProfile(model);
   profile.measured.clear();
   profile.flops_per_second = 1;
-  EXPECT_EQ(CostModel(profile, model, {}, 1, 1).OpTime(Op::kFc1, Pass::kForward), kLongestTime);
+  EXPECT_EQ(CostModel(profile, model, {}, 1, 1).OpTime(Op::kFc1, Pass::kForward), kMaxTime);
 }
 
 TEST(CostModel, UnusableProfilesAreRefused) {
@@ -59,7 +59,7 @@ TEST(CostModel, UnusableProfilesAreRefused) {
   bad = good;
   bad.measured.push_back({});
   EXPECT_TRUE(CheckProfile(bad).ok());
-  bad.measured[0].ops[3].weight = kLongestTime + Nanos(1);
+  bad.measured[0].ops[3].weight = kMaxTime + Nanos(1);
   EXPECT_FALSE(CheckProfile(bad).ok());
   bad = good;
   bad.overlap_slowdown_permille = 999;
@@ -197,8 +197,8 @@ TEST(CostModel, CopiesToTheHostTakeTheirOwnLink) {
   HardwareProfile profile = RoundProfile(model);
   const StageContext context = TinyContext(model, {}, 1, 0);
   const CostModel without(profile, model, {}, 1, 1);
-  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)")), kLongestTime);
-  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)")), kLongestTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0OF+0:1(qkv)")), kMaxTime);
+  EXPECT_EQ(without.TransferTime(ActionOf("0LD+0:1(qkv)")), kMaxTime);
   profile.host = {Nanos(5), 500'000'000, 1'000'000'000, 1'200'000'000};
   const CostModel with(profile, model, {}, 1, 1);
   EXPECT_EQ(with.TransferTime(ActionOf("0OF+0:1(ln1,qkv)")), Nanos(5 + 2 * 4 * 640));

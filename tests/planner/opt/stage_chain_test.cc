@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/opt/stage_prices.h"
+#include "planner/opt/column_generation.h"
 #include "tests/planner/recompute/recompute_problems.h"
 
 namespace lynx {

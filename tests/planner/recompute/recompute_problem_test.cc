@@ -168,7 +168,7 @@ TEST(RecomputeProblem, ValidationNamesWhatIsWrong) {
   EXPECT_THAT(error_with([](auto& p) { p.copy_out = Nanos(-1); }), HasSubstr("copy_out is -1"));
   EXPECT_THAT(error_with([](auto& p) { p.copy_in = Nanos(-1); }), HasSubstr("copy_in is -1"));
   EXPECT_THAT(error_with([](auto& p) { p.items[1].bytes = Bytes(-1); }), HasSubstr("item 1 bytes is -1"));
-  EXPECT_THAT(error_with([](auto& p) { p.items[1].cost = kLongestWork * 2; }), HasSubstr("item 1 cost is"));
+  EXPECT_THAT(error_with([](auto& p) { p.items[1].cost = kMaxWork * 2; }), HasSubstr("item 1 cost is"));
   EXPECT_THAT(error_with([](auto& p) { p.items[1].copy_out = Nanos(-1); }), HasSubstr("item 1 copy_out is -1"));
   EXPECT_THAT(error_with([](auto& p) { p.items[1].copy_in = Nanos(-1); }), HasSubstr("item 1 copy_in is -1"));
   EXPECT_THAT(error_with([](auto& p) { p.items[0].inputs = 0b10; }), HasSubstr("item 0 reads itself or an item after"));

@@ -56,7 +56,7 @@ TEST(StageHeu, FrontEqualsBruteForceOnOneLayer) {
         RandomProblem({.items = 5, .forward = 2, .backward = 2, .layers = 3, .stall = seed % 2 == 0}, number);
     for (const bool top : {false, true}) {
       std::set<Triple> front;
-      for (const FrontPoint& point : LayerFront(problem, top)) {
+      for (const FrontPoint& point : LayerPareto(problem, top)) {
         EXPECT_TRUE(front.insert(TripleOf(point)).second) << "twice in the front";
         const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, top);
         ASSERT_TRUE(use.ok()) << use.status().message();
@@ -121,7 +121,7 @@ TEST(StageHeu, UnlikeLayersUseMemoryThatOnePolicyWouldLeave) {
   const RecomputeProblem problem =
       MakeStageProblem(costs, ShapeOf(model, layout, 1), {.layers = kLayers, .in_flight = 3});
   const StageHeu heu(problem);
-  const std::vector<FrontPoint> inner = LayerFront(problem, false), top = LayerFront(problem, true);
+  const std::vector<FrontPoint> inner = LayerPareto(problem, false), top = LayerPareto(problem, true);
   const Bytes least = heu.LeastBytes(kLayers), most = StoreAllBytes(problem);
   int better = 0;
   for (int step = 0; step <= 40; ++step) {

@@ -71,7 +71,7 @@ TEST(StageProblem, SequenceParallelismHasFourWindowsAPass) {
 TEST(StageProblem, WithoutTensorParallelismThereAreNoWindows) {
   const RecomputeProblem problem = TinyProblem(RoundProfile(TinyModel(2)), {}, {.layers = 2, .in_flight = 3});
   for (const bool top : {false, true}) {
-    for (const FrontPoint& point : LayerFront(problem, top)) {
+    for (const FrontPoint& point : LayerPareto(problem, top)) {
       for (Placement p : point.policy) EXPECT_TRUE(p == Placement::kStore || p == Placement::kCritical);
     }
   }
@@ -93,7 +93,7 @@ TEST(StageProblem, WideWindowsHideWhatTheyMay) {
   profile.intra_node.bytes_per_second = 100'000'000;  // windows of 6400 ns
   const RecomputeProblem problem = TinyProblem(profile, kTp2, {.layers = 2, .in_flight = 4});
   // Everything but x1 can be made again for nothing.
-  const std::vector<FrontPoint> front = LayerFront(problem, false);
+  const std::vector<FrontPoint> front = LayerPareto(problem, false);
   EXPECT_EQ(front.front().exposed, Nanos(0));
   EXPECT_EQ(front.front().held, Bytes(4 * 768));  // x1: 640 bytes, padded
 }
@@ -164,10 +164,10 @@ TEST(StageProblem, SizesBeyondTheLimitsAreCut) {
   model.seq = 1 << 20;
   const CostModel costs(RoundProfile(TinyModel(2)), model, kTp2, 4096, 2);
   const RecomputeProblem problem =
-      MakeStageProblem(costs, ShapeOf(model, kTp2, 4096), {.in_flight = 1 << 20, .stall = kLongestWork * 3});
+      MakeStageProblem(costs, ShapeOf(model, kTp2, 4096), {.in_flight = 1 << 20, .stall = kMaxWork * 3});
   EXPECT_TRUE(ValidateProblem(problem).ok()) << ValidateProblem(problem).message();
-  EXPECT_EQ(problem.items[2].bytes, kLargestItem);  // probs
-  EXPECT_EQ(problem.in_flight, kMostInFlight);
+  EXPECT_EQ(problem.items[2].bytes, kMaxItem);  // probs
+  EXPECT_EQ(problem.in_flight, kMaxInFlight);
 }
 
 }  // namespace

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/candidates/stage_peaks.h"
 #include "planner/report/plan_table.h"
 #include "planner/search/compare.h"
 #include "planner/search/make_plan.h"
 #include "planner/stages/layout_planner.h"
-#include "planner/stages/stage_fits.h"
+#include "planner/stages/stage_oracle.h"
 #include "tests/planner/search/search_requests.h"
 
 namespace lynx {
@@ -165,13 +165,13 @@ TEST(PlanOffload, HoldsUnderEverySchedule) {
                                         "zero-bubble-v 4096", "zero-bubble-v 65536", "chimera 65536"}));
 }
 
-std::vector<StagePolicy> PoliciesOf(StageFits& fits) {
-  const std::optional<StageFits::Fit>& fit = fits.FitOf(RecomputeMode::kAuto, 0, 4);
+std::vector<StagePolicy> PoliciesOf(StageOracle& fits) {
+  const std::optional<StageOracle::Fit>& fit = fits.FitOf(RecomputeMode::kAuto, 0, 4);
   EXPECT_TRUE(fit.has_value());
   return fit->policies;
 }
 
-Bytes BytesThatLeave(const StageFits& fits, const std::vector<StagePolicy>& policies) {
+Bytes BytesThatLeave(const StageOracle& fits, const std::vector<StagePolicy>& policies) {
   Bytes leaving;
   for (const LayerPolicy& layer : policies.front().layers) {
     for (size_t i = 0; i < fits.graph().recomputable().size(); ++i) {
@@ -184,9 +184,9 @@ Bytes BytesThatLeave(const StageFits& fits, const std::vector<StagePolicy>& poli
 // A program that takes more of the host than HEU thought leaves it that much less.
 TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
   const PlanRequest request = Request(5000);
-  const Candidate candidate = LoweredCandidates(request)->front();
+  const Candidate candidate = SupportedCandidates(request)->front();
   PlanCaches caches(request);
-  StageFits fits(request, candidate, caches);
+  StageOracle fits(request, candidate, caches);
   fits.SetOffloading(true);
   const std::vector<StagePolicy> before = PoliciesOf(fits);
   ASSERT_GT(BytesThatLeave(fits, before), Bytes(0));
@@ -200,7 +200,7 @@ TEST(PlanOffload, LessLeavesWhereAProgramTookMoreOfTheHostThanItsShare) {
 // A draft for hosts of more memory is no plan, and is planned again within the share.
 TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   const PlanRequest roomy = Request(5000);
-  const Candidate candidate = LoweredCandidates(roomy)->front();
+  const Candidate candidate = SupportedCandidates(roomy)->front();
   PlanCaches roomy_caches(roomy);
   constexpr Nanos kForever{std::numeric_limits<int64_t>::max()};
   const std::optional<Draft> draft = LayoutPlanner(roomy, candidate, roomy_caches).Best(kForever);
@@ -210,7 +210,7 @@ TEST(PlanOffload, DraftsThatTakeMoreOfTheHostThanItsShareArePlannedAgain) {
   PlanCaches caches(tight);
   LayoutPlanner planner(tight, candidate, caches);
   EXPECT_FALSE(planner.Assemble(*draft).has_value());
-  std::optional<Draft> again = planner.Again(draft->mode, draft->offloading, draft->layers);
+  std::optional<Draft> again = planner.ReplanSamePartition(draft->mode, draft->offloading, draft->layers);
   ASSERT_TRUE(again.has_value());
   const std::optional<Plan> plan = planner.Assemble(*std::move(again));
   ASSERT_TRUE(plan.has_value());

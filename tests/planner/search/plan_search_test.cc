@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/search/make_plan.h"
 #include "tests/planner/search/search_requests.h"
 
@@ -30,7 +30,7 @@ void ExpectFindsTheBest(PlanRequest (*make)(std::mt19937_64&), uint64_t seed, in
   int64_t candidates_of_all = 0, simulated_of_all = 0;
   for (int i = 0; i < requests; ++i) {
     const PlanRequest request = make(rng);
-    const auto candidates = LoweredCandidates(request);
+    const auto candidates = SupportedCandidates(request);
     ASSERT_TRUE(candidates.ok()) << candidates.status();
     PlanCaches caches(request);
     PlanSearch search(request, *candidates, caches);

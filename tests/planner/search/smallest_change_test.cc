@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "planner/candidates/lowered.h"
+#include "planner/candidates/supported.h"
 #include "planner/candidates/plan_caches.h"
 #include "planner/search/make_plan.h"
 #include "planner/search/plan_search.h"
@@ -28,7 +28,7 @@ using ::testing::Not;
 
 // As MakePlan finds it, without the reasons where it does not.
 bool Fits(const PlanRequest& request) {
-  const absl::StatusOr<std::vector<Candidate>> candidates = LoweredCandidates(request);
+  const absl::StatusOr<std::vector<Candidate>> candidates = SupportedCandidates(request);
   if (!candidates.ok()) return false;
   PlanCaches caches(request);
   return PlanSearch(request, *candidates, caches).Fastest().has_value();

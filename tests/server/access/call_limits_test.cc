@@ -53,7 +53,7 @@ TEST(CallLimitsTest, ARateOfZeroIsNone) {
 TEST(CallLimitsTest, ManyCallersTakeNoMoreMemoryThanTheirNumberIsBounded) {
   CallLimits limits = Limits();
   int refused = 0;
-  for (size_t i = 0; i < CallLimits::kMostCallers + 100; ++i) {
+  for (size_t i = 0; i < CallLimits::kMaxCallers + 100; ++i) {
     refused += limits.Take(Cost::kRead, CallerKey::kName, absl::StrCat("caller", i), Nanos(0)).ok() ? 0 : 1;
   }
   EXPECT_EQ(refused, 97) << "those beyond share one burst of three";
@@ -62,7 +62,7 @@ TEST(CallLimitsTest, ManyCallersTakeNoMoreMemoryThanTheirNumberIsBounded) {
 
 TEST(CallLimitsTest, StrangersFromManyAddressesTakeNothingFromKnownCallers) {
   CallLimits limits = Limits();
-  for (size_t i = 0; i < CallLimits::kMostCallers + 100; ++i) {
+  for (size_t i = 0; i < CallLimits::kMaxCallers + 100; ++i) {
     (void)limits.Take(Cost::kChange, CallerKey::kAddress, absl::StrCat("10.0.0.", i), Nanos(0));
   }
   EXPECT_FALSE(limits.Take(Cost::kChange, CallerKey::kAddress, "10.1.0.1", Nanos(0)).ok());

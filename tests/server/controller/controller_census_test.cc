@@ -13,8 +13,8 @@ using ::lynx::testing::kTwo;
 using ::lynx::testing::MakeSpec;
 using ::lynx::testing::RunSteps;
 
-int64_t Jobs(const Census& census, JobState state) { return census.jobs[static_cast<size_t>(state)]; }
-int64_t Nodes(const Census& census, NodePresence presence) { return census.nodes[static_cast<size_t>(presence)]; }
+int64_t Jobs(const ClusterStats& census, JobState state) { return census.jobs[static_cast<size_t>(state)]; }
+int64_t Nodes(const ClusterStats& census, NodePresence presence) { return census.nodes[static_cast<size_t>(presence)]; }
 
 TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
   Cluster cluster;
@@ -33,7 +33,7 @@ TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
   cluster.DetachAgent("n1");
   cluster.SetCordon("n1", Cordon{.reason = "work"});
   cluster.Advance(2);
-  const Census census = cluster.controller().TakeCensus();
+  const ClusterStats census = cluster.controller().TakeCensus();
   EXPECT_EQ(Jobs(census, JobState::kRunning), 1);
   EXPECT_EQ(Jobs(census, JobState::kQueued), 2);
   EXPECT_EQ(census.pending, (std::map<std::string, int64_t>{{"structural", 1}, {"capacity", 1}}));
@@ -53,7 +53,7 @@ TEST(ControllerCensus, CountsJobsReasonsNodesAndDevices) {
 
 TEST(ControllerCensus, GlancesTellOfEachNode) {
   Cluster cluster;
-  EXPECT_TRUE(cluster.controller().Glances().empty());
+  EXPECT_TRUE(cluster.controller().Summaries().empty());
   cluster.AddNode("n1");
   cluster.AddNode("n0");
   cluster.AddNode("n2");
@@ -62,7 +62,7 @@ TEST(ControllerCensus, GlancesTellOfEachNode) {
   cluster.SetCordon("n2", Cordon{.reason = "work"});
   cluster.SetCordon("never-seen", Cordon{.reason = "to come"});
   cluster.Advance(2);
-  const std::vector<NodeGlance> glances = cluster.controller().Glances();
+  const std::vector<NodeSummary> glances = cluster.controller().Summaries();
   const std::vector<NodeView> views = cluster.controller().Nodes();
   ASSERT_EQ(glances.size(), 4u);
   ASSERT_EQ(views.size(), glances.size());
@@ -87,7 +87,7 @@ TEST(ControllerCensus, CountsLostNodesAndReportsThatCameTooLate) {
   const JobId job = cluster.Run(MakeSpec("a", 2, 2), kTwo);
   EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 0);
   const RankKey old{job, Generation(99), 0};
-  cluster.AddStray("n0", {.key = old, .sequence = 1, .report = StepReport{}});
+  cluster.AddOrphan("n0", {.key = old, .sequence = 1, .report = StepReport{}});
   cluster.Report("n0");
   EXPECT_EQ(cluster.controller().TakeCensus().fenced_reports, 1);
   cluster.DetachAgent("n0");

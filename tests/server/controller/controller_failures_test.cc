@@ -388,8 +388,8 @@ TEST(ControllerFailuresTest, OldGenerationsAreRefusedAndAcknowledged) {
   cluster.StepAll(job, 0);
   cluster.Exit(job, 1, 137);
   ASSERT_EQ(cluster.Record(job).generation, Generation(2));
-  cluster.AddStray("n0", {{job, Generation(1), 0}, 99, CheckpointReport{50, "/old", Bytes(1)}});
-  cluster.AddStray("n0", {{JobId("unknown"), Generation(1), 0}, 3, RankDone{1}});
+  cluster.AddOrphan("n0", {{job, Generation(1), 0}, 99, CheckpointReport{50, "/old", Bytes(1)}});
+  cluster.AddOrphan("n0", {{JobId("unknown"), Generation(1), 0}, 3, RankDone{1}});
   cluster.Report("n0");
   EXPECT_EQ(cluster.Record(job).checkpoint_step, -1);
   EXPECT_TRUE(cluster.Strays("n0").empty()) << "acknowledged, so that they are not sent for ever";
@@ -466,7 +466,7 @@ TEST(ControllerFailuresTest, CopiesOfEndedAndUnknownJobsAreToGo) {
   cluster.ReportAll();
   cluster.Exit(job, 3, 137);
   cluster.ReportAll();
-  for (const WorkerWish& wish : cluster.Node(node).wishes) EXPECT_TRUE(wish.ended.empty());
+  for (const WorkerDesired& wish : cluster.Node(node).wishes) EXPECT_TRUE(wish.ended.empty());
   cluster.Node(node).copies = {job, JobId("unknown")};
   cluster.ReportAll();
   EXPECT_EQ(cluster.Node(node).wishes.back().ended, std::vector<JobId>{JobId("unknown")});

@@ -215,7 +215,7 @@ TEST(ControllerFaults, ExcludedNodesAreSeenAndAreNotMoreThanAFew) {
   EXPECT_EQ(cluster.NodeOfRank(job, 0), last);
   EXPECT_THAT(cluster.Kinds(job), HasSubstr("node-kept"));
   const auto excluded = [&] {
-    const std::vector<NodeCondition> conditions = cluster.controller().ViewOf(NodeId(first)).conditions;
+    const std::vector<ReportedCondition> conditions = cluster.controller().ViewOf(NodeId(first)).conditions;
     return conditions.empty() ? std::string() : conditions.front().kind + ": " + conditions.front().message;
   };
   EXPECT_EQ(excluded(), "excluded: job gpt (" + job.value + ") does not use this node, for a failure there");

@@ -63,16 +63,16 @@ struct FakeNode {
   int64_t agent_stream = 0, worker_stream = 0;  // 0 = detached
   std::string agent_boot = "a", worker_boot = "w";
   AgentState agent;
-  AgentWish wanted;
+  AgentDesired wanted;
   std::map<RankKey, FakeRank> ranks;
   bool obedient = true;  // applies wishes at once
   bool leases = false;   // its daemon knows of them
   bool hears = true;     // renewals come to it
   int64_t reports = 0;
   std::optional<LeaseRenewal> renewal;  // the newest
-  std::optional<WorkerWish> last_wish;
+  std::optional<WorkerDesired> last_wish;
   std::set<JobId> copies;  // in its memory
-  std::vector<WorkerWish> wishes;  // all
+  std::vector<WorkerDesired> wishes;  // all
   std::vector<RankLogLines> logs;
   int32_t witness_port() const { return 4000 + std::stoi(name.substr(1)); }  // n3: 4003
 };
@@ -315,7 +315,7 @@ class Cluster {
   const std::vector<InsertCheckpoint>& checkpoints() const { return checkpoints_; }
   int64_t updates() const { return updates_; }
   const StepTrace* TraceOf(const JobId& id) const { return traces_.contains(id) ? &traces_.at(id) : nullptr; }
-  void AddStray(const std::string& node, const RankMessage& message) { strays_[node].push_back(message); }
+  void AddOrphan(const std::string& node, const RankMessage& message) { strays_[node].push_back(message); }
   const std::vector<RankMessage>& Strays(const std::string& node) { return strays_[node]; }
 
   void Send(EventBody body) { Carry(controller_->Step({now_, now_, std::move(body)})); }
@@ -351,7 +351,7 @@ class Cluster {
   }
 
   bool Obey(FakeNode& node) {
-    const WorkerWish wish = *std::exchange(node.last_wish, std::nullopt);
+    const WorkerDesired wish = *std::exchange(node.last_wish, std::nullopt);
     bool changed = false;
     std::map<RankKey, FakeRank> kept;
     for (const RankAssignment& assignment : wish.ranks) {
@@ -393,7 +393,7 @@ class Cluster {
     return true;
   }
 
-  void Acknowledge(FakeNode& node, const WorkerWish& wish) {
+  void Acknowledge(FakeNode& node, const WorkerDesired& wish) {
     for (const ReportAck& ack : wish.acks) {
       if (const auto rank = node.ranks.find(ack.key); rank != node.ranks.end()) {
         std::erase_if(rank->second.unacknowledged, [&](const RankMessage& m) { return m.sequence <= ack.sequence; });

@@ -463,7 +463,7 @@ std::shared_ptr<const Plan> PlanWithPrograms(const std::string& program) {
 // How many ranks each desired state of the node starts.
 std::vector<int64_t> Starts(const FakeNode& node) {
   std::vector<int64_t> starts;
-  for (const WorkerWish& wish : node.wishes) {
+  for (const WorkerDesired& wish : node.wishes) {
     const auto start = [](const RankAssignment& rank) { return rank.peers != nullptr && !rank.started; };
     starts.push_back(std::count_if(wish.ranks.begin(), wish.ranks.end(), start));
   }

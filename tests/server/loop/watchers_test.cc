@@ -20,7 +20,7 @@ TEST(WatchersTest, OneCallerDoesNotTakeAllPlaces) {
   Watchers watchers;
   const JobId a("a"), b("b");
   std::vector<std::shared_ptr<FakeStream>> streams;
-  for (size_t i = 0; i < Watchers::kMostOfOne; ++i) {
+  for (size_t i = 0; i < Watchers::kMaxOfOne; ++i) {
     streams.push_back(std::make_shared<FakeStream>());
     ASSERT_TRUE(watchers.Add(i % 2 == 0 ? a : b, "alice", streams.back()).ok());
   }
@@ -41,7 +41,7 @@ TEST(WatchersTest, AllHaveALimit) {
 TEST(WatchersTest, TheEndOfAJobGivesItsPlacesUp) {
   Watchers watchers;
   std::vector<std::shared_ptr<FakeStream>> streams;
-  for (size_t i = 0; i < Watchers::kMostOfOne; ++i) {
+  for (size_t i = 0; i < Watchers::kMaxOfOne; ++i) {
     streams.push_back(std::make_shared<FakeStream>());
     ASSERT_TRUE(watchers.Add(JobId("a"), "alice", streams.back()).ok());
   }

@@ -28,7 +28,7 @@ TEST(ServerHealthTest, ALoopThatDoesNotTurnIsToldOfAndSoIsAServerThatDoesNotList
   EXPECT_EQ(health.Ready(), "the server takes no calls");
   health.SetListening(true);
   EXPECT_EQ(health.Ready(), "");
-  clock.Advance(ServerHealth::kMostSilence);
+  clock.Advance(ServerHealth::kMaxSilence);
   EXPECT_EQ(health.Alive(), "");
   clock.Advance(Nanos(1));
   EXPECT_EQ(health.Alive(), "the event loop has not turned for 2m00s");

@@ -291,7 +291,7 @@ TEST(ServerMetricsTest, SeriesOfThousandsOfShortJobsAreNotKept) {
     metrics.Ended(job.id, Nanos(1));  // counts once
   };
   ends("first");
-  for (size_t i = 1; i < JobMetrics::kMostEnded; ++i) ends(absl::StrCat("j", i));
+  for (size_t i = 1; i < JobMetrics::kMaxEnded; ++i) ends(absl::StrCat("j", i));
   metrics.Prune(Nanos(2));
   EXPECT_THAT(Page(metrics), HasSubstr("job_id=\"first\""));
   ends("last");
@@ -313,7 +313,7 @@ TEST(ServerMetricsTest, ShowsWhatWasCountedAndZeroBefore) {
   each("lynx_jobs_ended_total", "state", {"succeeded", "failed", "cancelled"});
   each("lynx_nodes", "state", {"attached", "partial", "absent", "lost"});
   for (const std::string& series : from_the_start) EXPECT_EQ(Value(Page(metrics), series), 0) << series;
-  Census census{.pending = {{"quota", 3}}, .cordoned = 1, .agents = 3, .workers = 4, .fenced_reports = 5};
+  ClusterStats census{.pending = {{"quota", 3}}, .cordoned = 1, .agents = 3, .workers = 4, .fenced_reports = 5};
   census.jobs[static_cast<size_t>(JobState::kRunning)] = 2;
   census.nodes[static_cast<size_t>(NodePresence::kPartial)] = 6;
   census.cuda = {.all = 8, .used = 7};

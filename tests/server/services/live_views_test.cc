@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<NodeGlance> ManyNodes(int count) {
-  std::vector<NodeGlance> nodes;
+std::vector<NodeSummary> ManyNodes(int count) {
+  std::vector<NodeSummary> nodes;
   for (int i = 0; i < count; ++i) {
     nodes.push_back({.name = NodeId(absl::StrFormat("n%05d", i)), .presence = static_cast<NodePresence>(i % 4), .cordoned = i % 5 == 0, .devices = 8, .used = i % 9});
   }
@@ -35,7 +35,7 @@ TEST(LiveViews, TheMapHasACellForEachNodeWhileThereIsRoom) {
 TEST(LiveViews, OfManyNodesACellIsSeveralAndNoneIsLeftOut) {
   for (const int count : {401, 799, 801, 10'000}) {
     const std::vector<MapCell> cells = MapOf(ManyNodes(count));
-    EXPECT_LE(cells.size(), kMostCells);
+    EXPECT_LE(cells.size(), kMaxCells);
     int64_t nodes = 0, presence = 0, devices = 0;
     NodeId before("");
     for (const MapCell& cell : cells) {
@@ -64,7 +64,7 @@ TEST(LiveViews, TenThousandNodesMakeASmallAnswer) {
 }
 
 TEST(LiveViews, NumbersAndTextsThatJsonDoesNotKnow) {
-  JobGlance job{.id = JobId("j1"), .name = "a", .reason = "<b>\"\xff\n"};
+  JobSummary job{.id = JobId("j1"), .name = "a", .reason = "<b>\"\xff\n"};
   job.progress.loss = NAN;
   job.progress.tokens_per_second = INFINITY;
   for (int i = 0; i < 9; ++i) job.pending.push_back({.kind = "capacity", .text = "why"});

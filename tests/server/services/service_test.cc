@@ -216,7 +216,7 @@ TEST_F(ServiceTest, AWatcherThatGoesIsForgotten) {
 }
 
 template <class Report>
-void Introduce(Report& report, const std::string& node, const std::string& boot) {
+void CheckSameData(Report& report, const std::string& node, const std::string& boot) {
   report.set_node(node), report.set_boot_id(boot), report.set_version(kVersion);
 }
 
@@ -244,7 +244,7 @@ class FakeNode {
  private:
   void Agent() {
     v1::AgentReport report;
-    Introduce(report, name_, "agent");
+    CheckSameData(report, name_, "agent");
     for (int i = 0; i < 2; ++i) {
       v1::Device& device = *report.add_devices();
       device.set_index(i);
@@ -267,7 +267,7 @@ class FakeNode {
 
   void Worker() {
     v1::WorkerReport report;
-    Introduce(report, name_, "worker");
+    CheckSameData(report, name_, "worker");
     report.set_address("127.0.0.1");
     worker_->Write(report);
     v1::WorkerDesired desired;
@@ -412,7 +412,7 @@ TEST_F(ServiceTest, AMalformedReportEndsItsStream) {
   SetDeadline(context);
   const auto stream = cluster_->AttachWorker(&context);
   v1::WorkerReport report;
-  Introduce(report, "n 0", "b");
+  CheckSameData(report, "n 0", "b");
   report.set_address("127.0.0.1");
   stream->Write(report);
   v1::WorkerDesired desired;
@@ -433,7 +433,7 @@ TEST_F(ServiceTest, ASecondProcessOfTheSameNameIsRefused) {
   SetDeadline(context);
   const auto stream = cluster_->AttachWorker(&context);
   v1::WorkerReport report;
-  Introduce(report, "n0", "another");
+  CheckSameData(report, "n0", "another");
   report.set_address("127.0.0.1");
   stream->Write(report);
   v1::WorkerDesired desired;

@@ -19,7 +19,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr char kPath[] = "/data/lynx.db";
-constexpr int kMostTries = 4;
+constexpr int kMaxTries = 4;
 
 // Of a job, as text: equal texts, equal records.
 using Contents = std::map<std::string, std::string>;
@@ -102,7 +102,7 @@ class ScriptRun {
       if (acknowledged_ == batches.size() / 2) store_.reset();  // a stop, which copies the log into the database
       int tries = 0;
       while (!CommitOnce(batch)) {
-        if (++tries == kMostTries) return Keep();
+        if (++tries == kMaxTries) return Keep();
       }
       ++acknowledged_;
     }

@@ -46,7 +46,7 @@ TEST(DecodeTest, DevicesAndConditionsComeAsTheyAreAndGoToPeople) {
   ASSERT_EQ(state.conditions.size(), 1u);
   EXPECT_EQ(state.host_memory, kGiB);
   EXPECT_EQ(state.network_domain, "row2/rack7");
-  EXPECT_EQ(state.cores, (NodeCores{"machine", "group", 1500}));
+  EXPECT_EQ(state.cores, (ReportedCores{"machine", "group", 1500}));
   const v1::Node shown = Encode(NodeView{.name = state.node, .devices = state.devices, .conditions = state.conditions});
   EXPECT_EQ(shown.devices(1).SerializeAsString(), GoodReport().devices(1).SerializeAsString());
   EXPECT_EQ(shown.conditions(0).SerializeAsString(), GoodReport().conditions(0).SerializeAsString());

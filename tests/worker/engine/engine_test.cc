@@ -192,11 +192,11 @@ TEST(Engine, SkipsNoMoreThanSoManyStepsInARow) {
   job.train.on_non_finite = NonFinitePolicy::kSkip;
   const absl::Status status = OnRanks(job, [](TinyRank& rank) -> absl::Status {
     *WeightOf(*rank.state, 0, Parameter::kQkvWeight) = std::numeric_limits<float>::quiet_NaN();
-    for (int64_t step = 0; step + 1 < kMostSkipsInARow; ++step) {
+    for (int64_t step = 0; step + 1 < kMaxSkipsInARow; ++step) {
       const absl::Status skipped = rank.engine->RunStep(step).status();
       EXPECT_TRUE(skipped.ok()) << skipped;
     }
-    return rank.engine->RunStep(kMostSkipsInARow - 1).status();
+    return rank.engine->RunStep(kMaxSkipsInARow - 1).status();
   })[0];
   EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("the 100th step in a row without an update"));

@@ -113,11 +113,11 @@ std::vector<RankConfig> Configs(const TestFolder& folder, int64_t steps,
 }
 
 std::string DirectoryForShortNames(const TestFolder& folder) {
-  constexpr size_t kLongestPath = 4095;
+  constexpr size_t kMaxPath = 4095;
   const std::string longest = "/.step-00000003.small.g1/shard-0000-0000.safetensors";
   std::string path = folder.path();
-  while (path.size() + longest.size() <= kLongestPath) {
-    path += "/" + std::string(std::min<size_t>(200, kLongestPath + 1 - longest.size() - path.size()), 'd');
+  while (path.size() + longest.size() <= kMaxPath) {
+    path += "/" + std::string(std::min<size_t>(200, kMaxPath + 1 - longest.size() - path.size()), 'd');
   }
   return path;
 }

@@ -8,7 +8,7 @@
 namespace lynx::cuda {
 namespace {
 
-constexpr int64_t kMostChunks = int64_t{1} << 30;  // of a grid
+constexpr int64_t kMaxChunks = int64_t{1} << 30;  // of a grid
 
 __global__ void __launch_bounds__(kBlock) UpdateList(TensorList<AdamWTensor> list, AdamWUpdate update) {
   const Chunk<AdamWTensor> chunk = list.ChunkOf(blockIdx.x);
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kBlock) UpdateList(TensorList<AdamWTensor> lis
 
 void CudaBackend::AdamW(const AdamWArgs& args, std::span<const AdamWTensor> tensors) {
   const AdamWUpdate update = AdamWUpdate::Of(args);
-  ForLists<AdamWTensor>(tensors, ChunkFor(tensors, kMostChunks), [&](const TensorList<AdamWTensor>& list, int32_t chunks) {
+  ForLists<AdamWTensor>(tensors, ChunkFor(tensors, kMaxChunks), [&](const TensorList<AdamWTensor>& list, int32_t chunks) {
     stream_.Launch("AdamW", &UpdateList, dim3(static_cast<unsigned>(chunks)), dim3(kBlock), list, update);
   });
 }

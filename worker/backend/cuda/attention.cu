@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(kTileThreads) Context(GradientArgs<T> args, St
 
 // Samples whose rows' sums fit into the scratch at once.
 int64_t SamplesAtOnce(const AttentionShape& shape) {
-  constexpr int64_t kMostRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
-  return std::max<int64_t>(1, std::min(shape.b, kMostRows / (shape.a * shape.s)));
+  constexpr int64_t kMaxRows = Stream::kScratch.value / static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(1, std::min(shape.b, kMaxRows / (shape.a * shape.s)));
 }
 
 }  // namespace

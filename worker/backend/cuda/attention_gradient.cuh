@@ -158,9 +158,9 @@ template <class Launch>
 void ForHeadSize(Stream& stream, int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
   if (d <= 128) return launch(std::integral_constant<int, 128>());
-  if (d <= kMostHeadSize) return launch(std::integral_constant<int, kMostHeadSize>());
+  if (d <= kMaxHeadSize) return launch(std::integral_constant<int, kMaxHeadSize>());
   stream.Note(absl::UnimplementedError(
-      absl::StrCat("attention on CUDA has heads of at most ", kMostHeadSize, " elements, but the model's have ", d)));
+      absl::StrCat("attention on CUDA has heads of at most ", kMaxHeadSize, " elements, but the model's have ", d)));
 }
 
 // dqkv, once the row sums are there.

@@ -15,7 +15,7 @@ namespace lynx::cuda {
 inline constexpr int kMmaWarps = 4;
 inline constexpr int kMmaThreads = kMmaWarps * kWarp;
 inline constexpr int kOwnRows = kMmaWarps * 16;
-inline constexpr int64_t kMostMmaHeadSize = 128;  // larger heads do not fit beside each other into a block's memory
+inline constexpr int64_t kMaxMmaHeadSize = 128;  // larger heads do not fit beside each other into a block's memory
 
 // Whether rows of heads can be read eight elements at once.
 template <class... T>
@@ -274,7 +274,7 @@ inline dim3 MmaGrid(const AttentionShape& shape, int64_t heads) {
 template <class Launch>
 void ForMmaHeadSize(int64_t d, const Launch& launch) {
   if (d <= 64) return launch(std::integral_constant<int, 64>());
-  launch(std::integral_constant<int, kMostMmaHeadSize>());
+  launch(std::integral_constant<int, kMaxMmaHeadSize>());
 }
 
 inline void LaunchMmaForward(Stream& stream, const AttentionShape& shape, const Bfloat16* qkv, const Dropout& dropout,

@@ -18,7 +18,7 @@ inline constexpr int kTile = 32;
 inline constexpr int kSide = kTile / 2;  // threads, in each direction
 inline constexpr int kTileThreads = kSide * kSide;
 inline constexpr int kPadded = kTile + 1;  // of a row in shared memory: columns are in different banks
-inline constexpr int64_t kMostHeadSize = 256;
+inline constexpr int64_t kMaxHeadSize = 256;
 
 // Rows of a head where they lie: `stride` elements apart, the first `rows` of them exist.
 template <class T>

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x % kWarp == 0) row_sums[(sample * shape.a + head) * shape.s + position] = sum;
 }
 
-bool OnTensorCores(const Stream& stream, int64_t d) { return stream.multiplies_bfloat16() && d <= kMostMmaHeadSize; }
+bool OnTensorCores(const Stream& stream, int64_t d) { return stream.multiplies_bfloat16() && d <= kMaxMmaHeadSize; }
 
 }  // namespace
 

@@ -28,7 +28,7 @@ class Stream {
   static constexpr Bytes kScratch{int64_t{32} << 20};
 
   // Of a kernel's parameters: more takes a driver of 530 or newer.
-  static constexpr size_t kMostParameterBytes = 4096;
+  static constexpr size_t kMaxParameterBytes = 4096;
 
   // On the calling thread's device.
   static absl::StatusOr<std::unique_ptr<Stream>> Create();
@@ -52,7 +52,7 @@ class Stream {
   // kernel<<<grid, block>>>(arguments...), unless there was an error before or the grid is empty.
   template <class... Parameters, class... Arguments>
   void Launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
-    static_assert((sizeof(Parameters) + ... + 0) <= kMostParameterBytes);
+    static_assert((sizeof(Parameters) + ... + 0) <= kMaxParameterBytes);
     if (!ok() || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     cudaLaunchConfig_t config{};
     config.gridDim = grid;

@@ -8,7 +8,7 @@
 namespace lynx::cuda {
 namespace {
 
-constexpr int64_t kMostParts = 65'536;  // and one for each tensor
+constexpr int64_t kMaxParts = 65'536;  // and one for each tensor
 
 struct Summed {
   const float* x;
@@ -39,9 +39,9 @@ void CudaBackend::SumOfSquares(std::span<const std::span<const float>> tensors, 
   for (const std::span<const float> tensor : tensors) {
     summed.push_back({tensor.data(), static_cast<int64_t>(tensor.size())});
   }
-  auto* const parts = stream_.ScratchOf<double>(kMostParts + static_cast<int64_t>(summed.size()));
+  auto* const parts = stream_.ScratchOf<double>(kMaxParts + static_cast<int64_t>(summed.size()));
   int64_t count = 0;
-  ForLists<Summed>(summed, ChunkFor(summed, kMostParts), [&](const TensorList<Summed>& list, int32_t chunks) {
+  ForLists<Summed>(summed, ChunkFor(summed, kMaxParts), [&](const TensorList<Summed>& list, int32_t chunks) {
     stream_.Launch("sum of squares", &SumOfChunks, dim3(static_cast<unsigned>(chunks)), dim3(kBlock), list, parts + count);
     count += chunks;
   });

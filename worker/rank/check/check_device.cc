@@ -24,7 +24,7 @@ constexpr int kMatrices = 3;
 constexpr int64_t kRowPeriod = 61, kColumnPeriod = 53;
 // Whole numbers up to here, which bfloat16 and the shortest format that devices multiply float32 in have exactly.
 constexpr int64_t kLargest = 31;
-static_assert(kLargest * kLargest * kLargestCheckedProduct < (1 << 24));
+static_assert(kLargest * kLargest * kMaxCheckedProduct < (1 << 24));
 
 // Rows (period, size) of a factor; `first` tells the two apart.
 std::vector<float> FactorRows(int64_t first, int64_t period, int64_t size) {
@@ -135,7 +135,7 @@ DeviceCheck DeviceCheckOf(const Backend& backend, DataType type) {
 }
 
 absl::Status CheckDevice(const DeviceCheck& check, Backend& backend) {
-  LYNX_CHECK(check.size >= 1 && check.size <= kLargestCheckedProduct);
+  LYNX_CHECK(check.size >= 1 && check.size <= kMaxCheckedProduct);
   const int64_t elements = int64_t{check.size} * check.size;
   LYNX_ASSIGN_OR_RETURN(const std::span<float> memory,
                         backend.Allocate(Bytes(kMatrices * elements * static_cast<int64_t>(sizeof(float))), "the check of the device"));

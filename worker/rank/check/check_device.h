@@ -14,12 +14,12 @@
 namespace lynx {
 
 struct DeviceCheck {
-  int32_t size = 0;    // of the square matrices, from 1 to kLargestCheckedProduct
+  int32_t size = 0;    // of the square matrices, from 1 to kMaxCheckedProduct
   DataType type = DataType::kFloat32;  // of the factors
   Nanos duration;      // to repeat the product for; it is made kLeastProducts times at least
 };
 // Up to here every sum is below 2^24.
-inline constexpr int32_t kLargestCheckedProduct = 8192;
+inline constexpr int32_t kMaxCheckedProduct = 8192;
 inline constexpr int kLeastProducts = 2;
 
 // A tenth of a second of what a job with elements of this type does there.

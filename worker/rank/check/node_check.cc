@@ -241,7 +241,7 @@ absl::Status CheckDevices(const RankConfig& config, Backend& backend, Communicat
   if (!own.ok() && !failed) return CausedByCode(own);
   const Seat seat{config.rank, config.context.layout.ranks(), between_hosts};
   LYNX_ASSIGN_OR_RETURN(const std::vector<absl::Status> all, GatherStatuses(own, seat));
-  if (failed) return AfterAll(Caused(own, FaultCause::kCheck), between_hosts);
+  if (failed) return AfterAll(WithCause(own, FaultCause::kCheck), between_hosts);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (!all[rank].ok()) return AfterAll(Failed(static_cast<int32_t>(rank), std::string(all[rank].message())), between_hosts);
   }

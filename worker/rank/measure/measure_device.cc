@@ -195,8 +195,8 @@ class ShapeBench {
 // A rate is taken of work that a device is busy with for so long, or of the most work tried: on a CPU the least there
 // is, on a GPU a hundred times as much, or it would be that of starting it.
 constexpr Nanos kBusyProduct{1'000'000}, kBusyAddition{250'000};
-constexpr int64_t kLeastSide = 1024, kMostSide = 8192;
-constexpr int64_t kLeastTokens = 8192, kMostTokens = 131'072;
+constexpr int64_t kLeastSide = 1024, kMaxSide = 8192;
+constexpr int64_t kLeastTokens = 8192, kMaxTokens = 131'072;
 
 // The ops of T among the backend's.
 LayerBackend<float>& OpsOf(Backend& backend, float) { return backend; }
@@ -226,7 +226,7 @@ template <class T>
 absl::StatusOr<int64_t> FlopsPerSecond(const MakeBackend& make_backend, const Stopwatch& stopwatch) {
   for (int64_t side = kLeastSide;; side *= 2) {
     LYNX_ASSIGN_OR_RETURN(const Nanos time, ProductTime<T>(make_backend, side, stopwatch));
-    if (time < kBusyProduct && side < kMostSide && !stopwatch.expired()) continue;
+    if (time < kBusyProduct && side < kMaxSide && !stopwatch.expired()) continue;
     const double flops = 2.0 * static_cast<double>(side / 2) * static_cast<double>(side) * static_cast<double>(side);
     return static_cast<int64_t>(flops / Seconds(time));
   }
@@ -254,7 +254,7 @@ absl::StatusOr<int64_t> MemoryBytesPerSecond(const MakeBackend& make_backend, co
   constexpr int64_t kHidden = 1024;
   for (int64_t tokens = kLeastTokens;; tokens *= 2) {
     LYNX_ASSIGN_OR_RETURN(const Nanos time, AdditionTime(make_backend, tokens, kHidden, stopwatch));
-    if (time < kBusyAddition && tokens < kMostTokens && !stopwatch.expired()) continue;
+    if (time < kBusyAddition && tokens < kMaxTokens && !stopwatch.expired()) continue;
     return static_cast<int64_t>(3.0 * static_cast<double>(tokens) * kHidden * 4 / Seconds(time));
   }
 }

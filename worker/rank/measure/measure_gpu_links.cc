@@ -23,7 +23,7 @@ constexpr int64_t kFloat = sizeof(float);
 // Transfers in a row that one measurement takes: as in training, the host issues one while the device is busy with another.
 constexpr int64_t kTrain = 4;
 constexpr Nanos kConnectTimeout{20'000'000'000};
-constexpr int32_t kLargestSlowdown = 100'000;  // permille, as of a valid profile
+constexpr int32_t kMaxSlowdown = 100'000;  // permille, as of a valid profile
 
 // What one rank found in one layout.
 struct Findings {
@@ -327,7 +327,7 @@ LinkCost LinkOf(const Findings& rings, const Findings* messages) {
 
 OverlapCost OverlapOf(const OverlapTimes& times) {
   const auto ratio = [](Nanos a, Nanos b) { return static_cast<double>(a.value) / static_cast<double>(std::max<int64_t>(b.value, 1)); };
-  const double slowdown = std::clamp(ratio(times.few_beside, times.few), 1.0, kLargestSlowdown / 1000.0);
+  const double slowdown = std::clamp(ratio(times.few_beside, times.few), 1.0, kMaxSlowdown / 1000.0);
   const Nanos hidden = std::clamp(times.many + times.transfer - times.both, Nanos(0), std::min(times.many, times.transfer));
   const double share = ratio(hidden, std::min(times.many, times.transfer));  // of the window
   return {.slowdown_permille = static_cast<int32_t>(std::lround(1000 * slowdown)),

@@ -15,7 +15,7 @@ constexpr int64_t kCopied = 4 << 20;  // elements: more than caches hold
 // The products that run beside copies: (128, 256) and (256, 256).
 constexpr int64_t kRows = 128, kSide = 256;
 constexpr size_t kCopiesBeside = 4;
-constexpr int32_t kLargestSlowdown = 100'000;  // permille, as of a valid profile
+constexpr int32_t kMaxSlowdown = 100'000;  // permille, as of a valid profile
 
 class HostBench {
  public:
@@ -82,8 +82,8 @@ class HostBench {
 
 int32_t SlowdownBesideCopies(Nanos copying, Nanos cost) {
   if (cost <= Nanos(0)) return 1000;
-  if (cost >= copying) return kLargestSlowdown;
-  return static_cast<int32_t>(std::min<int64_t>(1000 * copying.value / (copying - cost).value, kLargestSlowdown));
+  if (cost >= copying) return kMaxSlowdown;
+  return static_cast<int32_t>(std::min<int64_t>(1000 * copying.value / (copying - cost).value, kMaxSlowdown));
 }
 
 absl::StatusOr<HostLink> MeasureHost(Backend& backend, const Stopwatch& stopwatch) {

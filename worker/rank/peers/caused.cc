@@ -15,7 +15,7 @@ constexpr char kPeersPayload[] = "lynx/fault-peers";  // in decimal, with commas
 
 }  // namespace
 
-absl::Status Caused(absl::Status status, FaultCause cause) {
+absl::Status WithCause(absl::Status status, FaultCause cause) {
   if (status.ok() || IsPeerLoss(status) || status.GetPayload(kPayload).has_value()) return status;
   if (cause != FaultCause::kUnknown) status.SetPayload(kPayload, absl::Cord(FaultCauseName(cause)));
   return status;
@@ -24,16 +24,16 @@ absl::Status Caused(absl::Status status, FaultCause cause) {
 absl::Status CausedByCode(absl::Status status) {
   switch (status.code()) {
     case absl::StatusCode::kResourceExhausted:
-      return Caused(std::move(status), FaultCause::kMemory);
+      return WithCause(std::move(status), FaultCause::kMemory);
     case absl::StatusCode::kAborted:
-      return Caused(std::move(status), FaultCause::kDevice);
+      return WithCause(std::move(status), FaultCause::kDevice);
     case absl::StatusCode::kDataLoss:
-      return Caused(std::move(status), FaultCause::kToken);
+      return WithCause(std::move(status), FaultCause::kToken);
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
-      return Caused(std::move(status), FaultCause::kProgram);
+      return WithCause(std::move(status), FaultCause::kProgram);
     default:
       return status;
   }
@@ -46,7 +46,7 @@ FaultCause CauseOf(const absl::Status& status) {
 }
 
 absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>& peers) {
-  absl::Status status = Caused(absl::DataLossError(message), FaultCause::kLink);
+  absl::Status status = WithCause(absl::DataLossError(message), FaultCause::kLink);
   status.SetPayload(kPeersPayload, absl::Cord(absl::StrJoin(peers, ",")));
   return status;
 }

@@ -14,7 +14,7 @@
 namespace lynx {
 
 // The same status with the cause; one that has a cause already, or tells of a lost peer, is left as it is.
-absl::Status Caused(absl::Status status, FaultCause cause);
+absl::Status WithCause(absl::Status status, FaultCause cause);
 // What the code of an error of the backend, the states or the engine says of its cause (worker/backend/backend.h): memory, the
 // device, or the program. DataLoss is a token of the data that the engine was given (worker/data/dataset.h). Others say nothing.
 absl::Status CausedByCode(absl::Status status);
@@ -25,9 +25,9 @@ absl::Status LinkFailure(const std::string& message, const std::vector<int32_t>&
 std::vector<int32_t> LinkPeersOf(const absl::Status& status);
 
 template <class T>
-absl::StatusOr<T> Caused(absl::StatusOr<T> result, FaultCause cause) {
+absl::StatusOr<T> WithCause(absl::StatusOr<T> result, FaultCause cause) {
   if (result.ok()) return result;
-  return Caused(result.status(), cause);
+  return WithCause(result.status(), cause);
 }
 template <class T>
 absl::StatusOr<T> CausedByCode(absl::StatusOr<T> result) {

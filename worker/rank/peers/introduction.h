@@ -13,7 +13,7 @@ namespace lynx {
 
 // Returns the bytes that a checkpoint has, from those of each rank's shard (0: it writes none). FailedPrecondition,
 // on every rank, when they read different data: names the first rank that differs from rank 0, with both.
-absl::StatusOr<Bytes> Introduce(const DataFingerprint& data, Bytes own_shard, const Seat& seat);
+absl::StatusOr<Bytes> CheckSameData(const DataFingerprint& data, Bytes own_shard, const Seat& seat);
 
 }  // namespace lynx
 

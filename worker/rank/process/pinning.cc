@@ -13,8 +13,8 @@ namespace lynx {
 absl::StatusOr<PinResult> PinCallingThread(const std::vector<int32_t>& cores) {
   if (cores.empty()) return PinResult::kWasPinned;
   for (int32_t core : cores) {
-    if (core < 0 || core >= kMostCores) {
-      return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not in 0..", kMostCores - 1));
+    if (core < 0 || core >= kMaxKernelCores) {
+      return absl::InvalidArgumentError(absl::StrCat("core ", core, " is not in 0..", kMaxKernelCores - 1));
     }
   }
   // What the kernel makes of the wish may be less, so the cores before and after are what to compare.

@@ -16,7 +16,7 @@ namespace {
 
 // Between two attempts at the last checkpoint; each pause is twice the one before, up to the longest.
 constexpr Nanos kFirstPause{1'000'000'000};
-constexpr Nanos kLongestPause{30'000'000'000};
+constexpr Nanos kMaxPause{30'000'000'000};
 
 }  // namespace
 
@@ -71,7 +71,7 @@ absl::Status CheckpointWriter::WriteLast(int64_t steps_done) {
   const CheckpointIdentity identity = IdentityAt(steps_done);
   // The pauses are counted, not measured, so that every rank comes to the same end.
   Nanos waited;
-  for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+  for (Nanos pause = kFirstPause;; pause = std::min(pause * 2, kMaxPause)) {
     StartOwnShard(identity);
     LYNX_ASSIGN_OR_RETURN(const Outcome outcome, Conclude(identity));
     if (outcome.failure.ok()) return absl::OkStatus();

@@ -12,7 +12,7 @@ namespace lynx {
 namespace {
 
 // Of a node's list: some hundreds of shards.
-constexpr size_t kMostListBytes = size_t{512} << 10;
+constexpr size_t kMaxListBytes = size_t{512} << 10;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<CopyResume>> CopyResume::Begin(const RankConfig& 
   if (copies.leads()) {
     const NodeCopies here = copies.store().List();
     for (const std::string& reason : here.damaged) resume->Tell(reason);
-    own = NodeCopiesText(here, kMostListBytes);
+    own = NodeCopiesText(here, kMaxListBytes);
   }
   LYNX_ASSIGN_OR_RETURN(const std::vector<std::string> texts, GatherTexts(own, seat));
   for (int32_t node = 0; node < copies.node_count(); ++node) {

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kDigestDigits = 64;
 // Beside the states: headers and records.
 constexpr Bytes kHeaders = kKiB * 512;
-constexpr int64_t kMostRoom = int64_t{1} << 60;
+constexpr int64_t kMaxRoom = int64_t{1} << 60;
 
 // What a rank tells the others. Plain bytes.
 struct Card {
@@ -69,7 +69,7 @@ std::string MissingRoom(const std::vector<Card>& cards, const std::vector<int32_
 Bytes MostCopies(const CopyRoom& room) {
   Bytes most = std::min(room.free, Bytes(room.available.value / 2)) + room.own;
   if (room.limit > Bytes(0)) most = std::min(most, room.limit - room.others);
-  return std::clamp(most, Bytes(0), Bytes(kMostRoom));
+  return std::clamp(most, Bytes(0), Bytes(kMaxRoom));
 }
 
 std::vector<Bytes> CopiesByNode(const std::vector<ShardKeepers>& keepers, const std::vector<int32_t>& nodes,

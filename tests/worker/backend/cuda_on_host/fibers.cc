@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kStack = 128 * 1024;
 constexpr int kLanes = 32;
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMaxThreads = 1024;
 
 enum class State : uint8_t { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
@@ -43,7 +43,7 @@ class Machine {
     LYNX_CHECK(running_ == nullptr);
     backwards_ = direction == Direction::kBackwards;
     const unsigned threads = block.x * block.y * block.z;
-    LYNX_CHECK(threads >= 1 && threads <= kMostThreads);
+    LYNX_CHECK(threads >= 1 && threads <= kMaxThreads);
     while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
     threads_ = static_cast<int>(threads);
     thread_ = &thread;
@@ -139,7 +139,7 @@ class Machine {
   }
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::array<Warp, kMostThreads / kLanes> warps_;
+  std::array<Warp, kMaxThreads / kLanes> warps_;
   jmp_buf scheduler_;
   const std::function<void()>* thread_ = nullptr;
   Fiber* running_ = nullptr;

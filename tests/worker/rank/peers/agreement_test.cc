@@ -87,7 +87,7 @@ TEST(AgreeOnNccl, LongNamesAreCut) {
 TEST(Introduction, AddsUpTheCheckpoint) {
   RunRanks(kFour, [](int32_t rank, Communicator& communicator) {
     const auto bytes =
-        Introduce(SomeData(), Bytes(rank < 2 ? int64_t{1} << (40 + rank) : 0), {rank, 4, communicator});
+        CheckSameData(SomeData(), Bytes(rank < 2 ? int64_t{1} << (40 + rank) : 0), {rank, 4, communicator});
     ASSERT_TRUE(bytes.ok()) << bytes.status();
     EXPECT_EQ(*bytes, Bytes(int64_t{3} << 40));
   });
@@ -100,7 +100,7 @@ TEST(Introduction, RanksOnDifferentDataAllRefuse) {
       if (rank == 3 && kind == 0) data.bytes = Bytes(1001);
       if (rank == 3 && kind == 1) data.sha256[63] = 'b';
       if (rank == 3 && kind == 2) data.kind = DataKind::kMegatron;
-      const absl::Status status = Introduce(data, Bytes(1), {rank, 4, communicator}).status();
+      const absl::Status status = CheckSameData(data, Bytes(1), {rank, 4, communicator}).status();
       EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr("rank 0 has text of 1000 bytes"), HasSubstr("rank 3 has"), HasSubstr("data.path")));

@@ -7,21 +7,21 @@
 namespace lynx {
 namespace {
 
-TEST(Caused, TravelsWithAStatus) {
-  const absl::Status status = Caused(absl::NotFoundError("no text"), FaultCause::kData);
+TEST(WithCause, TravelsWithAStatus) {
+  const absl::Status status = WithCause(absl::NotFoundError("no text"), FaultCause::kData);
   EXPECT_EQ(CauseOf(status), FaultCause::kData);
   EXPECT_EQ(status.message(), "no text");
-  EXPECT_EQ(CauseOf(Caused(status, FaultCause::kDevice)), FaultCause::kData) << "what is known first";
-  EXPECT_EQ(CauseOf(Caused(absl::StatusOr<int>(absl::NotFoundError("")), FaultCause::kData).status()), FaultCause::kData);
-  EXPECT_EQ(*Caused(absl::StatusOr<int>(7), FaultCause::kData), 7);
+  EXPECT_EQ(CauseOf(WithCause(status, FaultCause::kDevice)), FaultCause::kData) << "what is known first";
+  EXPECT_EQ(CauseOf(WithCause(absl::StatusOr<int>(absl::NotFoundError("")), FaultCause::kData).status()), FaultCause::kData);
+  EXPECT_EQ(*WithCause(absl::StatusOr<int>(7), FaultCause::kData), 7);
 }
 
-TEST(Caused, ALostPeerHasNone) {
-  EXPECT_EQ(CauseOf(Caused(absl::UnavailableError("rank 1 is gone"), FaultCause::kData)), FaultCause::kUnknown);
-  EXPECT_EQ(CauseOf(Caused(absl::OkStatus(), FaultCause::kData)), FaultCause::kUnknown);
+TEST(WithCause, ALostPeerHasNone) {
+  EXPECT_EQ(CauseOf(WithCause(absl::UnavailableError("rank 1 is gone"), FaultCause::kData)), FaultCause::kUnknown);
+  EXPECT_EQ(CauseOf(WithCause(absl::OkStatus(), FaultCause::kData)), FaultCause::kUnknown);
 }
 
-TEST(Caused, CodesOfTheBackendTell) {
+TEST(WithCause, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(CausedByCode(absl::ResourceExhaustedError("arena"))), FaultCause::kMemory);
   EXPECT_EQ(CauseOf(CausedByCode(absl::AbortedError("ECC"))), FaultCause::kDevice);
   EXPECT_EQ(CauseOf(CausedByCode(absl::FailedPreconditionError("arena of 3"))), FaultCause::kProgram);
@@ -33,12 +33,12 @@ TEST(Caused, CodesOfTheBackendTell) {
   EXPECT_EQ(CauseOf(CausedByCode(Annotate(absl::ResourceExhaustedError("arena"), "step 3"))), FaultCause::kMemory);
 }
 
-TEST(Caused, ABadLinkNamesItsOtherEnds) {
+TEST(WithCause, ABadLinkNamesItsOtherEnds) {
   const absl::Status status = LinkFailure("two links", {3, 12});
   EXPECT_EQ(CauseOf(status), FaultCause::kLink);
   EXPECT_EQ(LinkPeersOf(status), (std::vector<int32_t>{3, 12}));
   EXPECT_FALSE(IsPeerLoss(status));
-  EXPECT_TRUE(LinkPeersOf(Caused(absl::DataLossError("no link"), FaultCause::kCheck)).empty());
+  EXPECT_TRUE(LinkPeersOf(WithCause(absl::DataLossError("no link"), FaultCause::kCheck)).empty());
 }
 
 }  // namespace

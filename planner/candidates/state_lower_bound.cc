@@ -1,0 +1,58 @@
+#include "planner/candidates/state_lower_bound.h"
+
+#include <algorithm>
+
+#include "planner/problem/layer_graph.h"
+
+namespace lynx {
+namespace {
+
+constexpr int32_t kPassesThatGather = 2;  // forward and backward
+// Layers whose weights are still there from the pass before (planner/lower/lower_sharing.h).
+constexpr int32_t kLayersStillThere = 2;
+
+}  // namespace
+
+StateLowerBound::StateLowerBound(const ClusterTopology& cluster, const ModelSpec& model, const ParallelLayout& layout)
+    : costs_(cluster, model, layout, /*micro_batch=*/1), zero_(layout.zero),
+      layer_parameters_(LayerParameters(LayerType::kTransformer, ShapeOf(model, layout, 1))) {
+  const int64_t embedding = LayerParameters(LayerType::kEmbedding, ShapeOf(model, layout, 1));
+  for (int32_t rank = 0; rank < layout.pp; ++rank) {
+    if (rank > 0 && &costs_.Of(rank) == &costs_.Of(rank - 1)) {
+      times_.push_back(times_.back());
+      continue;
+    }
+    const CostModel& costs = costs_.Of(rank);
+    const Nanos reduction = costs.DataReduceTime(layer_parameters_);
+    times_.push_back({.reduction = reduction,
+                      .last_reduction = std::min(reduction, costs.DataReduceTime(embedding)),
+                      .gather = costs.WeightGatherTime(layer_parameters_)});
+  }
+  // The last of all is on whichever rank; no rank's optimizer begins before it.
+  Nanos least = times_.front().last_reduction;
+  for (const Times& times : times_) least = std::min(least, times.last_reduction);
+  for (Times& times : times_) times.last_reduction = least;
+}
+
+Nanos StateLowerBound::End(int32_t rank, int32_t layers) const {
+  const Times& times = times_[static_cast<size_t>(rank)];
+  const CostModel& costs = costs_.Of(rank);
+  const Nanos gathers = zero_ == ZeroStage::kWeights ? Nanos(0) : times.gather * layers;
+  return times.last_reduction + costs.NormTime() + costs.OptimizerTime(layer_parameters_ * layers) + gathers;
+}
+
+Nanos StateLowerBound::EndWithReductions(int32_t rank, int32_t layers) const {
+  const Times& times = times_[static_cast<size_t>(rank)];
+  return End(rank, layers) - times.last_reduction + times.reduction * layers;
+}
+
+Nanos StateLowerBound::TransfersOfMicrobatch(int32_t rank, int32_t layers, int32_t chunks) const {
+  if (zero_ < ZeroStage::kGradients) return Nanos(0);
+  const Times& times = times_[static_cast<size_t>(rank)];
+  const Nanos reductions = times.reduction * layers;
+  if (zero_ != ZeroStage::kWeights) return reductions;
+  const int32_t gathered = std::max(0, layers - kLayersStillThere * chunks);
+  return reductions + times.gather * (kPassesThatGather * gathered);
+}
+
+}  // namespace lynx

@@ -1,0 +1,54 @@
+#include "planner/candidates/supported.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace lynx {
+namespace {
+
+absl::Status NotPlanned(const std::string& what, const std::string& instead) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " is not planned by this version: ", instead));
+}
+
+// What the search space knows of layouts, but lowering does not yet.
+absl::Status CheckSupported(const ParallelLayout& layout) {
+  // The two ranks that hold a piece of the model run its layers at different times, and would wait for each other.
+  if (layout.schedule == ScheduleKind::kChimera && layout.zero >= ZeroStage::kGradients) {
+    return NotPlanned(absl::StrCat("parallel.zero ", ZeroStageName(layout.zero), " with parallel.schedule chimera"),
+                      "use zero none or optimizer, or another schedule");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSupported(const PlanRequest& request) {
+  const JobSpec& spec = request.spec;
+  if (spec.recompute == RecomputeMode::kOpt && !request.exact) {
+    return absl::InvalidArgumentError(
+        "recompute opt needs an exact solver, and none was handed to the planner: use heu");
+  }
+  // The others choose what goes where by themselves.
+  const bool shares = spec.recompute_options.offload_permille > 0;
+  if (shares && (spec.recompute == RecomputeMode::kAuto || spec.recompute >= RecomputeMode::kNoOverlap)) {
+    return NotPlanned(absl::StrCat("recomputeOptions.offloadShare with recompute ", RecomputeModeName(spec.recompute)),
+                      "name the policy whose stored tensors go to the host (none, balanced, selective, ...)");
+  }
+  return CheckSupported(PinnedLayout(spec.parallel));
+}
+
+void EraseUnsupported(std::vector<Candidate>& candidates) {
+  std::erase_if(candidates, [](const Candidate& c) { return !CheckSupported(c.layout).ok(); });
+}
+
+absl::StatusOr<std::vector<Candidate>> SupportedCandidates(const PlanRequest& request) {
+  LYNX_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(request.spec, request.cluster, request.target));
+  const absl::Status refusal = CheckSupported(candidates.front().layout);
+  EraseUnsupported(candidates);
+  if (candidates.empty()) return refusal;
+  return candidates;
+}
+
+}  // namespace lynx

@@ -1,0 +1,509 @@
+#include "planner/stages/stage_oracle.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/check.h"
+#include "planner/lower/lower.h"
+#include "planner/problem/layout_schedule.h"
+#include "planner/program/arena_layout.h"
+#include "planner/program/memory_model.h"
+#include "planner/stages/partition.h"
+
+namespace lynx {
+namespace {
+
+// Microbatches beyond those in flight in the programs whose arena is looked at: by then it repeats itself.
+constexpr int32_t kProbeMicrobatches = 2;
+constexpr int kExactTries = 3;
+constexpr int kBudgetTries = 24;
+// A share of the limit that is not worth another try.
+constexpr int64_t kNextToNothing = 256;
+constexpr Bytes kUnlimited{std::numeric_limits<int64_t>::max()};
+
+constexpr std::array kNamedModes = {RecomputeMode::kNone, RecomputeMode::kBalanced, RecomputeMode::kSelective,
+                                    RecomputeMode::kFullKeepCollectives, RecomputeMode::kFull};
+
+}  // namespace
+
+StageOracle::StageOracle(const PlanRequest& request, const Candidate& candidate, PlanCaches& caches)
+    : request_(request), candidate_(candidate),
+      costs_(request.cluster, request.spec.model, candidate.layout, candidate.micro_batch),
+      shape_(ShapeOf(request.spec.model, candidate.layout, candidate.micro_batch)), graph_(LayerGraph::Of(shape_)),
+      pipeline_(PipelineOf(candidate.layout)), caches_(caches), peaks_(caches.Peaks(candidate)),
+      stalls_(candidate.layout.pp), reserves_(candidate.layout.pp), named_layers_(request.spec.recompute_options.layers) {
+  for (const InFlightCount& count : caches.FactsOf(candidate.layout, candidate.microbatches).in_flight) {
+    const auto of_slice = [&](int32_t slots) { return (slots + pipeline_.chunks - 1) / pipeline_.chunks; };
+    in_flight_.push_back(of_slice(count.activations));
+    for_weights_.push_back(of_slice(count.either - count.activations));
+  }
+  for (int32_t stage = 0; stage < stages(); ++stage) {
+    device_memory_.push_back(DeviceMemoryOfStage(request.cluster, candidate.layout, stage));
+    const bool copies = costs_.Of(stage).OffloadTime(Bytes(1)) < kMaxTime;
+    const bool offers = copies && lynx::OffersOffloading(request);
+    const int32_t layers = std::max(pipeline_.chunks, request.spec.model.layers * pipeline_.pipes() / stages());
+    const Bytes limit = offers ? Limit(stage, layers).value_or(Bytes(0)) : Bytes(0);
+    host_memory_.push_back(offers ? HostShare(stage, layers, limit) / pipeline_.chunks : Bytes(0));
+    auto& busy = busy_times_.emplace_back();
+    if (stage > 0 && &costs_.Of(stage) == &costs_.Of(stage - 1)) {
+      busy = busy_times_[stage - 1];
+      continue;
+    }
+    for (LayerType type : {LayerType::kEmbedding, LayerType::kTransformer, LayerType::kHead}) {
+      busy[static_cast<size_t>(type)] =
+          costs_.Of(stage).LayerTime(type, Pass::kForward) + costs_.Of(stage).LayerTime(type, Pass::kBackward);
+    }
+  }
+}
+
+void StageOracle::Reserve(int32_t stage, Bytes bytes) {
+  // The sums over slots were wrong; programs are not.
+  const bool sums = candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward && !lowers_peaks_;
+  if (sums) {
+    lowers_peaks_ = true;
+    fixed_.clear();
+  } else {
+    reserves_[static_cast<size_t>(stage)] += bytes;
+  }
+  fits_.clear();
+}
+
+void StageOracle::ForgetReserves() {
+  std::fill(reserves_.begin(), reserves_.end(), Bytes(0));
+  fits_.clear();
+}
+
+Bytes StageOracle::HostShare(int32_t stage, int32_t layers, Bytes activations) const {
+  const Bytes taken = States(stage, layers).total() + activations;
+  return HostShareOfStage(request_.cluster, candidate_.layout, stage, taken).value_or(Bytes(0));
+}
+
+// HEU's model counts all microbatches in flight as if they had been on their way at once.
+void StageOracle::ReserveHost(int32_t stage, const std::vector<StagePolicy>& policies, Bytes taken, Bytes share) {
+  Bytes most;
+  for (const StagePolicy& policy : policies) {
+    Bytes offloaded;
+    for (const LayerPolicy& layer : policy.layers) {
+      for (size_t i = 0; i < graph_.recomputable().size(); ++i) {
+        if (layer[i] == Placement::kOffload) offloaded += StoredBytes(graph_.recomputable()[i], shape_);
+      }
+    }
+    most = std::max(most, offloaded * InFlightOf(stage));
+  }
+  const double part = static_cast<double>(share.value) / static_cast<double>(taken.value);
+  Bytes& host = host_memory_[static_cast<size_t>(stage)];
+  host = std::min(host, Bytes(static_cast<int64_t>(part * static_cast<double>(most.value))));
+  offload_problems_.clear();
+  fits_.clear();
+}
+
+bool StageOracle::OffersOffloading() const {
+  return std::any_of(host_memory_.begin(), host_memory_.end(), [](Bytes host) { return host.value > 0; });
+}
+
+void StageOracle::SetStalls(std::vector<Nanos> stalls) {
+  stalls_ = std::move(stalls);
+  fits_.clear();
+  heus_.clear();
+  offload_problems_.clear();
+}
+
+void StageOracle::SetNamedLayers(int32_t layers) {
+  named_layers_ = layers;
+  std::erase_if(fits_, [](const auto& fit) {
+    return std::get<0>(fit.first) == RecomputeMode::kBlock || std::get<0>(fit.first) == RecomputeMode::kUniform;
+  });
+}
+
+int32_t StageOracle::LeastMemoryGroup(int32_t stage, int32_t layers) {
+  const int32_t before = named_layers_;
+  int32_t best = 1;
+  std::optional<Bytes> least;
+  for (named_layers_ = 1; named_layers_ <= layers; ++named_layers_) {
+    const Bytes bytes = EstimateUniform(stage, layers).bytes;
+    if (least && bytes >= *least) continue;
+    least = bytes;
+    best = named_layers_;
+  }
+  named_layers_ = before;
+  return best;
+}
+
+std::vector<StageOracle::Part> StageOracle::PartsOf(int32_t stage, int32_t layers) const {
+  std::vector<int32_t> counts = EvenPartition(pipeline_.chunks, layers);
+  // In a bidirectional pipeline a piece has as many layers on one rank as on the other.
+  const int32_t first = pipeline_.PieceOf(stage);
+  if (pipeline_.bidirectional() && first >= pipeline_.pieces() / 2) std::reverse(counts.begin(), counts.end());
+  std::vector<Part> parts;
+  for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
+    const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);
+    parts.push_back({counts[static_cast<size_t>(chunk)],
+                     {pipeline_.Previous(virtual_stage) == kNoStage, pipeline_.Next(virtual_stage) == kNoStage}});
+  }
+  return parts;
+}
+
+StageContext StageOracle::Context(int32_t stage, int32_t layers) const {
+  StageContext context{.model = request_.spec.model,
+                       .layout = candidate_.layout,
+                       .micro_batch = candidate_.micro_batch,
+                       .microbatches = candidate_.microbatches,
+                       .pipeline_rank = stage,
+                       .slices = {}};
+  int32_t first = 0, chunk = 0;
+  for (const Part& part : PartsOf(stage, layers)) {
+    context.slices.push_back(
+        SliceOf(candidate_.layout, pipeline_.StageOn(stage, chunk++), first, first + part.layers));
+    first += part.layers;
+  }
+  return context;
+}
+
+Nanos StageOracle::BusyTime(int32_t stage, int32_t layers) const {
+  const auto of = [&](LayerType type) { return busy_times_[stage][static_cast<size_t>(type)]; };
+  Nanos time = of(LayerType::kTransformer) * layers;
+  for (int32_t chunk = 0; chunk < pipeline_.chunks; ++chunk) {
+    const int32_t virtual_stage = pipeline_.StageOn(stage, chunk);
+    if (pipeline_.Previous(virtual_stage) == kNoStage) time += of(LayerType::kEmbedding);
+    if (pipeline_.Next(virtual_stage) == kNoStage) time += of(LayerType::kHead);
+  }
+  return time / pipeline_.pipes();
+}
+
+StateBytes StageOracle::States(int32_t stage, int32_t layers) const { return StatesOf(Context(stage, layers)); }
+
+std::optional<Bytes> StageOracle::Limit(int32_t stage, int32_t layers) const {
+  const Bytes activation = request_.spec.resources.activation_memory_per_rank;
+  const Bytes device = device_memory_[stage];
+  std::optional<Bytes> limit;
+  if (device.value > 0) limit = device - States(stage, layers).total();
+  if (activation.value > 0) limit = limit ? std::min(*limit, activation) : activation;
+  if (limit) *limit -= reserves_[stage];
+  return limit;
+}
+
+Bytes StageOracle::Peak(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
+  // What chains hold of a microbatch depends on what runs beside them.
+  if (!std::all_of(policies.begin(), policies.end(), StoresAlike)) {
+    return Probe(stage, policies, Probed::kLiveness).live_peak;
+  }
+  if (candidate_.layout.schedule != ScheduleKind::kOneForwardOneBackward) {
+    return lowers_peaks_ ? PeakOfProgram(stage, policies, limit) : PeakOfSlots(stage, policies);
+  }
+  const SliceEnds ends = PartsOf(stage, 1).front().ends;
+  return peaks_.Peak(ends, policies.front(), InFlightOf(stage), candidate_.microbatches);
+}
+
+// Whole microbatches are held from the begin of F to the end of B, and what W reads from there to its end; beside them a
+// slot takes what a slot of a pipeline of one virtual stage takes.
+Bytes StageOracle::PeakOfSlots(int32_t stage, const std::vector<StagePolicy>& policies) {
+  const auto chunks = static_cast<size_t>(pipeline_.chunks);
+  const bool split = SplitsWeight(candidate_.layout);
+  std::vector<Bytes> stored(chunks), for_weights(chunks), beside(chunks);
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    const SliceEnds ends = PartsOf(stage, pipeline_.chunks)[chunk].ends;
+    const int32_t in_flight = ends.head ? 1 : RepeatsFrom(policies[chunk]);
+    stored[chunk] = peaks_.StoredOf(ends, policies[chunk]);
+    if (split) for_weights[chunk] = peaks_.StoredForWeights(ends, policies[chunk]);
+    beside[chunk] = peaks_.Peak(ends, policies[chunk], in_flight, in_flight + 2) - stored[chunk] * in_flight;
+  }
+  Bytes held, peak;
+  const Schedule& schedule = caches_.FactsOf(candidate_.layout, candidate_.microbatches).schedule;
+  for (const Slot& slot : schedule.ranks[static_cast<size_t>(stage)]) {
+    const auto chunk = static_cast<size_t>(pipeline_.ChunkOf(slot.stage));
+    if (slot.pass == Pass::kForward) held += stored[chunk];
+    peak = std::max(peak, held + beside[chunk]);
+    if (slot.pass == Pass::kBackward) held += for_weights[chunk] - stored[chunk];
+    if (slot.pass == Pass::kWeight) held -= for_weights[chunk];
+  }
+  return peak;
+}
+
+// Most arenas are within their limit at the first try, or cannot be: only the others are worth the search for a small one.
+Bytes StageOracle::PeakOfProgram(int32_t stage, const std::vector<StagePolicy>& policies, std::optional<Bytes> limit) {
+  std::vector<LayerPolicy> all;
+  for (const StagePolicy& policy : policies) all.insert(all.end(), policy.layers.begin(), policy.layers.end());
+  auto [it, inserted] = lowered_peaks_.try_emplace({stage, limit.value_or(Bytes(0)), std::move(all)});
+  if (inserted) it->second = Probe(stage, policies, Probed::kArena, limit).arena;
+  return it->second;
+}
+
+MemoryPlan StageOracle::Probe(int32_t stage, const std::vector<StagePolicy>& policies, Probed probed,
+                            std::optional<Bytes> limit) {
+  int32_t layers = 0;
+  for (const StagePolicy& policy : policies) layers += static_cast<int32_t>(policy.layers.size());
+  StageContext context = Context(stage, layers);
+  // Some more than are ever in flight; an even number where there are two pipes.
+  const int32_t enough = 2 * (std::max(pipeline_.ranks, in_flight_[static_cast<size_t>(stage)]) + kProbeMicrobatches);
+  // A custom schedule is one of so many microbatches.
+  const bool any_number = candidate_.layout.schedule != ScheduleKind::kCustom;
+  context.microbatches = any_number ? std::min(candidate_.microbatches, enough) : candidate_.microbatches;
+  const PipelineSlots& slots = caches_.SlotsOf(candidate_.layout, context.microbatches);
+  const Program program = LowerStage(context, slots[static_cast<size_t>(stage)], policies);
+  absl::StatusOr<MemoryPlan> memory = FoldLiveness(program, context);
+  LYNX_CHECK(memory.ok());
+  if (probed == Probed::kArena) {
+    const bool hopeless = limit && memory->live_peak > *limit;
+    LayOut(program, hopeless ? kUnlimited : limit.value_or(Bytes(0)), *memory);
+  }
+  return *std::move(memory);
+}
+
+RecomputeProblem StageOracle::Problem(RecomputeMode mode, int32_t stage, const Part& part) const {
+  RecomputeProblem problem = MakeStageProblem(costs_.Of(stage), shape_,
+                                              {.layers = part.layers,
+                                               .in_flight = InFlightOf(stage),
+                                               .below_head = part.ends.head,
+                                               .stall = stalls_[stage] / pipeline_.chunks});
+  return mode == RecomputeMode::kNoOverlap ? WithoutWindows(problem) : problem;
+}
+
+const RecomputeProblem* StageOracle::OffloadProblem(RecomputeMode mode, int32_t stage, const Part& part) {
+  const Bytes host = host_memory_[static_cast<size_t>(stage)];
+  if (!offloading_ || mode != RecomputeMode::kAuto || host.value == 0) return nullptr;
+  auto [it, inserted] = offload_problems_.try_emplace({stage, part.layers, part.ends.head});
+  if (inserted) {
+    it->second = MakeStageProblem(costs_.Of(stage), shape_,
+                                  {.layers = part.layers,
+                                   .in_flight = InFlightOf(stage),
+                                   .below_head = part.ends.head,
+                                   .stall = stalls_[stage] / pipeline_.chunks,
+                                   .host_memory = host});
+  }
+  return it->second.host_budget.value > 0 ? &it->second : nullptr;
+}
+
+const StageHeu& StageOracle::Heu(RecomputeMode mode, int32_t stage, const Part& part) {
+  // Without stalls the fronts serve all numbers of layers.
+  const std::tuple key{mode, stage, stalls_[stage].value == 0 ? 0 : part.layers, part.ends.head};
+  auto [it, inserted] = heus_.try_emplace(key, nullptr);
+  if (inserted) it->second = &caches_.fronts().Solve(Problem(mode, stage, part));
+  return *it->second;
+}
+
+Bytes StageOracle::LayerInputs(int32_t stage, int32_t layers) const {
+  const Bytes inputs = TensorBytes(Tensor::kX, shape_) * InFlightOf(stage);
+  if (!SplitsWeight(candidate_.layout)) return inputs * layers;
+  const auto held = [&](int32_t count) {
+    return peaks_.StoredForWeights({}, NamedPolicy(graph_, RecomputeMode::kNone, count));
+  };
+  return (inputs + (held(2) - held(1)) * for_weights_[static_cast<size_t>(stage)]) * layers;
+}
+
+StagePolicy StageOracle::PolicyOf(RecomputeMode mode, int32_t layers) const {
+  RecomputeOptions options = request_.spec.recompute_options;
+  if (mode == RecomputeMode::kBlock || mode == RecomputeMode::kUniform) options.layers = named_layers_;
+  return NamedPolicy(shape_, mode, options, layers);
+}
+
+std::vector<StagePolicy> StageOracle::PoliciesOf(RecomputeMode mode, int32_t stage, int32_t layers) const {
+  std::vector<StagePolicy> policies;
+  for (const Part& part : PartsOf(stage, layers)) policies.push_back(PolicyOf(mode, part.layers));
+  return policies;
+}
+
+// Each virtual stage gets its layers' share of the budget, which must do for its least.
+Bytes StageOracle::LeastOfHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
+  Bytes least;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const RecomputeProblem* offload = OffloadProblem(mode, stage, part);
+    const StageHeu& heu = Heu(mode, stage, part);
+    const Bytes of_part =
+        offload == nullptr ? heu.LeastBytes(part.layers) : LeastBytesWithOffloading(heu, *offload);
+    if (pipeline_.chunks == 1) return of_part;
+    least = std::max(least, (of_part + Bytes(part.layers - 1)) / part.layers * layers);
+  }
+  return least;
+}
+
+std::pair<std::vector<StagePolicy>, StageOracle::Estimate> StageOracle::BestOfHeu(RecomputeMode mode, int32_t stage,
+                                                                              int32_t layers, Bytes budget) {
+  std::vector<StagePolicy> policies;
+  Estimate sum;
+  std::optional<Part> known;  // the last that was solved: most are alike
+  OffloadSolution best;
+  for (const Part& part : PartsOf(stage, layers)) {
+    const Bytes share = pipeline_.chunks == 1 ? budget : budget / layers * part.layers;
+    if (!known || !known->Alike(part)) best = BestOfPart(mode, stage, part, share);
+    known = part;
+    sum.exposed += (best.value.exposed + best.slowed) / pipeline_.pipes();
+    sum.bytes += best.value.bytes();
+    policies.push_back(best.policy);
+  }
+  return {std::move(policies), sum};
+}
+
+OffloadSolution StageOracle::BestOfPart(RecomputeMode mode, int32_t stage, const Part& part, Bytes budget) {
+  const StageHeu& heu = Heu(mode, stage, part);
+  if (const RecomputeProblem* offload = OffloadProblem(mode, stage, part)) {
+    RecomputeProblem problem = *offload;
+    problem.budget = budget;
+    const StageHeu& offloading = caches_.fronts().Solve(*offload);
+    std::optional<OffloadSolution> best = BestWithOffloading(heu, offloading, problem, CopySlowdown(stage));
+    LYNX_CHECK(best.has_value());
+    return *std::move(best);
+  }
+  std::optional<StageSolution> best = heu.Best(part.layers, budget);
+  LYNX_CHECK(best.has_value());
+  return {std::move(best->policy), best->value, Nanos(0)};
+}
+
+std::optional<StageOracle::Fit> StageOracle::FitNamed(RecomputeMode mode, int32_t stage, int32_t layers) {
+  Fit fit{.policies = PoliciesOf(mode, stage, layers)};
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  fit.peak = Peak(stage, fit.policies, limit);
+  if (limit && fit.peak > *limit) return std::nullopt;
+  fit.exposed = EstimateNamed(mode, stage, layers).exposed;
+  return fit;
+}
+
+// HEU's policy of least exposed time whose peak is within the limit. HEU's model of memory is off by an unknown
+// amount, so its budget is corrected by what each peak has too much or to spare; where that steps outside of what is
+// known to fit and not to fit, the budget halves the interval. Ends when next to nothing is to spare, or when more budget
+// brings the same policy again.
+std::optional<StageOracle::Fit> StageOracle::FitBudget(RecomputeMode mode, int32_t stage, int32_t layers, Bytes limit) {
+  const Bytes least = LeastOfHeu(mode, stage, layers);
+  Bytes fits = least - Bytes(1);  // no larger budget is known to fit
+  Bytes exceeds = EstimateNamed(RecomputeMode::kNone, stage, layers).bytes + Bytes(1);
+  const Bytes most = std::max(least, exceeds - Bytes(1));
+  Bytes budget = std::clamp(BudgetOf(mode, stage, layers, limit), least, most);
+  std::optional<Fit> best;
+  std::optional<std::vector<StagePolicy>> last_fitting;
+  for (int i = 0; i < kBudgetTries; ++i) {
+    auto [policies, estimate] = BestOfHeu(mode, stage, layers, budget);
+    const auto [exposed, bytes] = estimate;
+    const bool again = last_fitting == policies;
+    const Bytes peak = Peak(stage, policies, limit);
+    const Bytes spare = limit - peak;
+    fixed_[FixedKey(mode, stage)] = peak - bytes - LayerInputs(stage, layers);
+    if (spare.value >= 0) {
+      if (!best || std::tie(exposed, peak) < std::tie(best->exposed, best->peak)) {
+        best = Fit{policies, exposed, peak};
+      }
+      fits = budget;
+      if (again || exposed.value == 0 || spare < limit / kNextToNothing) break;
+      last_fitting = std::move(policies);
+    } else {
+      exceeds = bytes;
+    }
+    if (exceeds - fits <= Bytes(1)) break;
+    budget = bytes + spare;
+    if (budget <= fits || budget >= exceeds) budget = fits + (exceeds - fits) / 2;
+  }
+  return best;
+}
+
+std::optional<StageOracle::Fit> StageOracle::FitHeu(RecomputeMode mode, int32_t stage, int32_t layers) {
+  std::optional<Fit> best;
+  if (MayFit(RecomputeMode::kNone, stage, layers)) best = FitNamed(RecomputeMode::kNone, stage, layers);
+  if (best) return best;
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  LYNX_CHECK(limit.has_value());
+  best = FitBudget(mode, stage, layers, *limit);
+  // HEU knows the named policies too; they are looked at for what its estimate of memory may have missed.
+  for (RecomputeMode other : kNamedModes) {
+    if (other == RecomputeMode::kNone || !Allowed(other)) continue;
+    if (best && EstimateNamed(other, stage, layers).exposed >= best->exposed) continue;
+    if (best && !MayFit(other, stage, layers)) continue;
+    const std::optional<Fit> named = FitNamed(other, stage, layers);
+    if (named) best = named;
+  }
+  return best;
+}
+
+// HEU's last peak says what the exact solution may use, and never less than what is known to fit takes; where its own
+// peak is too large after all, so much less.
+std::optional<StageOracle::ExactFit> StageOracle::FitExact(const StageSolver& solver, int32_t stage,
+                                                       const std::vector<StagePolicy>& known) {
+  int32_t layers = 0;
+  for (const StagePolicy& policy : known) layers += static_cast<int32_t>(policy.layers.size());
+  const std::optional<Bytes> limit = Limit(stage, layers);
+  if (!limit) return std::nullopt;
+  const std::vector<Part> parts = PartsOf(stage, layers);
+  ExactFit exact;
+  std::vector<RecomputeProblem> problems;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const RecomputeProblem* offload = OffloadProblem(RecomputeMode::kAuto, stage, parts[i]);
+    RecomputeProblem& problem =
+        problems.emplace_back(offload != nullptr ? *offload : Problem(RecomputeMode::kAuto, stage, parts[i]));
+    const absl::StatusOr<StageValue> value = EvaluateStage(problem, known[i]);
+    if (!value.ok()) return std::nullopt;
+    exact.known += value->exposed / pipeline_.pipes();
+    const Bytes budget = BudgetOf(RecomputeMode::kAuto, stage, layers, *limit);
+    problem.budget = std::max(value->bytes(), parts.size() == 1 ? budget : budget / layers * parts[i].layers);
+  }
+  for (int i = 0; i < kExactTries; ++i) {
+    Fit fit;
+    Nanos bound;
+    for (const RecomputeProblem& problem : problems) {
+      absl::StatusOr<StageAnswer> answer = solver(problem);
+      if (!answer.ok()) return std::nullopt;
+      if (i == 0) bound += answer->bound / pipeline_.pipes();
+      if (i == 0) exact.stopped = exact.stopped || !answer->proven;
+      if (!answer->solution) return exact;
+      fit.exposed += answer->solution->value.exposed / pipeline_.pipes();
+      fit.policies.push_back(std::move(answer->solution->policy));
+    }
+    // Less memory later exposes no less, so the first bound stays true.
+    if (i == 0) exact.bound = std::min(bound, exact.known);
+    if (fit.exposed >= exact.known) return exact;
+    fit.peak = Peak(stage, fit.policies, limit);
+    if (fit.peak <= *limit) {
+      exact.fit = std::move(fit);
+      return exact;
+    }
+    const Bytes excess = fit.peak - *limit;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      problems[part].budget =
+          std::max(Bytes(0), problems[part].budget - (excess / layers + Bytes(1)) * parts[part].layers);
+    }
+  }
+  return exact;
+}
+
+const std::optional<StageOracle::Fit>& StageOracle::FitOf(RecomputeMode mode, int32_t stage, int32_t layers) {
+  const std::tuple key{mode, stage, layers, offloading_};
+  auto it = fits_.find(key);
+  if (it == fits_.end()) {
+    it = fits_.emplace(key, IsHeuristic(mode) ? FitHeu(mode, stage, layers) : FitNamed(mode, stage, layers))
+             .first;
+  }
+  return it->second;
+}
+
+bool StageOracle::Allowed(RecomputeMode mode) const {
+  const RecomputeMode wanted = request_.spec.recompute;
+  if (wanted != RecomputeMode::kAuto) return wanted == mode;
+  const std::vector<RecomputeMode>& forbidden = request_.spec.recompute_options.forbidden;
+  return std::find(forbidden.begin(), forbidden.end(), mode) == forbidden.end();
+}
+
+Bytes StageOracle::LeastArena(int32_t stage, int32_t layers, bool estimate) {
+  const RecomputeMode wanted = request_.spec.recompute;
+  const bool by_heu = wanted == RecomputeMode::kHeu || wanted == RecomputeMode::kOpt;
+  const bool heuristic = IsHeuristic(wanted) || by_heu;
+  std::vector<RecomputeMode> modes{wanted};
+  if (heuristic) modes = {RecomputeMode::kFull, RecomputeMode::kFullKeepCollectives};
+  if (request_.spec.recompute_options.layers == 0) {
+    if (wanted == RecomputeMode::kBlock) named_layers_ = layers;
+    if (wanted == RecomputeMode::kUniform) named_layers_ = LeastMemoryGroup(stage, layers);
+  }
+  const Bytes rest = estimate ? LayerInputs(stage, layers) + Fixed(wanted, stage) : Bytes(0);
+  Bytes least(std::numeric_limits<int64_t>::max());
+  for (RecomputeMode mode : modes) {
+    least = std::min(least, estimate ? EstimateNamed(mode, stage, layers).bytes + rest
+                                     : Probe(stage, PoliciesOf(mode, stage, layers), Probed::kArena).arena);
+  }
+  if (!heuristic) return least;
+  const RecomputeMode mode = by_heu ? RecomputeMode::kAuto : wanted;
+  const bool offers = offloading_;
+  for (const bool offloading : offers ? std::vector{false, true} : std::vector{false}) {
+    offloading_ = offloading;
+    const Bytes bytes = LeastOfHeu(mode, stage, layers);
+    least = std::min(least, estimate ? bytes + rest
+                                     : Probe(stage, BestOfHeu(mode, stage, layers, bytes).first, Probed::kArena).arena);
+  }
+  return least;
+}
+
+}  // namespace lynx

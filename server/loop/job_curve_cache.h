@@ -1,0 +1,48 @@
+// JobCurveCache: the curves of jobs that train, and what of them the store does not have yet. Owner thread only.
+#ifndef LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_
+#define LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_
+
+#include <functional>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "common/units.h"
+#include "server/store/store.h"
+#include "server/values/events.h"
+#include "server/values/job.h"
+#include "server/values/job_curves.h"
+
+namespace lynx {
+
+class JobCurveCache {
+ public:
+  static constexpr Nanos kWriteEvery{30'000'000'000};  // of a job that trains
+
+  explicit JobCurveCache(Store& store) : store_(store) {}
+
+  void Step(const JobRecord& job, const StepRecorded& step, Nanos wall);
+  void Evaluated(const JobRecord& job, const EvaluationRecorded& evaluation);
+  absl::StatusOr<JobCurves> Of(const JobId& job);
+
+  // Writes what is due; `now`: monotonic. Curves of jobs that have ended, or that `find` does not know any more (null), are due at once and
+  // then forgotten here. What cannot be written stays due.
+  void Write(Nanos now, const std::function<const JobRecord*(const JobId&)>& find);
+  void WriteAll();
+
+ private:
+  struct Entry {
+    JobCurves curves;
+    bool changed = false;
+    Nanos written;  // monotonic
+  };
+  Entry& EntryOf(const JobId& job);
+
+  Store& store_;
+  std::map<JobId, Entry> jobs_;
+};
+
+}  // namespace lynx
+
+#endif  // LYNX_SERVER_LOOP_JOB_CURVE_CACHE_H_

@@ -1,0 +1,44 @@
+// See courier.h.
+#include "server/loop/serial_executor.h"
+
+#include <utility>
+
+namespace lynx {
+
+void SerialExecutor::Post(Task errand) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  errands_.push_back(std::move(errand));
+  if (errands_.size() == 1) wake_.notify_one();
+}
+
+size_t SerialExecutor::Length() const {
+  const std::lock_guard lock(mutex_);
+  return errands_.size() + taken_;
+}
+
+void SerialExecutor::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void SerialExecutor::Main() {
+  while (true) {
+    std::deque<Task> errands;
+    {
+      std::unique_lock lock(mutex_);
+      taken_ = 0;
+      wake_.wait(lock, [this] { return stopping_ || !errands_.empty(); });
+      if (errands_.empty()) return;
+      errands = std::exchange(errands_, {});
+      taken_ = errands.size();
+    }
+    for (Task& errand : errands) std::exchange(errand, nullptr)();
+  }
+}
+
+}  // namespace lynx

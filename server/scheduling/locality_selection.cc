@@ -1,0 +1,111 @@
+// See nearest.h.
+#include "server/scheduling/locality_selection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/network_domain.h"
+
+namespace lynx {
+namespace {
+
+bool ComesBefore(const NodeDevices& a, const NodeDevices& b) {
+  const int order = a.domain == b.domain ? 0 : CompareDomains(a.domain, b.domain);
+  if (order != 0) return order < 0;
+  return a.slow != b.slow ? b.slow : a.node < b.node;
+}
+
+class Chooser {
+ public:
+  Chooser(const std::vector<NodeDevices>& nodes, const Capacity& capacity) : nodes_(nodes), chosen_(nodes.size(), false) {
+    before_.push_back(0);
+    for (const NodeDevices& node : nodes) before_.push_back(before_.back() + capacity(node));
+  }
+
+  // Of the nodes from `begin` to `end`, which are in the same parts down to `depth`.
+  void Choose(size_t begin, size_t end, size_t depth, int64_t needed) {
+    if (needed <= 0) return;
+    const bool equally_close = nodes_[begin].domain == nodes_[end - 1].domain;
+    if (equally_close || depth == kMaxDomainParts) return TakeFirst(begin, end, needed);
+    std::vector<Part> parts = PartsOf(begin, end, depth);
+    while (needed > 0 && !parts.empty()) {
+      const auto next = Best(parts, depth, needed);
+      const int64_t taken = std::min(needed, Offers(*next));
+      Choose(next->begin, next->end, depth + 1, taken);
+      needed -= taken;
+      parts.erase(next);
+    }
+  }
+
+  std::vector<NodeDevices> chosen() const {
+    std::vector<NodeDevices> result;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (chosen_[i]) result.push_back(nodes_[i]);
+    }
+    return result;
+  }
+
+ private:
+  struct Part {
+    size_t begin = 0, end = 0;
+  };
+
+  int64_t Offers(const Part& part) const { return before_[part.end] - before_[part.begin]; }
+
+  std::vector<Part> PartsOf(size_t begin, size_t end, size_t depth) const {
+    std::vector<Part> parts;
+    for (size_t i = begin; i < end; ++i) {
+      const bool same = i > begin && nodes_[i].domain == nodes_[i - 1].domain;
+      const bool first = parts.empty() || (!same && DomainPart(nodes_[i].domain, depth) != DomainPart(nodes_[i - 1].domain, depth));
+      if (first) parts.push_back({i, i});
+      parts.back().end = i + 1;
+    }
+    return parts;
+  }
+
+  // The one that has it closest together and then least to spare; where none has it the largest.
+  std::vector<Part>::iterator Best(std::vector<Part>& parts, size_t depth, int64_t needed) const {
+    std::vector<std::pair<size_t, int64_t>> worth;
+    for (const Part& part : parts) {
+      const int64_t offers = Offers(part);
+      worth.emplace_back(offers >= needed ? 1 + Closest(part, depth + 1, needed) : 0, offers >= needed ? -offers : offers);
+    }
+    return parts.begin() + (std::max_element(worth.begin(), worth.end()) - worth.begin());
+  }
+
+  // How many parts deep there is a part of this one that has it.
+  size_t Closest(const Part& part, size_t depth, int64_t needed) const {
+    if (depth == kMaxDomainParts || nodes_[part.begin].domain == nodes_[part.end - 1].domain) return kMaxDomainParts;
+    size_t deepest = depth;
+    for (const Part& inner : PartsOf(part.begin, part.end, depth)) {
+      if (Offers(inner) >= needed) deepest = std::max(deepest, Closest(inner, depth + 1, needed));
+    }
+    return deepest;
+  }
+
+  void TakeFirst(size_t begin, size_t end, int64_t needed) {
+    for (size_t i = begin; i < end && needed > 0; ++i) {
+      const int64_t offers = before_[i + 1] - before_[i];
+      chosen_[i] = offers > 0;
+      needed -= offers;
+    }
+  }
+
+  const std::vector<NodeDevices>& nodes_;
+  std::vector<bool> chosen_;
+  std::vector<int64_t> before_;  // what the nodes before each offer
+};
+
+}  // namespace
+
+void SortNear(std::vector<NodeDevices>& nodes) {
+  if (!std::is_sorted(nodes.begin(), nodes.end(), ComesBefore)) std::sort(nodes.begin(), nodes.end(), ComesBefore);
+}
+
+std::vector<NodeDevices> Nearest(const std::vector<NodeDevices>& nodes, int64_t needed, const Capacity& capacity) {
+  Chooser chooser(nodes, capacity);
+  if (!nodes.empty()) chooser.Choose(0, nodes.size(), 0, needed);
+  return chooser.chosen();
+}
+
+}  // namespace lynx

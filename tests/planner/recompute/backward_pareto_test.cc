@@ -1,0 +1,90 @@
+#include "planner/recompute/backward_pareto.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "planner/recompute/layer_choices.h"
+#include "tests/planner/recompute/recompute_problems.h"
+
+namespace lynx {
+namespace {
+
+using Pair = std::pair<Bytes, Nanos>;  // transient, exposed
+
+// Of all late parts that are worth while with any neighbours.
+std::vector<Pair> FrontOfParts(const RecomputeProblem& problem, bool top, ItemSet late) {
+  std::vector<Pair> all;
+  for (const LatePart& part : LatePartsOf(problem, top, late)) {
+    all.emplace_back(AlikeTransient(problem, part), AlikeExposed(problem, top, part));
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<Pair> front;
+  for (const Pair& pair : all) {
+    if (front.empty() || pair.second < front.back().second) front.push_back(pair);
+  }
+  return front;
+}
+
+RecomputeProblem ProblemOf(uint32_t seed) {
+  RandomNumbers number(seed);
+  return RandomProblem({.items = 6, .forward = 1, .backward = 1 + static_cast<int>(seed % 4)}, number);
+}
+
+TEST(BackwardPareto, AreTheFrontsOfAllPlacements) {
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed);
+    for (const bool top : {false, true}) {
+      BackwardPareto fronts(problem, top);
+      for (ItemSet late = 0; late < 64; ++late) {
+        std::vector<Pair> found;
+        for (const LatePoint& point : fronts.Of(late)) found.emplace_back(point.transient, point.exposed);
+        EXPECT_EQ(found, FrontOfParts(problem, top, late)) << "late items " << late << (top ? ", top" : "");
+      }
+    }
+  }
+}
+
+TEST(BackwardPareto, NoPointIsBelowTheFloorOfItsSet) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    for (const bool top : {false, true}) {
+      BackwardPareto fronts(ProblemOf(seed), top);
+      for (ItemSet late = 0; late < 64; ++late) {
+        const BackwardPareto::Floor floor = fronts.FloorOf(late);
+        for (const LatePoint& point : fronts.Of(late)) {
+          EXPECT_GE(point.transient, floor.transient);
+          EXPECT_GE(point.exposed, floor.exposed);
+        }
+      }
+    }
+  }
+}
+
+TEST(BackwardPareto, PointsAreWhatTheyClaim) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed);
+    BackwardPareto fronts(problem, false);
+    for (ItemSet late = 0; late < 64; ++late) {
+      for (const LatePoint& point : fronts.Of(late)) {
+        const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, false);
+        ASSERT_TRUE(use.ok()) << use.status().message();
+        Bytes transient;
+        Nanos exposed = use->exposed;
+        for (int k = 0; k < problem.segments(); ++k) transient = std::max(transient, use->live[k] + use->above[k]);
+        for (size_t w = 0; w < problem.backward.size(); ++w) {
+          exposed += std::max(Nanos(0), use->own_work[w] + use->above_work[w] - problem.backward[w]);
+        }
+        EXPECT_EQ(point.transient, transient);
+        EXPECT_EQ(point.exposed, exposed);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lynx

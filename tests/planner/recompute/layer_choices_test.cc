@@ -1,0 +1,130 @@
+#include "planner/recompute/layer_choices.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/planner/recompute/recompute_problems.h"
+
+namespace lynx {
+namespace {
+
+Nanos Positive(Nanos t) { return std::max(Nanos(0), t); }
+
+// Whether a layer that takes `a` can stand in for one that takes `b` in any stage: no more memory of any kind, and no
+// more exposed time even if every shared thing that it uses more of is exposed.
+bool CanReplace(const LayerUse& a, const LayerUse& b) {
+  if (a.held > b.held || a.host > b.host) return false;
+  Nanos exposed = a.exposed + Positive(a.stall - b.stall) + Positive(b.early - a.early) +
+                  std::max(Positive(a.copy_out - b.copy_out), Positive(a.copy_in - b.copy_in));
+  for (int k = 0; k < kMaxPhases; ++k) {
+    if (a.live[k] > b.live[k] || a.above[k] > b.above[k]) return false;
+  }
+  for (int w = 0; w < kMaxWindows; ++w) {
+    exposed += Positive(a.above_work[w] - b.above_work[w]) + Positive(a.own_work[w] - b.own_work[w]);
+  }
+  return exposed <= b.exposed;
+}
+
+RecomputeProblem ProblemOf(uint32_t seed) {
+  RandomNumbers number(seed);
+  return RandomProblem({.items = 4, .forward = 2, .backward = 2, .stall = seed % 2 == 0, .offload = seed % 3 == 0},
+                       number);
+}
+
+TEST(LayerChoices, JoinedPartsArePoliciesOfTheLayer) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed);
+    for (const bool top : {false, true}) {
+      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+        EXPECT_FALSE(parts.late.empty() || parts.kept.empty());
+        for (const LatePart& late : parts.late) {
+          for (const KeptPart& kept : parts.kept) {
+            const LayerPolicy policy = JoinPolicies(late, kept);
+            const absl::StatusOr<LayerUse> use = UseOf(problem, policy, top);
+            ASSERT_TRUE(use.ok()) << PolicyText(problem, policy) << ": " << use.status().message();
+            ASSERT_EQ(*use, JoinUses(late, kept)) << PolicyText(problem, policy);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LayerChoices, EveryPolicyCanBeReplacedByPartsWhateverTheNeighboursAre) {
+  int64_t policies = 0, columns = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed);
+    for (const bool top : {false, true}) {
+      std::vector<LayerUse> uses;
+      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+        for (const LatePart& late : parts.late) {
+          for (const KeptPart& kept : parts.kept) uses.push_back(JoinUses(late, kept));
+        }
+      }
+      columns += static_cast<int64_t>(uses.size());
+      ForEachPolicy(problem, top, [&](const LayerPolicy& policy, const LayerUse& use) {
+        ++policies;
+        const bool found = std::any_of(uses.begin(), uses.end(), [&](const LayerUse& u) { return CanReplace(u, use); });
+        EXPECT_TRUE(found) << PolicyText(problem, policy);
+      });
+    }
+  }
+  EXPECT_LT(columns * 4, policies);
+}
+
+TEST(LayerChoices, PartsOfOneSetAreThoseOfAllSets) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed);
+    for (const bool top : {false, true}) {
+      std::vector<size_t> sizes(16);
+      for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+        sizes[parts.late_items] = parts.late.size();
+      }
+      for (ItemSet set = 0; set < 16; ++set) {
+        const std::vector<LatePart> late = LatePartsOf(problem, top, set);
+        EXPECT_TRUE(sizes[set] == 0 || late.size() == sizes[set]) << set;
+        for (const LatePart& part : late) {
+          for (int i = 0; i < 4; ++i) EXPECT_EQ(part.policy[i] != Placement::kStore, (set >> i & 1) != 0);
+        }
+      }
+    }
+  }
+}
+
+// What a beam leaves are parts of the set too, and almost always the one that exposes least if the neighbours are alike.
+TEST(LayerChoices, ABeamRarelyLosesTheBestOfLayersThatAreAlike) {
+  int narrowed = 0, sets = 0, lost = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomNumbers number(seed);
+    const RecomputeProblem problem = RandomProblem({.items = 6, .forward = 2, .backward = 4}, number);
+    for (const ItemSet set : {ItemSet{0b111111}, ItemSet{0b101101}}) {
+      const std::vector<LatePart> all = LatePartsOf(problem, false, set), few = LatePartsOf(problem, false, set, 24);
+      EXPECT_TRUE(few.empty() || !all.empty());
+      sets += all.empty() ? 0 : 1;
+      lost += few.empty() && !all.empty() ? 1 : 0;
+      if (few.empty()) continue;
+      narrowed += few.size() < all.size() ? 1 : 0;
+      EXPECT_LE(few.size(), 24u);
+      const auto least = [&](const std::vector<LatePart>& parts) {
+        Nanos exposed = AlikeExposed(problem, false, parts.front());
+        for (const LatePart& part : parts) exposed = std::min(exposed, AlikeExposed(problem, false, part));
+        return exposed;
+      };
+      EXPECT_GE(least(few), least(all));
+      lost += least(few) > least(all) ? 1 : 0;
+      for (const LatePart& part : few) {
+        const absl::StatusOr<LayerUse> use = UseOf(problem, part.policy, false);
+        ASSERT_TRUE(use.ok()) << use.status().message();
+        EXPECT_EQ(use->own_work, part.own_work);
+      }
+    }
+  }
+  EXPECT_GT(narrowed, 10);
+  EXPECT_LE(lost * 20, sets) << lost << " of " << sets;
+}
+
+}  // namespace
+}  // namespace lynx

@@ -1,0 +1,128 @@
+#include "planner/recompute/layer_pareto.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "planner/recompute/layer_choices.h"
+#include "tests/planner/recompute/recompute_problems.h"
+
+namespace lynx {
+namespace {
+
+// held, transient, exposed
+using Triple = std::tuple<Bytes, Bytes, Nanos>;
+
+bool IsBettered(const Triple& by, const Triple& point) {
+  return std::get<0>(by) <= std::get<0>(point) && std::get<1>(by) <= std::get<1>(point) &&
+         std::get<2>(by) <= std::get<2>(point);
+}
+
+std::set<Triple> FrontOf(const std::set<Triple>& all) {
+  std::set<Triple> front;
+  for (const Triple& point : all) {
+    const bool bettered =
+        std::any_of(all.begin(), all.end(), [&](const Triple& by) { return by != point && IsBettered(by, point); });
+    if (!bettered) front.insert(point);
+  }
+  return front;
+}
+
+// With the layer's share of the stall. Without offloading.
+Triple TripleOf(const RecomputeProblem& problem, const LayerPoint& point) {
+  const Nanos stall = std::max(Nanos(0), point.use.stall - problem.stall / problem.layers);
+  return {HeldInFlight(point, problem), point.transient, point.exposed + stall};
+}
+
+std::set<Triple> FrontOfPoints(const RecomputeProblem& problem, const std::vector<LayerPoint>& points) {
+  std::set<Triple> all;
+  for (const LayerPoint& point : points) all.insert(TripleOf(problem, point));
+  return FrontOf(all);
+}
+
+// Of all ways to treat a layer that are worth while whatever its neighbours do (layer_parts.h).
+std::set<Triple> FrontOfParts(const RecomputeProblem& problem, bool top) {
+  std::set<Triple> all;
+  for (const PartsOfSet& parts : LayerChoices(problem, top)) {
+    for (const LatePart& late : parts.late) {
+      const Bytes transient = AlikeTransient(problem, late);
+      const Nanos exposed = AlikeExposed(problem, top, late);
+      for (const KeptPart& kept : parts.kept) {
+        const Nanos stall = std::max(Nanos(0), kept.stall - problem.stall / problem.layers);
+        all.insert({kept.held, transient, exposed + kept.exposed + stall});
+      }
+    }
+  }
+  return FrontOf(all);
+}
+
+RecomputeProblem ProblemOf(uint32_t seed, int items) {
+  RandomNumbers number(seed);
+  return RandomProblem({.items = items, .forward = 1 + static_cast<int>(seed % 4),
+                        .backward = 1 + static_cast<int>(seed / 4 % 4), .layers = 2, .stall = seed % 3 == 0},
+                       number);
+}
+
+TEST(LayerPareto, HoldsTheFrontOfAllPartsThatAreWorthWhile) {
+  for (uint32_t seed = 1; seed <= 96; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const RecomputeProblem problem = ProblemOf(seed, 6);
+    for (const bool top : {false, true}) {
+      EXPECT_EQ(FrontOfPoints(problem, LayerPoints(problem, top, InFlightUse::kGiven)), FrontOfParts(problem, top));
+    }
+  }
+}
+
+TEST(LayerPareto, PointsForMoreInFlightHoldTheFrontOfEachNumber) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RecomputeProblem problem = ProblemOf(seed, 6);
+    problem.in_flight = 2;
+    for (const bool top : {false, true}) {
+      const std::vector<LayerPoint> points = LayerPoints(problem, top, InFlightUse::kOrMore);
+      for (const int32_t in_flight : {2, 3, 5, 64}) {
+        RecomputeProblem more = problem;
+        more.in_flight = in_flight;
+        EXPECT_EQ(FrontOfPoints(more, points), FrontOfPoints(more, LayerPoints(more, top, InFlightUse::kGiven)));
+      }
+    }
+  }
+}
+
+// Of twelve items and as many windows as there may be.
+TEST(LayerPareto, PointsOfALargeLayerAreWhatTheyClaim) {
+  RandomNumbers number(11);
+  RecomputeProblem problem = RandomProblem({.items = kMaxItems, .layers = 3, .stall = true}, number);
+  problem.in_flight = 2;
+  problem.stall = Nanos(20);
+  problem.forward = {Nanos(7), Nanos(9), Nanos(4), Nanos(8)};
+  problem.backward.assign(problem.backward.size(), Nanos(6));
+  const std::vector<LayerPoint> points = LayerPoints(problem, false, InFlightUse::kGiven);
+  EXPECT_GT(points.size(), 10u);
+  for (const LayerPoint& point : points) {
+    const absl::StatusOr<LayerUse> use = UseOf(problem, point.policy, false);
+    ASSERT_TRUE(use.ok()) << use.status().message();
+    EXPECT_EQ(*use, point.use);
+    EXPECT_EQ(point.use.held, HeldInFlight(point, problem));
+  }
+  // What exposes nothing at all and what takes the least memory are among them, or something that betters both.
+  const auto exposes_nothing = [](const LayerPoint& point) { return point.exposed == Nanos(0); };
+  EXPECT_TRUE(std::any_of(points.begin(), points.end(), exposes_nothing));
+}
+
+// The item of least copy time per byte is too large for the host: the other one leaves all the same.
+TEST(LayerPareto, OffloadsWhatTheHostHasRoomFor) {
+  RecomputeProblem problem{.layers = 1, .in_flight = 4, .resident = 1, .copy_out = Nanos(100), .copy_in = Nanos(100)};
+  problem.host_budget = Bytes(40);
+  for (const int64_t bytes : {30, 10}) {
+    problem.items.push_back({.bytes = Bytes(bytes), .cost = Nanos(100), .read_by = 1, .copy_out = Nanos(3), .copy_in = Nanos(3)});
+  }
+  const std::vector<LayerPoint> points = LayerPoints(problem, true, InFlightUse::kGiven);
+  const LayerPolicy wanted{Placement::kStore, Placement::kOffload};
+  EXPECT_TRUE(std::any_of(points.begin(), points.end(), [&](const LayerPoint& point) { return point.policy == wanted; }));
+}
+
+}  // namespace
+}  // namespace lynx

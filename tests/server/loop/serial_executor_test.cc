@@ -1,0 +1,84 @@
+#include "server/loop/serial_executor.h"
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lynx {
+namespace {
+
+TEST(SerialExecutor, DoesWhatIsPostedInItsOrderOnAThreadOfItsOwn) {
+  std::vector<int> done;
+  std::thread::id where;
+  {
+    SerialExecutor courier;
+    for (int i = 0; i < 1000; ++i) {
+      courier.Post([&, i] {
+        done.push_back(i);
+        where = std::this_thread::get_id();
+      });
+    }
+  }  // stops it
+  ASSERT_EQ(done.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(done[static_cast<size_t>(i)], i);
+  EXPECT_NE(where, std::this_thread::get_id());
+}
+
+TEST(SerialExecutor, SaysHowManyErrandsAreNotDone) {
+  SerialExecutor courier;
+  EXPECT_EQ(courier.Length(), 0u);
+  std::promise<void> begun, go;
+  courier.Post([&] {
+    begun.set_value();
+    go.get_future().wait();
+  });
+  begun.get_future().wait();
+  EXPECT_EQ(courier.Length(), 1u) << "it is being done";
+  for (int i = 0; i < 3; ++i) courier.Post([] {});
+  EXPECT_EQ(courier.Length(), 4u);
+  go.set_value();
+  while (courier.Length() > 0) std::this_thread::yield();
+}
+
+TEST(SerialExecutor, PostersDoNotWaitForAnErrand) {
+  SerialExecutor courier;
+  std::promise<void> go, done;
+  courier.Post([&] { go.get_future().wait(); });
+  courier.Post([&] { done.set_value(); });
+  go.set_value();  // only now
+  done.get_future().wait();
+}
+
+TEST(SerialExecutor, TakesFromManyThreads) {
+  std::atomic<int> count{0};
+  SerialExecutor courier;
+  std::vector<std::thread> posters;
+  for (int t = 0; t < 4; ++t) {
+    posters.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) courier.Post([&] { ++count; });
+    });
+  }
+  for (std::thread& poster : posters) poster.join();
+  courier.Stop();
+  EXPECT_EQ(count, 2000);
+}
+
+TEST(SerialExecutor, AnErrandIsForgottenOnceItIsDoneAndNothingIsTakenAfterTheStop) {
+  SerialExecutor courier;
+  const auto held = std::make_shared<int>(0);
+  courier.Post([held] {});
+  courier.Post([&] { EXPECT_EQ(held.use_count(), 1) << "the one before has let it go"; });
+  courier.Stop();
+  courier.Stop();
+  courier.Post([held] { ++*held; });
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_EQ(*held, 0);
+}
+
+}  // namespace
+}  // namespace lynx
